@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Installs what the local world needs and builds what it runs; prints the Python to go on with.
+
+    python3 tests/prepare.py            everything
+    python3 tests/prepare.py tools      only say what is missing on this machine
+
+Everything goes into a cache folder outside the clone (RECYCLE_EKS_CACHE, else ~/.cache/recycle-eks), named by a hash of its
+pins, so that clones share it and a second run does nothing. Only the Lambda binaries are built inside the clone (target/).
+Standard library only: it runs before anything is installed.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+LAMBDAS = [
+    "claim-node",
+    "standby-node",
+    "taint-node",
+    "check-pods",
+    "evict-pods",
+    "detach-terminate",
+    "restore-node",
+]
+
+#: command, how to ask for its version, the least version, where it comes from
+TOOLS = [
+    ("cargo", ["cargo", "--version"], (1, 95), "Rust: https://rustup.rs"),
+    ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane: https://go.dev/dl"),
+    ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
+    ("node", ["node", "--version"], (20, 0), "Node.js, for the state machine's linter: https://nodejs.org"),
+    ("npm", ["npm", "--version"], (9, 0), "npm, it comes with Node.js"),
+    ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),
+]
+
+
+def say(text: str) -> None:
+    """Progress goes to standard error; standard output has only the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def fail(text: str) -> None:
+    say(text)
+    sys.exit(1)
+
+
+def cache_folder() -> Path:
+    """Where everything is installed that the clone does not hold."""
+    if chosen := os.environ.get("RECYCLE_EKS_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "recycle-eks"
+
+
+def missing_tools() -> list[str]:
+    """One sentence for each tool that is absent or too old."""
+    problems = []
+    if sys.version_info < (3, 11):
+        problems.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    for name, ask, least, source in TOOLS:
+        wanted = ".".join(map(str, least))
+        if shutil.which(name) is None:
+            problems.append(f"{name} {wanted} or newer is needed and not on the PATH ({source})")
+            continue
+        environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": os.devnull}
+        answer = subprocess.run(ask, capture_output=True, text=True, env=environment, check=False)
+        found = re.search(r"(\d+)\.(\d+)", answer.stdout + answer.stderr)
+        if found and (int(found[1]), int(found[2])) < least:
+            problems.append(f"{name} {wanted} or newer is needed, this is {found[0]} ({source})")
+    return problems
+
+
+def run(command: list[str], what: str, **options) -> None:
+    """Runs a command; its output is shown only if it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    if done.returncode != 0:
+        fail(f"{done.stdout}\nfailed: {what} (see above)")
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Two runs at once, from any clone, do not install the same thing twice."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def fingerprint(*files: Path) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class Steps:
+    """Numbered progress lines with the time each step took."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.number = total, 0
+
+    @contextlib.contextmanager
+    def step(self, what: str, usually: str) -> Iterator[None]:
+        self.number += 1
+        say(f"[{self.number}/{self.total}] {what} ({usually})")
+        started = time.monotonic()
+        yield
+        say(f"      done after {time.monotonic() - started:.0f} s")
+
+
+def install_python() -> Path:
+    """A virtual environment with the pinned packages; returns its python."""
+    pins = TESTS / "requirements.txt"
+    folder = cache_folder() / f"python-{sys.version_info.major}.{sys.version_info.minor}-{fingerprint(pins)}"
+    python = folder / "bin" / "python"
+    with locked("python"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            run([sys.executable, "-m", "venv", str(folder)], "python3 -m venv (Debian: apt-get install python3-venv)")
+            run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(pins)], "pip install")
+            (folder / "complete").touch()
+    return python
+
+
+def install_linter() -> Path:
+    """asl-validator from npm; returns the folder of its commands."""
+    pins = TESTS / "lint" / "package-lock.json"
+    folder = cache_folder() / f"lint-{fingerprint(pins)}"
+    with locked("lint"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(TESTS / "lint" / name, folder)
+            run(["npm", "ci", "--no-audit", "--no-fund"], "npm ci", cwd=folder)
+            (folder / "complete").touch()
+    return folder / "node_modules" / ".bin"
+
+
+def build_lambdas() -> Path:
+    """Builds the Lambda binaries for this machine and zips them as Terraform uploads them; returns the folder of the zips."""
+    packages = [part for name in LAMBDAS for part in ("--package", name)]
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    done = subprocess.run(["cargo", "build", "--locked", *packages], cwd=ROOT, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        fail("failed: cargo build (see above)")
+    folder = target / "world"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in LAMBDAS:
+        zip_bootstrap(target / "debug" / name, folder / f"{name}.zip")
+    return folder
+
+
+def zip_bootstrap(binary: Path, archive: Path) -> None:
+    """The same binary gives the same bytes, and an unchanged archive is left alone."""
+    if archive.exists() and archive.stat().st_mtime > binary.stat().st_mtime:
+        return
+    entry = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
+    entry.external_attr = 0o755 << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    temporary = archive.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(temporary, "w") as out:
+        out.writestr(entry, binary.read_bytes(), compresslevel=1)
+    temporary.replace(archive)
+
+
+def main() -> None:
+    if problems := missing_tools():
+        fail("Something is missing on this machine:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    if sys.argv[1:] == ["tools"]:
+        return
+    steps = Steps(4)
+    with steps.step("Python packages of the local world", "1 minute the first time"):
+        python = install_python()
+    with steps.step("Linter of the state machine", "5 seconds the first time"):
+        install_linter()
+    with steps.step("Kubernetes control plane", "about 7 minutes on 2 cores the first time"):
+        done = subprocess.run([str(python), "-m", "world.kube_binaries"], cwd=TESTS, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode != 0:
+            fail("failed: building the Kubernetes control plane (see above)")
+    with steps.step("Lambda functions", "about 5 minutes on 2 cores the first time"):
+        build_lambdas()
+    print(python)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Groups of every shape, and replacements that are slow, missing or not usable."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("minimum", "size", "maximum"), [(3, 3, 3), (1, 3, 3), (1, 3, 6), (1, 1, 1)], ids=["min=desired=max", "at max", "room", "one node"]
+)
+def test_a_group_of_any_size_is_as_large_afterwards(world, minimum, size, maximum):
+    workers = world.group("workers", size=size, minimum=minimum, maximum=maximum)
+    node = workers.nodes[0]
+    web = node.deployment("web", replicas=2)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled"
+    assert workers.sizes == (minimum, size, maximum)
+    assert sorted(workers.states.values()) == ["InService"] * size
+    assert node.instance_id not in workers.states
+    assert len(web.running_pods()) == 2
+
+
+def test_three_zones(world):
+    zones = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
+    workers = world.group("workers", size=3, minimum=1, maximum=6, zones=zones)
+
+    ends = [world.recycle(node).finishes() for node in list(workers.nodes)]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 3
+    assert sorted(workers.states.values()) == ["InService"] * 3
+
+
+def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    workers.next_launch(takes="10m")
+    execution = world.recycle(node)
+
+    world.run("9m")
+    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= 600
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}], ids=lambda t: next(iter(t))
+)
+def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    workers.next_launch(**trouble)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
+    assert 840 <= end.at <= 840 + 60
+    assert job.is_running
+    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    assert not world.calls("kubernetes:POST pods/eviction")
+    assert "aws autoscaling exit-standby" in end.cause
+
+
+def test_a_startup_taint_on_the_replacement_is_waited_out(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts="5m")
+    execution = world.recycle(node)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= workers.newest.ready_at + 300
+
+
+def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_no_node_object(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+
+    end = world.recycle(node, dispose="stop").finishes()
+
+    assert end.outcome == "recycled"
+    assert world.instance(node.instance_id).state == "stopped"
+    assert workers.states[node.instance_id] == "Standby"
+    assert list(workers.states.values()).count("InService") == 2
+    assert not node.exists
+    tags = world.instance(node.instance_id).tags
+    assert "recycle-eks:stopped" in tags and "recycle-eks:claim" not in tags

@@ -1,0 +1,115 @@
+"""Which pods are waited for: selector, namespaces, our annotation, and a person who moves the deadline."""
+
+import pytest
+
+HOUR = 3600
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+
+
+def evicted(world) -> set[str]:
+    """The names of the pods that an eviction was asked for."""
+    return {call.path.split("/")[-2] for call in world.calls("kubernetes:POST pods/eviction")}
+
+
+def test_a_set_based_selector_waits_for_exactly_its_pods(world, node):
+    blue = node.job("blue", labels={"tier": "blue"})
+    green = node.job("green", labels={"tier": "green"})
+    node.job("red", labels={"tier": "red"})
+    node.job("plain", labels={"tier": "blue", "spot": "yes"})
+    world.at("1h", blue.finishes)
+    world.at("2h", green.finishes)
+
+    end = world.recycle(node, label_selector="tier in (blue, green), !spot").finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at >= 2 * HOUR
+    assert evicted(world) == {"red", "plain"} | evicted(world) - {"blue", "green"}
+    assert not {"blue", "green"} & evicted(world)
+
+
+def test_namespaces_narrow_the_selector(world, node):
+    ours = node.job("ours", namespace="batch", labels={"app": "train"})
+    node.job("theirs", namespace="other", labels={"app": "train"})
+    world.at("1h", ours.finishes)
+
+    end = world.recycle(node, label_selector="app=train", namespaces=["batch"]).finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at >= HOUR
+    assert any(name.startswith("theirs") for name in evicted(world))
+    assert not any(name.startswith("ours") for name in evicted(world))
+
+
+def test_an_empty_selector_waits_for_no_pod_by_label(world, node):
+    node.job("train", labels={"app": "train"})
+
+    end = world.recycle(node, label_selector="").finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at < HOUR
+    assert any(name.startswith("train") for name in evicted(world))
+
+
+def test_a_star_waits_for_every_pod(world, node):
+    first, second = node.job("first"), node.job("second", namespace="other")
+    world.at("1h", first.finishes)
+    world.at("3h", second.finishes)
+
+    end = world.recycle(node, label_selector="*").finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at >= 3 * HOUR
+    assert not evicted(world)
+
+
+@pytest.mark.parametrize("selector", ["", "app=train", "tier in (train)", "*"])
+def test_our_annotation_wins_over_every_selector(world, node, selector):
+    labels = {"app": "train", "tier": "train"}
+    waits = node.job("waits", annotations={"recycle-eks/drain": "wait"})
+    node.job("evicts", labels=labels, annotations={"recycle-eks/drain": "evict"})
+    node.deployment("ignored", replicas=1, labels=labels, annotations={"recycle-eks/drain": "ignore"})
+    world.at("1h", waits.finishes)
+
+    end = world.recycle(node, label_selector=selector).finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at >= HOUR
+    assert {name.rsplit("-", 1)[0] for name in evicted(world)} == {"evicts"}
+
+
+def test_with_evict_none_nothing_is_evicted_but_what_the_annotation_names(world, node):
+    job = node.job("train", labels={"app": "train"})
+    node.deployment("web", replicas=2)
+    node.job("asked", annotations={"recycle-eks/drain": "evict"})
+    world.at("1h", job.finishes)
+
+    end = world.recycle(node, label_selector="app=train", evict="none", dispose="stop").finishes()
+
+    assert end.outcome == "recycled"
+    assert {name.rsplit("-", 1)[0] for name in evicted(world)} == {"asked"}
+
+
+def test_a_person_moves_the_deadline_of_a_running_drain(world, node):
+    job = node.job("train", labels={"app": "train"})
+    world.at("1h", lambda: node.annotate("recycle-eks/drain-until", "2027-01-01T06:00:00Z"))
+    world.at("5h", job.finishes)
+
+    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=2 * HOUR).finishes()
+
+    assert end.outcome == "recycled"
+    assert end.at >= 5 * HOUR
+
+
+def test_a_person_ends_a_drain_now(world, node):
+    node.job("train", labels={"app": "train"})
+    world.at("1h", lambda: node.annotate("recycle-eks/drain-until", "now"))
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert HOUR <= end.at <= HOUR + 120
+    assert "train" in end.cause

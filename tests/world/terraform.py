@@ -1,0 +1,111 @@
+"""Terraform for the local world: finds the provider, works in a copy, points everything at the world's endpoint.
+
+    python -m world.terraform test      validates the module and the example, and runs the module's own tests
+
+The provider comes from the registry, or from a plugin mirror on this machine if there is one (TF_PLUGIN_MIRROR, or a folder that
+holds registry.terraform.io/hashicorp/aws).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from world.cache import cache_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = ROOT / "terraform"
+PROVIDER = Path("registry.terraform.io/hashicorp/aws")
+#: Where a plugin mirror usually lies: Terraform's own implied mirror folders (CLI configuration, "Implied Local Mirror
+#: Directories"), then the places where machine images put one.
+MIRROR_PLACES = ["~/.terraform.d/plugins", "~/.local/share/terraform/plugins", "/usr/local/share/terraform/plugins",
+                 "/usr/share/terraform/plugins"]
+
+
+class TerraformFailed(RuntimeError):
+    """A Terraform command failed; the text is its output."""
+
+
+def find_mirror() -> Path | None:
+    """A folder that holds the AWS provider, or none: then Terraform asks the registry."""
+    places = [os.environ.get("TF_PLUGIN_MIRROR"), *MIRROR_PLACES]
+    for place in filter(None, places):
+        if (folder := Path(place).expanduser()) and (folder / PROVIDER).is_dir():
+            return folder
+    for pattern in ("/opt/*", "/srv/*", "/usr/lib/*", "/var/lib/*"):
+        for folder in sorted(Path("/").glob(pattern[1:])):
+            if (folder / PROVIDER).is_dir():
+                return folder
+    return None
+
+
+class Terraform:
+    """Terraform in one folder, with a CLI configuration of its own."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        config = folder / "terraform.rc"
+        config.write_text("disable_checkpoint = true\n")
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("TF_", "AWS_"))},
+            "TF_CLI_CONFIG_FILE": str(config),
+            "TF_IN_AUTOMATION": "1",
+            **(environment or {}),
+        }
+
+    def run(self, *arguments: str, accept: Iterable[int] = (0,)) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            ["terraform", *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode not in tuple(accept):
+            raise TerraformFailed(f"terraform {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def init(self) -> None:
+        mirror = find_mirror()
+        self.run("init", "-input=false", "-no-color", *([f"-plugin-dir={mirror}"] if mirror else []))
+
+    def apply(self, **variables: object) -> None:
+        self.run("apply", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables))
+
+    def plan_is_empty(self, **variables: object) -> bool:
+        """Whether a plan would change nothing; exit code 2 means that it would."""
+        done = self.run("plan", "-input=false", "-no-color", "-detailed-exitcode", *as_arguments(variables), accept=(0, 2))
+        return done.returncode == 0
+
+    def destroy(self, **variables: object) -> None:
+        self.run("destroy", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables))
+
+    def outputs(self) -> dict[str, object]:
+        return {name: output["value"] for name, output in json.loads(self.run("output", "-json").stdout).items()}
+
+
+def as_arguments(variables: Mapping[str, object]) -> list[str]:
+    return [f"-var={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in variables.items()]
+
+
+def copy_of_project(into: Path) -> Path:
+    """The module and the state machine in another folder, so that a run leaves nothing in the clone; returns the module."""
+    ignore = shutil.ignore_patterns(".terraform", "*.tfstate*", ".terraform.lock.hcl")
+    shutil.copytree(MODULE, into / "terraform", ignore=ignore)
+    shutil.copytree(ROOT / "state-machine", into / "state-machine")
+    return into / "terraform"
+
+
+def test() -> int:
+    """`terraform validate` on module and example, `terraform test` on the module."""
+    with tempfile.TemporaryDirectory(prefix="recycle-eks-") as folder:
+        module = copy_of_project(Path(folder))
+        for place in (module / "examples" / "complete", module):
+            terraform = Terraform(place)
+            terraform.init()
+            terraform.run("validate", "-no-color")
+        return subprocess.run(["terraform", "test", "-no-color"], cwd=module, env=terraform.environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit({"test": test}[sys.argv[1]]())
