@@ -1,0 +1,136 @@
+"""JSONata as Step Functions evaluates it: templates with `{% … %}`, AWS's extra functions, AWS's error.
+
+The language itself is jsonata-python's. This module does not know where AWS allows an expression; `stepfunctions` does.
+Source of the rules: AWS docs, "Transforming data with JSONata in Step Functions".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import uuid
+from typing import Any, Callable
+
+from jsonata import Jsonata
+from jsonata.functions import Functions
+from jsonata.utils import Utils
+
+from world.clock import Clock
+
+
+class QueryError(Exception):
+    """An expression could not be evaluated, or gave nothing: States.QueryEvaluationError."""
+
+
+def expression_in(text: Any) -> str | None:
+    """The expression of a `{% … %}` string; None for any other value. AWS takes only a whole string as expression."""
+    if isinstance(text, str) and text.startswith("{%") and text.endswith("%}") and len(text) >= 4:
+        return text[2:-2].strip()
+    return None
+
+
+class Queries:
+    """Evaluates templates. Each expression is parsed once for the life of this object."""
+
+    def __init__(self, clock: Clock):
+        self._clock = clock
+        self._parsed: dict[str, Jsonata] = {}
+
+    def parse(self, expression: str) -> Jsonata:
+        """Raises QueryError for bad syntax."""
+        parsed = self._parsed.get(expression)
+        if parsed is None:
+            try:
+                parsed = Jsonata(expression)
+            except Exception as error:
+                raise QueryError(f"The JSONata expression '{expression}' is not valid: {error}") from error
+            parsed.set_output_convert_nulls(False)
+            self._add_aws_functions(parsed)
+            self._parsed[expression] = parsed
+        return parsed
+
+    def evaluate(self, template: Any, bindings: dict[str, Any]) -> Any:
+        """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name."""
+        if not _has_expression(template):
+            return template
+        return self._fill(template, {name: _with_nulls(value) for name, value in bindings.items()})
+
+    def _fill(self, template: Any, frame: dict[str, Any]) -> Any:
+        if isinstance(template, dict):
+            return {key: self._fill(value, frame) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self._fill(value, frame) for value in template]
+        expression = expression_in(template)
+        return template if expression is None else self._value_of(expression, frame)
+
+    def _value_of(self, expression: str, frame: dict[str, Any]) -> Any:
+        parsed = self.parse(expression)
+        try:
+            value = parsed.evaluate(None, frame)
+        except Exception as error:
+            raise QueryError(f"The JSONata expression '{expression}' threw an error: {error}") from error
+        if value is None:
+            raise QueryError(f"The JSONata expression '{expression}' returned nothing (undefined).")
+        return _plain(value, expression)
+
+    def _add_aws_functions(self, parsed: Jsonata) -> None:
+        """AWS docs, "JSONata functions provided by Step Functions". Time and chance are the world's."""
+        functions: dict[str, Callable[..., Any]] = {
+            "partition": lambda items, size: [items[i : i + size] for i in range(0, len(items), size)],
+            "range": _range,
+            "hash": lambda text, name: hashlib.new(name.replace("-", "").lower(), text.encode()).hexdigest(),
+            "random": lambda: self._clock.random.random(),
+            "uuid": lambda: str(uuid.UUID(int=self._clock.random.getrandbits(128), version=4)),
+            "parse": lambda text: _with_nulls(json.loads(text)),
+            "millis": lambda: round(self._clock.now() * 1000),
+            "now": self._now,
+            "eval": _refuse_eval,
+        }
+        for name, function in functions.items():
+            parsed.register_lambda(name, function)
+
+    def _now(self, picture: str | None = None, timezone: str | None = None) -> str:
+        return Functions.datetime_from_millis(round(self._clock.now() * 1000), picture, timezone)
+
+
+def _range(first: int, last: int, step: int) -> list[int]:
+    return list(range(first, last + (1 if step > 0 else -1), step))
+
+
+def _refuse_eval(*_: Any) -> None:
+    raise ValueError("$eval is not supported by Step Functions; use $parse")
+
+
+def _has_expression(template: Any) -> bool:
+    if isinstance(template, dict):
+        return any(_has_expression(value) for value in template.values())
+    if isinstance(template, list):
+        return any(_has_expression(value) for value in template)
+    return expression_in(template) is not None
+
+
+def _with_nulls(value: Any) -> Any:
+    """jsonata-python means "undefined" by None; JSON's null is a value of its own there."""
+    if value is None:
+        return Utils.NULL_VALUE
+    if isinstance(value, dict):
+        return {key: _with_nulls(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(item) for item in value]
+    return value
+
+
+def _plain(value: Any, expression: str) -> Any:
+    """The JSON value behind the library's own kinds of list, null and number."""
+    if value is Utils.NULL_VALUE or value is None:
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item, expression) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(value[index], expression) for index in range(len(value))]
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, (str, bool, int)):
+        return value
+    raise QueryError(f"The JSONata expression '{expression}' returned a value that is not JSON.")

@@ -1,0 +1,207 @@
+"""The service integrations of a Task state: Lambda, nested executions, SNS, and any AWS API through `aws-sdk:`.
+
+One `Task` is one attempt. Its `run` answers the task's result or raises the StateError that Retry and Catch see.
+Sources: AWS docs, "Integrating services with Step Functions", "Handling errors in Step Functions workflows".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Generator
+
+from world import asl
+from world.state_errors import ApiError, ServiceError, StateError
+from world.texts import text_of
+
+if TYPE_CHECKING:
+    from world.interpreter import Interpreter, Visit
+    from world.stepfunctions import Execution
+
+Json = Any
+Steps = Generator[Any, Any, Any]
+
+
+class Task:
+    """One attempt at a Task state."""
+
+    def __init__(self, interpreter: Interpreter, visit: Visit):
+        self.interpreter = interpreter
+        self.engine = interpreter.engine
+        self.clock = interpreter.clock
+        self.visit = visit
+        self.integration = asl.integration_of(visit.state["Resource"])
+        service, _, rest = self.integration.partition(":")
+        self.resource = {"resourceType": service, "resource": rest}
+        if service == "aws-sdk":
+            name, _, action = rest.partition(":")
+            self.resource = {"resourceType": f"aws-sdk:{name}", "resource": action}
+        self.timeout: float | None = None
+        self.heartbeat: float | None = None
+        self.heartbeat_at = self.clock.now()
+
+    def prepare(self) -> None:
+        """Evaluates Arguments and the time-outs."""
+        visit = self.visit
+        if self.integration.endswith(".waitForTaskToken"):
+            visit.task_token = self.engine.next_uuid()
+        self.arguments = visit.input
+        if "Arguments" in visit.state:
+            self.arguments = self.interpreter.evaluate(visit, visit.state["Arguments"])
+        self.timeout = self._seconds("TimeoutSeconds")
+        self.heartbeat = self._seconds("HeartbeatSeconds")
+        self.engine.check_size(self.arguments, f"arguments of state '{visit.name}'")
+
+    def _seconds(self, field: str) -> float | None:
+        if field not in self.visit.state:
+            return None
+        seconds = self.interpreter.evaluate(self.visit, self.visit.state[field])
+        if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
+            raise StateError("States.QueryEvaluationError", f"{field} must be a positive integer, got {seconds!r}")
+        return seconds
+
+    def run(self) -> Steps:
+        """Does the task; writes its events (Scheduled, Started, maybe Submitted, then Succeeded or Failed)."""
+        limits = {"timeoutInSeconds": self.timeout, "heartbeatInSeconds": self.heartbeat}
+        scheduled = {"region": self.engine.region, "parameters": text_of(self.arguments)}
+        scheduled |= {name: value for name, value in limits.items() if value is not None}
+        self._record("TaskScheduled", scheduled)
+        self._record("TaskStarted")
+        try:
+            result = yield from self._dispatch()
+            self.engine.check_size(result, f"result of state '{self.visit.name}'")
+        except StateError as error:
+            self._record("TaskFailed", {"error": error.error, "cause": error.cause})
+            raise
+        self._record("TaskSucceeded", {"output": text_of(result), "outputDetails": {"truncated": False}})
+        return result
+
+    def timed_out(self, error: str) -> StateError:
+        """Records that the attempt took too long; the answer is the error to fail with."""
+        self._record("TaskTimedOut", {"error": error})
+        return StateError(error)
+
+    def _record(self, kind: str, details: dict[str, Json] | None = None) -> None:
+        self.interpreter.record(self.visit, kind, {**self.resource, **(details or {})})
+
+    def _dispatch(self) -> Steps:
+        if self.integration == "lambda:invoke":
+            return self._invoke()
+        if self.integration == "lambda:invoke.waitForTaskToken":
+            return self._invoke_and_wait_for_token()
+        if self.integration == "states:startExecution":
+            return self._start_execution()
+        if self.integration == "states:startExecution.sync:2":
+            return self._start_execution_and_wait()
+        if self.integration == "sns:publish":
+            return self._call_service("sns", "publish")
+        _, service, action = self.integration.split(":")
+        return self._call_service(service, action)
+
+    def _argument(self, name: str) -> Json:
+        if not isinstance(self.arguments, dict) or name not in self.arguments:
+            raise StateError("States.Runtime", f"The field '{name}' is required but was missing")
+        return self.arguments[name]
+
+    # AWS Lambda
+
+    def _invoke(self) -> Steps:
+        arn = self.engine.function_arn(self._argument("FunctionName"), self.arguments.get("Qualifier"))
+        payload = self.arguments.get("Payload", {})
+        if self.arguments.get("InvocationType") == "Event":
+            self.engine.invoke_async(arn, payload)
+            return {"StatusCode": 202}
+        answer = yield from self._answer_of_function(arn, payload)
+        body = _json_or_text(answer.payload)
+        if answer.function_error:
+            raise _function_error(answer.payload, body)
+        return {"ExecutedVersion": _version_in(arn), "Payload": body, "StatusCode": 200}
+
+    def _answer_of_function(self, arn: str, payload: Json) -> Steps:
+        try:
+            return (yield from self.engine.invoke(arn, payload))
+        except ServiceError as error:
+            raise StateError(f"Lambda.{error.code}", error.message) from error
+
+    def _invoke_and_wait_for_token(self) -> Steps:
+        """AWS docs, "Wait for a Callback with Task Token": the function's own answer does not matter, its failure does."""
+        reported = self.clock.signal(f"the task token of {self.visit.name}")
+        token = self.visit.task_token
+        self.engine.task_tokens[token] = (self, reported)
+        try:
+            yield from self._invoke()
+            self._record("TaskSubmitted")
+            result = yield reported
+        finally:
+            self.engine.task_tokens.pop(token, None)
+        if isinstance(result, StateError):
+            raise result
+        return result
+
+    # Nested executions
+
+    def _start_execution(self) -> Steps:
+        child = self._started_child()
+        return {"ExecutionArn": child.arn, "StartDate": round(child.start * 1000)}
+        yield
+
+    def _start_execution_and_wait(self) -> Steps:
+        child = self._started_child()
+        try:
+            self._record("TaskSubmitted", {"output": text_of({"ExecutionArn": child.arn})})
+            yield child.ended
+            yield self.engine.sync_delay
+        finally:
+            self.engine.stop_execution(child.arn)
+        result = self._described(child)
+        if child.status != "SUCCEEDED":
+            raise StateError("States.TaskFailed", text_of(result))
+        return result
+
+    def _started_child(self) -> Execution:
+        value = self.arguments.get("Input", {}) if isinstance(self.arguments, dict) else {}
+        machine_arn = self._argument("StateMachineArn")
+        try:
+            return self.engine.start_execution(machine_arn, text_of(value), self.arguments.get("Name"))
+        except ApiError as error:
+            raise StateError(f"StepFunctions.{error.code}Exception", error.message) from error
+
+    def _described(self, child: Execution) -> Json:
+        """DescribeExecution as `.sync:2` gives it: names in PascalCase, Input and Output parsed, dates in milliseconds."""
+        result = {}
+        for name, value in self.engine.describe(child.arn).items():
+            if name in ("input", "output"):
+                value = json.loads(value)
+            elif name.endswith("Date"):
+                value = round(value * 1000)
+            elif name.endswith("Details"):
+                value = {"Included": value["included"]}
+            result[name[0].upper() + name[1:]] = value
+        return result
+
+    # Any AWS API
+
+    def _call_service(self, service: str, action: str) -> Steps:
+        if self.engine.services is None:
+            raise StateError("States.Runtime", f"this engine has no AWS services to call {service}:{action}")
+        return (yield self.engine.services.call(service, action, self.arguments))
+
+
+def _json_or_text(payload: bytes) -> Json:
+    try:
+        return json.loads(payload) if payload else None
+    except ValueError:
+        return payload.decode(errors="replace")
+
+
+def _function_error(payload: bytes, body: Json) -> StateError:
+    """AWS docs, "Handling errors": errorType is the error's name; without one the error is Lambda.Unknown."""
+    text = payload.decode(errors="replace")
+    if isinstance(body, dict) and body.get("errorType"):
+        return StateError(body["errorType"], text)
+    reason = "The cause could not be determined because Lambda did not return an error type."
+    return StateError("Lambda.Unknown", f"{reason} Returned payload: {text}")
+
+
+def _version_in(function_arn: str) -> str:
+    parts = function_arn.split(":")
+    return parts[7] if len(parts) > 7 else "$LATEST"
