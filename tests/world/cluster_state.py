@@ -1,0 +1,192 @@
+"""What is in the cluster right now, followed in etcd itself.
+
+One watch over the whole key space gives every change of every object, in order, each with the revision of the store it
+made. So "have I seen everything?" has an exact answer, which a watch through the API server cannot give: ask etcd for its
+revision, wait until the watch has come that far. Reading costs the API server nothing. (Objects are readable because the
+API server is told to store JSON.)
+
+This is the world's own view. The functions under test see the API server, and only that.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .kube_client import Json
+
+KINDS = (
+    "nodes",
+    "pods",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "daemonsets",
+    "jobs",
+    "poddisruptionbudgets",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "controllerrevisions",
+    "namespaces",
+    "serviceaccounts",
+)
+"""The kinds that are followed, named as in the API's paths."""
+
+_REGISTRY = "/registry/"
+_STORED_AS = {"nodes": "minions"}
+_KIND_OF_PREFIX = {_STORED_AS.get(kind, kind): kind for kind in KINDS}
+
+_EVERY_KEY = base64.b64encode(b"\0").decode()
+_CATCH_UP_LIMIT = 10.0
+"""Seconds that the watch may lag behind the store before something must be broken; usually it is 1-2 ms."""
+
+Listener = Callable[[str, Json], None]
+
+
+class ClusterState:
+    """Follows one etcd from `start` to `stop`. The objects it hands out are shared: never change them."""
+
+    def __init__(self, etcd_port: int, on_change: Listener) -> None:
+        """`on_change(kind, object)` is called, in the watch's own thread, for everything that appears or changes."""
+        self._port = etcd_port
+        self._on_change = on_change
+        self._objects: dict[str, dict[str, Json]] = {kind: {} for kind in KINDS}
+        self._changed = threading.Condition()
+        self._revision = 0
+        self._followed_revision = 0
+        self._ended = ""
+        self._watch: http.client.HTTPConnection | None = None
+        self._questions = threading.local()
+        self._thread = threading.Thread(target=self._follow, name="cluster-state", daemon=True)
+
+    def start(self) -> None:
+        """Returns when everything that is in the store has been read."""
+        self._thread.start()
+        self.catch_up()
+
+    def stop(self) -> None:
+        """Ends the watch."""
+        if self._watch and self._watch.sock:
+            self._watch.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def all(self, kind: str) -> list[Json]:
+        """The objects of a kind, by namespace and name."""
+        with self._changed:
+            return [thing for _, thing in sorted(self._objects[kind].items())]
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Json | None:
+        """One object, or None."""
+        with self._changed:
+            return self._objects[kind].get(_key(name, namespace))
+
+    @property
+    def followed_revision(self) -> int:
+        """The store's revision at the last change of any followed object, as far as seen. Changes when they do."""
+        return self._followed_revision
+
+    def catch_up(self) -> None:
+        """Returns when everything written before the call has been seen."""
+        target = int(self._ask("/v3/kv/range", {"key": _EVERY_KEY, "count_only": True})["header"]["revision"])
+        deadline = time.monotonic() + _CATCH_UP_LIMIT
+        with self._changed:
+            while self._revision < target:
+                if self._ended or not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise RuntimeError(f"lost sight of the cluster at revision {self._revision} of {target} {self._ended}")
+
+    def wait_for_change(self, since: int, limit: float) -> None:
+        """Returns when `followed_revision` is no longer `since`, or after `limit` real seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._followed_revision != since or self._ended, limit)
+
+    def erase(self, prefixes: list[str]) -> None:
+        """Removes everything stored under `/registry/<prefix>/`, past every finalizer and grace period. The API server
+        and the controllers learn of it as of any deletion."""
+        for prefix in prefixes:
+            first = f"{_REGISTRY}{_STORED_AS.get(prefix, prefix)}/"
+            # "0" is the character after "/".
+            span = {"key": _base64(first), "range_end": _base64(first[:-1] + "0")}
+            self._ask("/v3/kv/deleterange", span)
+
+    # -- the watch -----------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        try:
+            self._watch = http.client.HTTPConnection("127.0.0.1", self._port)
+            request = {"create_request": {"key": _EVERY_KEY, "range_end": _EVERY_KEY, "start_revision": 1}}
+            self._watch.request("POST", "/v3/watch", json.dumps(request))
+            answer = self._watch.getresponse()
+            while line := answer.readline():
+                self._take(json.loads(line)["result"].get("events", []))
+            ended = "(the watch ended)"
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            ended = f"({type(error).__name__}: {error})"
+        with self._changed:
+            self._ended = ended
+            self._changed.notify_all()
+
+    def _take(self, events: list[Json]) -> None:
+        changes = [change for change in map(_change, events) if change]
+        for kind, _, thing, _ in changes:
+            if thing is not None:
+                self._on_change(kind, thing)
+        with self._changed:
+            for kind, key, thing, revision in changes:
+                if thing is None:
+                    self._objects[kind].pop(key, None)
+                else:
+                    self._objects[kind][key] = thing
+                self._followed_revision = revision
+            if events:
+                self._revision = int(events[-1]["kv"]["mod_revision"])
+            self._changed.notify_all()
+
+    def _ask(self, path: str, question: Json) -> Json:
+        connection = getattr(self._questions, "connection", None)
+        if connection is None:
+            connection = _UndelayedConnection("127.0.0.1", self._port, timeout=_CATCH_UP_LIMIT)
+            self._questions.connection = connection
+        connection.request("POST", path, json.dumps(question))
+        return json.loads(connection.getresponse().read())
+
+
+def _change(event: Json) -> tuple[str, str, Json | None, int] | None:
+    """(kind, key, object or None if it is gone, revision); None for what is not followed."""
+    stored = event["kv"]
+    path = base64.b64decode(stored["key"]).decode()
+    if not path.startswith(_REGISTRY):
+        return None
+    prefix, _, rest = path.removeprefix(_REGISTRY).partition("/")
+    kind = _KIND_OF_PREFIX.get(prefix)
+    if kind is None:
+        return None
+    revision = int(stored["mod_revision"])
+    if event.get("type") == "DELETE":
+        return kind, rest, None, revision
+    thing: Any = json.loads(base64.b64decode(stored["value"]))
+    thing["metadata"]["resourceVersion"] = stored["mod_revision"]
+    return kind, rest, thing, revision
+
+
+def _key(name: str, namespace: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+class _UndelayedConnection(http.client.HTTPConnection):
+    """Without Nagle's algorithm, which adds 40 ms where head and body of a request are two writes."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,337 @@
+"""The TLS proxy in front of the API server: what DescribeCluster names as the cluster's endpoint.
+
+It does three things that a real cluster does not: it goes wrong where the fault plan says so, it writes down every call, and
+it translates the times of objects into virtual time. Everything else passes as it is: bearer tokens, status codes, bodies.
+(Client certificates cannot pass; the world's own actors go to the API server directly.)
+
+Faults are named `kubernetes:VERB resource`, with the HTTP verb: `kubernetes:PATCH nodes`, `kubernetes:GET pods`,
+`kubernetes:POST pods/eviction`, `kubernetes:POST events`; other paths stand for themselves: `kubernetes:GET /readyz`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import json
+import queue
+import socket
+import ssl
+import struct
+import threading
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .faults import Caller, Fault, Plan, carry_out
+from .kube_client import Json
+from .pki import Certificate
+from .sts import Identity, access_key_of
+from .virtual_times import VirtualTimes
+
+_OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
+_PATIENCE = 90.0
+"""Seconds for the API server's answer; it gives up on its own requests after 60."""
+
+
+@dataclass
+class KubernetesCall:
+    """One call that came through the proxy, in the order of arrival."""
+
+    at: float
+    """Virtual seconds since the start of the world."""
+    action: str
+    """As the fault plan names it: `kubernetes:PATCH nodes`."""
+    verb: str
+    path: str
+    """With the query."""
+    write: bool
+    function: str | None
+    """The function whose process called, if it was one."""
+    user: str
+    """The session that signed the token, as `role/session`; `anonymous` without a token."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """What a fault's `where` may look at: name, namespace, the query's fields, and the `body`."""
+    status: int | None = None
+    """The answer's; None if the caller got no answer."""
+    fault: str | None = None
+    """The kind of the injected fault, if any."""
+
+
+class KubeProxy:
+    """Serves on a free port of 127.0.0.1 from `start` to `stop`."""
+
+    def __init__(
+        self,
+        api_port: int,
+        authority_file: str,
+        certificate: Certificate,
+        times: VirtualTimes,
+        elapsed: Callable[[], float],
+        identify: Callable[[str], Identity | None],
+        on_write: Callable[[], None],
+    ) -> None:
+        """`certificate`: what the proxy shows, the API server's own. `identify`: who holds an access key. `on_write` is called
+        after every write that reached the API server."""
+        self.plan = Plan()
+        self.calls: list[KubernetesCall] = []
+        self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
+        """The process that signs with an access key, for faults that end it; set by whoever hosts the functions."""
+        self.is_reachable = True
+        """False: connections are reset before TLS begins."""
+        self._times = times
+        self._elapsed = elapsed
+        self._identify = identify
+        self._on_write = on_write
+        self._intruders: list[_Intruder] = []
+        self._upstream = _Upstream(api_port, authority_file)
+        self._server = _Server(self, certificate)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="kube-proxy", daemon=True)
+        self.port: int = self._server.server_address[1]
+
+    def start(self) -> None:
+        """Begins to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Closes the port and the connections behind it."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._upstream.close()
+
+    def forget(self) -> None:
+        """For a new scenario: no recorded call, nobody who slips in, reachable. The fault plan is its owner's to clear."""
+        self.calls.clear()
+        self._intruders.clear()
+        self.is_reachable = True
+
+    def just_before(self, action: str, do: Callable[[], Any], nth: int = 1) -> None:
+        """Lets somebody else act between the caller's decision and its nth call of this kind from now: the other writer whom
+        an optimistic update must survive."""
+        self._intruders.append(_Intruder(action, do, nth))
+
+    # -- one call ------------------------------------------------------------------------------------------------
+
+    def handle(self, request: _Request) -> _Response | None:
+        """What the caller gets; None: the connection is closed without an answer."""
+        access_key = access_key_of(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        caller = self.caller_of(access_key) if access_key else None
+        call = self._record(request, access_key, caller)
+        for intruder in self._intruders:
+            intruder.sees(call.action)
+        fault = self.plan.consult(call.action, call.function, call.parameters)
+        call.fault = fault.kind if fault else None
+        response = carry_out(fault, caller, lambda: self._forward(request, call), _refusal)
+        if response is not None:
+            call.status = response.status
+        return response
+
+    def _record(self, request: _Request, access_key: str | None, caller: Caller | None) -> KubernetesCall:
+        url = urllib.parse.urlsplit(request.path)
+        resource, parameters = _read_path(url.path)
+        parameters.update(urllib.parse.parse_qsl(url.query))
+        parameters["body"] = _json_or_none(request.body)
+        call = KubernetesCall(
+            at=self._elapsed(),
+            action=f"kubernetes:{request.verb} {resource}",
+            verb=request.verb,
+            path=request.path,
+            write=request.verb != "GET" and not resource.startswith("selfsubject"),
+            function=caller.function if caller else None,
+            user=self._user(access_key),
+            parameters=parameters,
+        )
+        self.calls.append(call)
+        return call
+
+    def _user(self, access_key: str | None) -> str:
+        if access_key is None:
+            return "anonymous"
+        identity = self._identify(access_key)
+        if identity is None:
+            return access_key
+        return f"{identity.principal.rpartition('/')[2]}/{identity.session}".rstrip("/")
+
+    def _forward(self, request: _Request, call: KubernetesCall) -> _Response:
+        response = self._upstream.exchange(request)
+        if call.write:
+            self._on_write()
+        document = _json_or_none(response.body)
+        if isinstance(document, dict) and response.status < 300:
+            self._times.translate(document)
+            response.body = json.dumps(document, separators=(",", ":")).encode()
+        return response
+
+
+@dataclass
+class _Request:
+    verb: str
+    path: str
+    headers: Any
+    body: bytes | None
+
+
+@dataclass
+class _Response:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class _Intruder:
+    def __init__(self, action: str, do: Callable[[], Any], nth: int) -> None:
+        self._action = action
+        self._do = do
+        self._still_to_come = nth
+        self._lock = threading.Lock()
+
+    def sees(self, action: str) -> None:
+        if action != self._action:
+            return
+        with self._lock:
+            self._still_to_come -= 1
+            is_his_turn = self._still_to_come == 0
+        if is_his_turn:
+            self._do()
+
+
+def _read_path(path: str) -> tuple[str, dict[str, Any]]:
+    """Resource (`pods/eviction`) with namespace and name of `/api/v1/namespaces/x/pods/y/eviction` and the like."""
+    parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
+    if parts[:1] == ["api"] and len(parts) > 2:
+        rest = parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) > 3:
+        rest = parts[3:]
+    else:
+        return path, {}
+    found: dict[str, Any] = {}
+    if rest[0] == "namespaces" and len(rest) > 2:
+        found["namespace"] = rest[1]
+        rest = rest[2:]
+    if len(rest) > 1:
+        found["name"] = rest[1]
+    return "/".join([rest[0], *rest[2:]]), found
+
+
+def _json_or_none(content: bytes | None) -> Any:
+    try:
+        return json.loads(content) if content else None
+    except ValueError:
+        return None
+
+
+def _refusal(fault: Fault) -> _Response:
+    """An error as the API server words it: `code` is the reason."""
+    status: Json = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": fault.message,
+        "reason": fault.code,
+        "code": fault.status,
+    }
+    return _Response(fault.status, {"Content-Type": "application/json"}, json.dumps(status).encode())
+
+
+class _Upstream:
+    """Connections to the API server, kept alive and shared: who is calling is in the token, not in the connection."""
+
+    def __init__(self, port: int, authority_file: str) -> None:
+        self._port = port
+        self._tls = ssl.create_default_context(cafile=authority_file)
+        self._idle: queue.LifoQueue[_UpstreamConnection] = queue.LifoQueue()
+
+    def exchange(self, request: _Request) -> _Response:
+        """One request and its answer. A connection that the server closed while it was idle is replaced."""
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _OF_ONE_CONNECTION and name.lower() != "accept-encoding"
+        }
+        while True:
+            try:
+                connection, is_fresh = self._idle.get_nowait(), False
+            except queue.Empty:
+                connection, is_fresh = self._connect(), True
+            try:
+                connection.request(request.verb, request.path, request.body, headers)
+                answer = connection.getresponse()
+                body = answer.read()
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+                connection.close()
+                if is_fresh:
+                    raise
+                continue
+            self._idle.put(connection)
+            passed_on = {name: value for name, value in answer.getheaders() if name.lower() not in _OF_ONE_CONNECTION}
+            return _Response(answer.status, passed_on, body)
+
+    def close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    def _connect(self) -> _UpstreamConnection:
+        return _UpstreamConnection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
+
+
+class _UpstreamConnection(http.client.HTTPSConnection):
+    """Without Nagle's algorithm, which adds 40 ms where head and body of a request are two writes."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, proxy: KubeProxy, certificate: Certificate) -> None:
+        self.proxy = proxy
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(certificate.certificate, certificate.key)
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Runs in the connection's own thread."""
+        if not self.proxy.is_reachable:
+            # Lingering for no time turns the close into a reset.
+            request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            request.close()
+            return
+        try:
+            with self._tls.wrap_socket(request, server_side=True) as encrypted:
+                super().finish_request(encrypted, client_address)
+        except OSError:
+            # The client went away, or never spoke TLS: its own affair.
+            return
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or every answer takes 40 ms more
+    wbufsize = -1  # one write for head and body
+    server: _Server
+
+    def _any(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length) if length else None
+        proxy = self.server.proxy
+        response = proxy.handle(_Request(self.command, self.path, self.headers, body)) if proxy.is_reachable else None
+        if response is None:
+            self.close_connection = True
+            return
+        self.send_response_only(response.status)
+        for name, value in response.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.end_headers()
+        self.wfile.write(response.body)
+        self.wfile.flush()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
+
+    def log_message(self, *_: Any) -> None:
+        """Silent: `KubeProxy.calls` has it all."""

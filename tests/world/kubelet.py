@@ -1,0 +1,299 @@
+"""The kubelets of all nodes, and the controllers that count seconds: everything about pods that takes time.
+
+They live on the virtual clock. `act` does what is due now; what is due later is left with the clock as a timer. A pod's
+manners are annotations, so that a Deployment's replacement pods inherit them from the template:
+
+    world/starts-after: "90"        virtual seconds between being placed on a node and being Ready
+    world/exits-after: "3600"       virtual seconds it takes to stop once asked; its grace period cuts that short
+    world/ignores-sigterm: "true"   it lives to the end of its grace period
+    world/stuck: "true"             it never stops, as on a kubelet that hangs
+
+By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
+made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
+vanish after a minute) and eviction by NoExecute taints (tolerated for as long as the pod says).
+"""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from . import scheduling
+from .clock import Clock
+from .cluster_state import ClusterState
+from .kube_client import STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused
+from .settled import is_finished, is_ready, is_terminating
+from .virtual_times import VirtualTimes
+
+STARTS_AFTER = "world/starts-after"
+EXITS_AFTER = "world/exits-after"
+IGNORES_SIGTERM = "world/ignores-sigterm"
+STUCK = "world/stuck"
+
+ORPHAN_LIFE = 60.0
+"""Virtual seconds that the pods of a deleted Node stay listed: 40 s of quarantine and a round every 20 s in
+pkg/controller/podgc; measured 57-59 s."""
+
+_LONG_AGO = datetime.timedelta(hours=1)
+"""A container's end is dated that far back, so that the Job controller does not wait ten real seconds (at most ten minutes, were
+it to fail again and again) before it starts the next pod. What callers see is dated by `virtual_times.py` anyway."""
+
+_PARALLEL_WRITES = 4
+"""Enough to keep the API server busy while Python works on the next request."""
+
+_EXIT_BY_SIGTERM = 143
+_EXIT_BY_SIGKILL = 137
+
+
+class Kubelet:
+    """All kubelets of one cluster. `act` is called by the driver's thread only."""
+
+    def __init__(self, clock: Clock, state: ClusterState, times: VirtualTimes, client: KubeClient) -> None:
+        self._clock = clock
+        self._state = state
+        self._times = times
+        self._client = client
+        self._static_pods: dict[tuple[str, str], Json] = {}
+        self._orphaned_since: dict[str, float] = {}
+        self._placed_since: dict[str, float] = {}
+        self._alarms: set[tuple[str, float]] = set()
+        self._writers = ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="kubelet")
+
+    def stop(self) -> None:
+        """Ends its threads."""
+        self._writers.shutdown()
+
+    def forget_everything(self) -> None:
+        """For a new scenario."""
+        self._static_pods.clear()
+        self._orphaned_since.clear()
+        self._placed_since.clear()
+        self._alarms.clear()
+
+    def keep_running(self, static_pod: Json) -> None:
+        """From now on this pod is made again whenever somebody deletes it, until its node goes."""
+        metadata = static_pod["metadata"]
+        self._static_pods[metadata["namespace"], metadata["name"]] = static_pod
+
+    def act(self) -> bool:
+        """Does everything that is due at this moment of virtual time; whether there was anything to do."""
+        pods = self._state.all("pods")
+        nodes = {node["metadata"]["name"]: node for node in self._state.all("nodes")}
+        due = [write for pod in pods if (write := self._due_for_pod(pod, nodes))]
+        due += self._due_for_static_pods(pods, nodes)
+        list(self._writers.map(lambda write: write(), due))
+        return bool(due)
+
+    # -- what is due ---------------------------------------------------------------------------------------------
+
+    def _due_for_pod(self, pod: Json, nodes: dict[str, Json]) -> Callable[[], object] | None:
+        node_name = pod["spec"].get("nodeName")
+        if not node_name:
+            # Nobody runs it yet, so nobody has to stop it: the API server removes it without a grace period.
+            return None
+        node = nodes.get(node_name)
+        if node is None:
+            return self._due_for_orphan(pod)
+        self._orphaned_since.pop(pod["metadata"]["uid"], None)
+        if not is_terminating(pod) and not is_finished(pod) and self._is_evicted_by_taint(pod, node):
+            return lambda: self._evict_by_taint(pod)
+        if not is_ready(node):
+            return (lambda: self._report_ready(pod, False)) if is_ready(pod) else None
+        if is_terminating(pod):
+            return self._due_for_terminating(pod)
+        if pod["status"].get("phase", "Pending") == "Pending":
+            return self._due_for_pending(pod)
+        if pod["status"]["phase"] == "Running" and not is_ready(pod) and _was_unready_by_node(pod):
+            return lambda: self._report_ready(pod, True)
+        return None
+
+    def _due_for_pending(self, pod: Json) -> Callable[[], object] | None:
+        uid = pod["metadata"]["uid"]
+        placed = self._placed_since.setdefault(uid, self._clock.now())
+        start = placed + float(_manner(pod, STARTS_AFTER) or 0)
+        return (lambda: self._start(pod)) if self._is_due(uid, start) else None
+
+    def _due_for_terminating(self, pod: Json) -> Callable[[], object] | None:
+        metadata = pod["metadata"]
+        if _manner(pod, STUCK) or _is_only_held_by_finalizers(pod):
+            return None
+        asked = self._times.deletion_requested(metadata["uid"])
+        if asked is None:
+            asked = self._clock.now()
+        grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+        needs = 0.0 if is_finished(pod) else float(_manner(pod, EXITS_AFTER) or 0)
+        ends_by_force = not is_finished(pod) and (bool(_manner(pod, IGNORES_SIGTERM)) or needs > grace)
+        end = asked + (grace if ends_by_force else needs)
+        exit_code = _EXIT_BY_SIGKILL if ends_by_force else _EXIT_BY_SIGTERM
+        return (lambda: self._finish_deletion(pod, exit_code)) if self._is_due(metadata["uid"], end) else None
+
+    def _due_for_orphan(self, pod: Json) -> Callable[[], object] | None:
+        uid = pod["metadata"]["uid"]
+        since = self._orphaned_since.setdefault(uid, self._clock.now())
+        if _is_only_held_by_finalizers(pod) or not self._is_due(uid, since + ORPHAN_LIFE):
+            return None
+        return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
+
+    def _is_evicted_by_taint(self, pod: Json, node: Json) -> bool:
+        """As the taint eviction controller: at once without a toleration, else when the shortest one runs out."""
+        patience = float("inf")
+        tolerations = pod["spec"].get("tolerations") or ()
+        for taint in node["spec"].get("taints") or ():
+            if taint["effect"] != scheduling.NO_EXECUTE:
+                continue
+            matching = [toleration for toleration in tolerations if scheduling.tolerates(toleration, taint)]
+            limits = [each["tolerationSeconds"] for each in matching if "tolerationSeconds" in each]
+            allowed = min(limits) if limits else (float("inf") if matching else 0)
+            since = self._times.tainted(node["metadata"]["uid"], taint["key"], taint["effect"]) or self._clock.now()
+            patience = min(patience, since + max(0, allowed))
+        return patience < float("inf") and self._is_due(pod["metadata"]["uid"], patience)
+
+    def _due_for_static_pods(self, pods: Iterable[Json], nodes: dict[str, Json]) -> list[Callable[[], object]]:
+        present = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
+        for key, pod in list(self._static_pods.items()):
+            if pod["spec"]["nodeName"] not in nodes:
+                del self._static_pods[key]
+        missing = [pod for key, pod in self._static_pods.items() if key not in present]
+        return [lambda pod=pod: self._client.create(_pods_path(pod), pod) for pod in missing]
+
+    def _is_due(self, uid: str, moment: float) -> bool:
+        """Whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
+        now = self._clock.now()
+        if moment <= now:
+            return True
+        if (uid, moment) not in self._alarms:
+            self._alarms.add((uid, moment))
+            self._clock.after(moment - now, self._wake)
+        return False
+
+    def _wake(self) -> None:
+        self._state.catch_up()
+        self.act()
+
+    # -- doing it ------------------------------------------------------------------------------------------------
+
+    def _start(self, pod: Json) -> None:
+        now = _now()
+        containers = [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": now}},
+            }
+            for container in pod["spec"]["containers"]
+        ]
+        address = _address(pod["metadata"]["uid"])
+        status = {
+            "phase": "Running",
+            "conditions": _conditions("True", "PodScheduled", "Initialized", "ContainersReady", "Ready"),
+            "containerStatuses": containers,
+            "startTime": now,
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+        }
+        self._report(pod, status)
+
+    def _report_ready(self, pod: Json, ready: bool) -> None:
+        conditions = _conditions("True" if ready else "False", "Ready")
+        conditions[0]["reason"] = None if ready else _NODE_NOT_READY
+        self._report(pod, {"conditions": conditions})
+
+    def end(self, pod: Json, phase: str, exit_code: int) -> None:
+        """The pod's containers end: `phase` is Succeeded or Failed."""
+        started = (pod["status"].get("startTime")) or _now()
+        ended = _now(-_LONG_AGO)
+        outcome = {
+            "exitCode": exit_code,
+            "reason": "Completed" if exit_code == 0 else "Error",
+            "startedAt": min(started, ended),
+            "finishedAt": ended,
+        }
+        containers = [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "",
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": {"terminated": outcome},
+            }
+            for container in pod["spec"]["containers"]
+        ]
+        conditions = _conditions("False", "ContainersReady", "Ready")
+        for each in conditions:
+            each["reason"] = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+        self._report(pod, {"phase": phase, "conditions": conditions, "containerStatuses": containers})
+
+    def _finish_deletion(self, pod: Json, exit_code: int) -> None:
+        """The last two things a kubelet says about a pod: how it ended, and that it is gone. The first matters only where a
+        finalizer (the Job controller's) keeps the object a little longer."""
+        if pod["metadata"].get("finalizers") and not is_finished(pod):
+            self.end(pod, "Failed", exit_code)
+        self._client.delete(
+            _pod_path(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        )
+
+    def _evict_by_taint(self, pod: Json) -> None:
+        disruption = _conditions("True", "DisruptionTarget")
+        disruption[0]["reason"] = "DeletionByTaintManager"
+        self._report(pod, {"conditions": disruption})
+        self._client.delete(_pod_path(pod), {"preconditions": {"uid": pod["metadata"]["uid"]}})
+
+    def _report(self, pod: Json, status: Json) -> None:
+        path = f"{_pod_path(pod)}/status"
+        change = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        answer = self._client.call("PATCH", path, change, STRATEGIC_MERGE_PATCH)
+        if answer.status >= 300 and not _is_gone(answer):
+            raise Refused("PATCH", path, answer)
+
+
+_NODE_NOT_READY = "NodeNotReady"
+
+
+def _is_gone(answer: Answer) -> bool:
+    """The pod went, or another took its name, between our look and our word."""
+    return answer.status in (404, 409)
+
+
+def _manner(pod: Json, name: str) -> str | None:
+    return (pod["metadata"].get("annotations") or {}).get(name)
+
+
+def _is_only_held_by_finalizers(pod: Json) -> bool:
+    """The kubelet is done with it: deletion with no grace left, and the object still there."""
+    metadata = pod["metadata"]
+    return is_terminating(pod) and metadata.get("deletionGracePeriodSeconds") == 0 and bool(metadata.get("finalizers"))
+
+
+def _was_unready_by_node(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(each["type"] == "Ready" and each.get("reason") == _NODE_NOT_READY for each in conditions)
+
+
+def _conditions(status: str, *types: str) -> list[Json]:
+    return [{"type": each, "status": status, "lastTransitionTime": _now()} for each in types]
+
+
+def _now(offset: datetime.timedelta = datetime.timedelta()) -> str:
+    moment = datetime.datetime.now(datetime.timezone.utc) + offset
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _address(uid: str) -> str:
+    number = zlib.crc32(uid.encode())
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def _pods_path(pod: Json) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+
+
+def _pod_path(pod: Json) -> str:
+    return f"{_pods_path(pod)}/{pod['metadata']['name']}"
