@@ -1,0 +1,12 @@
+# Every function's role is in the Kubernetes group recycle-eks. What the group may do is in rbac/recycle-eks.yaml, which whoever
+# looks after the cluster applies: the module has no Kubernetes provider, so that it can be planned before the cluster is there.
+
+resource "aws_eks_access_entry" "function" {
+  for_each = var.create_access_entries ? local.functions : {}
+
+  cluster_name      = var.cluster_name
+  principal_arn     = aws_iam_role.function[each.key].arn
+  kubernetes_groups = ["recycle-eks"]
+  type              = "STANDARD"
+  tags              = var.tags
+}

@@ -1,0 +1,19 @@
+# recycle-eks on one cluster. Everything the module needs is the cluster's name and the functions' code.
+
+provider "aws" {
+  region = var.region
+}
+
+module "recycle_eks" {
+  # Outside this repository: the repository's address, with //terraform at the end.
+  source = "../../"
+
+  name           = var.name
+  cluster_name   = var.cluster_name
+  input_defaults = var.input_defaults
+
+  artifacts    = { directory = var.artifacts_directory }
+  architecture = var.architecture
+
+  tags = { managed-by = "terraform" }
+}

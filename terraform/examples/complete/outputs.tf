@@ -1,0 +1,19 @@
+output "start_execution_command" {
+  description = "Recycles one node; put the instance's id in."
+  value       = module.recycle_eks.start_execution_command
+}
+
+output "state_machine_alias_arn" {
+  description = "What to start."
+  value       = module.recycle_eks.state_machine_alias_arn
+}
+
+output "notification_topic_arn" {
+  description = "Subscribe to it to hear of executions that end badly."
+  value       = module.recycle_eks.notification_topic_arn
+}
+
+output "rbac_manifest" {
+  description = "Apply it to the cluster once: `terraform output -raw rbac_manifest | kubectl apply -f -`."
+  value       = module.recycle_eks.rbac_manifest
+}

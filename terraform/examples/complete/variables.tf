@@ -1,0 +1,33 @@
+variable "region" {
+  description = "The cluster's region. Default: the one of the AWS settings in the environment."
+  type        = string
+  default     = null
+}
+
+variable "name" {
+  description = "Start of every name."
+  type        = string
+  default     = "recycle-eks"
+}
+
+variable "cluster_name" {
+  description = "The EKS cluster."
+  type        = string
+}
+
+variable "artifacts_directory" {
+  description = "The folder with the functions' zips."
+  type        = string
+}
+
+variable "architecture" {
+  description = "Processor that the zips were built for."
+  type        = string
+  default     = "arm64"
+}
+
+variable "input_defaults" {
+  description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: the pods to wait for."
+  type        = any
+  default     = {}
+}

@@ -1,0 +1,301 @@
+# One role for each function with exactly the calls that its code makes, and one for the state machine.
+# The presigned GetCallerIdentity inside a Kubernetes token needs no permission.
+
+locals {
+  instances = "arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"
+  groups    = "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
+
+  # What makes a group or an instance one of this cluster's. EKS puts the tag on managed groups and asks for it on all others.
+  of_this_cluster = {
+    "aws:ResourceTag/kubernetes.io/cluster/${var.cluster_name}" = ["owned", "shared"]
+  }
+
+  # The tags that each function writes and removes, all of them ours.
+  tags_written = {
+    claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
+    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
+    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped"]
+  }
+  tags_removed = {
+    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
+    restore-node     = ["recycle-eks:claim", "recycle-eks:group"]
+  }
+
+  find_instances = {
+    Sid      = "FindInstances"
+    Effect   = "Allow"
+    Action   = "ec2:DescribeInstances"
+    Resource = "*"
+  }
+  find_the_group_of_an_instance = {
+    Sid      = "FindTheGroupOfAnInstance"
+    Effect   = "Allow"
+    Action   = "autoscaling:DescribeAutoScalingInstances"
+    Resource = "*"
+  }
+  read_groups = {
+    Sid      = "ReadGroups"
+    Effect   = "Allow"
+    Action   = "autoscaling:DescribeAutoScalingGroups"
+    Resource = "*"
+  }
+  tag_instances_of_this_cluster = {
+    for function, keys in local.tags_written : function => {
+      Sid      = "WriteOurTagsOnInstancesOfThisCluster"
+      Effect   = "Allow"
+      Action   = "ec2:CreateTags"
+      Resource = local.instances
+      Condition = {
+        StringEquals                = local.of_this_cluster
+        "ForAllValues:StringEquals" = { "aws:TagKeys" = keys }
+        # ForAllValues holds for a call that names no tag, too.
+        Null = { "aws:TagKeys" = "false" }
+      }
+    }
+  }
+  untag_instances_of_this_cluster = {
+    for function, keys in local.tags_removed : function => {
+      Sid      = "RemoveOurTagsFromInstancesOfThisCluster"
+      Effect   = "Allow"
+      Action   = "ec2:DeleteTags"
+      Resource = local.instances
+      Condition = {
+        StringEquals                = local.of_this_cluster
+        "ForAllValues:StringEquals" = { "aws:TagKeys" = keys }
+        # DeleteTags without a tag's name removes every tag.
+        Null = { "aws:TagKeys" = "false" }
+      }
+    }
+  }
+
+  # What a function may do beyond what every function may do.
+  statements = {
+    claim-node = [
+      local.find_instances,
+      local.find_the_group_of_an_instance,
+      local.read_groups,
+      local.tag_instances_of_this_cluster["claim-node"],
+    ]
+    standby-node = [
+      local.find_instances,
+      local.read_groups,
+      local.tag_instances_of_this_cluster["standby-node"],
+      {
+        Sid       = "PutInstancesOfThisClusterIntoStandby"
+        Effect    = "Allow"
+        Action    = "autoscaling:EnterStandby"
+        Resource  = local.groups
+        Condition = { StringEquals = local.of_this_cluster }
+      },
+    ]
+    taint-node = []
+    check-pods = []
+    evict-pods = []
+    detach-terminate = [
+      local.find_instances,
+      local.read_groups,
+      local.tag_instances_of_this_cluster["detach-terminate"],
+      local.untag_instances_of_this_cluster["detach-terminate"],
+      {
+        Sid       = "TerminateInstancesOfThisCluster"
+        Effect    = "Allow"
+        Action    = "autoscaling:TerminateInstanceInAutoScalingGroup"
+        Resource  = local.groups
+        Condition = { StringEquals = local.of_this_cluster }
+      },
+      {
+        Sid      = "StopClaimedInstancesOfThisCluster"
+        Effect   = "Allow"
+        Action   = "ec2:StopInstances"
+        Resource = local.instances
+        Condition = {
+          StringEquals = local.of_this_cluster
+          Null         = { "aws:ResourceTag/recycle-eks:claim" = "false" }
+        }
+      },
+    ]
+    restore-node = [
+      local.find_instances,
+      local.find_the_group_of_an_instance,
+      local.read_groups,
+      local.untag_instances_of_this_cluster["restore-node"],
+    ]
+  }
+
+  # What every function may do.
+  common_statements = {
+    for function in keys(local.functions) : function => [
+      {
+        Sid      = "FindTheEndpointOfThisCluster"
+        Effect   = "Allow"
+        Action   = "eks:DescribeCluster"
+        Resource = data.aws_eks_cluster.this.arn
+      },
+      {
+        Sid      = "WriteItsOwnLog"
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        Resource = "${aws_cloudwatch_log_group.function[function].arn}:*"
+      },
+    ]
+  }
+
+  tracing_statements = [
+    for statement in [{
+      Sid      = "SendTraces"
+      Effect   = "Allow"
+      Action   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+      Resource = "*"
+    }] : statement if var.tracing
+  ]
+
+  # Lambda itself makes these calls with the function's role when it puts a function into a VPC.
+  vpc_actions = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+  ]
+  vpc_statements = {
+    for function in keys(local.functions) : function => [
+      for statement in [
+        {
+          Sid      = "LetLambdaJoinTheVpc"
+          Effect   = "Allow"
+          Action   = local.vpc_actions
+          Resource = "*"
+        },
+        {
+          Sid       = "KeepTheFunctionsOwnCodeFromUsingThat"
+          Effect    = "Deny"
+          Action    = local.vpc_actions
+          Resource  = "*"
+          Condition = { ArnEquals = { "lambda:SourceFunctionArn" = "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}" } }
+        },
+      ] : statement if var.vpc != null
+    ]
+  }
+}
+
+################################################################################
+# Functions
+################################################################################
+
+resource "aws_iam_role" "function" {
+  for_each = local.functions
+
+  name                 = "${var.name}-${each.key}"
+  path                 = var.role_path
+  description          = "recycle-eks: the function ${each.key}"
+  permissions_boundary = var.permissions_boundary
+  tags                 = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "LambdaRunsTheFunction"
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "lambda.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "function" {
+  for_each = local.functions
+
+  name = each.key
+  role = aws_iam_role.function[each.key].name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      local.common_statements[each.key],
+      local.statements[each.key],
+      local.tracing_statements,
+      local.vpc_statements[each.key],
+    )
+  })
+}
+
+################################################################################
+# State machine
+################################################################################
+
+resource "aws_iam_role" "state_machine" {
+  name                 = local.machine_name
+  path                 = var.role_path
+  description          = "recycle-eks: the state machine recycle-node"
+  permissions_boundary = var.permissions_boundary
+  tags                 = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "StepFunctionsRunsTheMachine"
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "states.amazonaws.com" }
+      Condition = {
+        StringEquals = { "aws:SourceAccount" = local.account }
+        ArnLike      = { "aws:SourceArn" = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}*" }
+      }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "state_machine" {
+  name = "recycle-node"
+  role = aws_iam_role.state_machine.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [
+        {
+          # Every version: an execution that started before an apply still calls the older ones.
+          Sid      = "InvokeEveryVersionOfTheFunctions"
+          Effect   = "Allow"
+          Action   = "lambda:InvokeFunction"
+          Resource = [for function in keys(local.functions) : "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*"]
+        },
+        {
+          Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
+          Effect   = "Allow"
+          Action   = "states:DescribeExecution"
+          Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.machine_name}:*"
+        },
+        {
+          Sid    = "DeliverItsLog"
+          Effect = "Allow"
+          Action = [
+            "logs:CreateLogDelivery",
+            "logs:DeleteLogDelivery",
+            "logs:DescribeLogGroups",
+            "logs:DescribeResourcePolicies",
+            "logs:GetLogDelivery",
+            "logs:ListLogDeliveries",
+            "logs:PutResourcePolicy",
+            "logs:UpdateLogDelivery",
+          ]
+          Resource = "*"
+        },
+      ],
+      [
+        for statement in [{
+          Sid    = "SendTraces"
+          Effect = "Allow"
+          Action = [
+            "xray:GetSamplingRules",
+            "xray:GetSamplingTargets",
+            "xray:PutTelemetryRecords",
+            "xray:PutTraceSegments",
+          ]
+          Resource = "*"
+        }] : statement if var.tracing
+      ],
+    )
+  })
+}

@@ -1,0 +1,59 @@
+# recycle-eks: one state machine that retires one node of an EKS cluster, its functions, and what they may do.
+#
+#   functions.tf      the functions and their logs
+#   iam.tf            what each function and the state machine may do
+#   state-machine.tf  the machine, its versions and the alias to start
+#   access.tf         who the functions are for Kubernetes
+#   notifications.tf  who hears of executions that end badly
+
+data "aws_partition" "current" {}
+
+data "aws_region" "current" {}
+
+data "aws_caller_identity" "current" {}
+
+data "aws_eks_cluster" "this" {
+  name = var.cluster_name
+
+  lifecycle {
+    postcondition {
+      condition     = !var.create_access_entries || try(self.access_config[0].authentication_mode, "CONFIG_MAP") != "CONFIG_MAP"
+      error_message = "Cluster ${var.cluster_name} has authentication mode CONFIG_MAP, which cannot have access entries: switch it with `aws eks update-cluster-config --name ${var.cluster_name} --access-config authenticationMode=API_AND_CONFIG_MAP`."
+    }
+  }
+}
+
+locals {
+  partition = data.aws_partition.current.partition
+  region    = data.aws_region.current.id
+  account   = data.aws_caller_identity.current.account_id
+
+  # The machine's definition is kept beside the module, where the tests of the whole project read it too. A module source that
+  # ends in //terraform brings the whole repository along; the folder alone is not enough.
+  definitions = "${path.module}/../state-machine"
+
+  machine_name = "${var.name}-recycle-node"
+
+  # The fields of an execution's input that may have a default, and the kind of their values.
+  input_fields = {
+    label_selector              = "string"
+    namespaces                  = "list"
+    evict                       = "string"
+    replacement                 = "string"
+    dispose                     = "string"
+    replacement_timeout_seconds = "number"
+    drain_timeout_seconds       = "number"
+    on_drain_timeout            = "string"
+    load_balancer_grace_seconds = "number"
+    dry_run                     = "boolean"
+    force                       = "list"
+  }
+
+  # How a value of each kind looks as JSON.
+  input_kinds = {
+    string  = "^\""
+    list    = "^\\["
+    number  = "^[0-9]"
+    boolean = "^(true|false)$"
+  }
+}

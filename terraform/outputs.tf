@@ -1,0 +1,44 @@
+output "state_machine_alias_arn" {
+  description = "What to start: the alias `live` of the state machine."
+  value       = aws_sfn_alias.live.arn
+}
+
+output "state_machine_arn" {
+  description = "The state machine without a version, as permissions and events name it."
+  value       = aws_sfn_state_machine.recycle_node.arn
+}
+
+output "start_execution_command" {
+  description = "A command that recycles one node; put the instance's id in."
+  value       = "aws stepfunctions start-execution --region ${local.region} --state-machine-arn ${aws_sfn_alias.live.arn} --input '${jsonencode({ instance_id = "i-0123456789abcdef0", cluster_name = var.cluster_name })}'"
+}
+
+output "function_names" {
+  description = "The functions' names by step."
+  value       = { for function, resource in aws_lambda_function.this : function => resource.function_name }
+}
+
+output "function_version_arns" {
+  description = "The ARN of each function's newest version by step."
+  value       = { for function, resource in aws_lambda_function.this : function => resource.qualified_arn }
+}
+
+output "role_arns" {
+  description = "The functions' roles by step: the ones that need access to the cluster."
+  value       = { for function, resource in aws_iam_role.function : function => resource.arn }
+}
+
+output "state_machine_role_arn" {
+  description = "The state machine's role."
+  value       = aws_iam_role.state_machine.arn
+}
+
+output "notification_topic_arn" {
+  description = "The SNS topic that hears of executions that end badly."
+  value       = local.notification_topic_arn
+}
+
+output "rbac_manifest" {
+  description = "What the functions may do in the cluster, for `terraform output -raw rbac_manifest | kubectl apply -f -`."
+  value       = file("${path.module}/rbac/recycle-eks.yaml")
+}

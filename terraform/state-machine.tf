@@ -1,0 +1,75 @@
+locals {
+  # What is worth another try with the same input: our own ServiceUnavailable, and what Lambda itself does wrong.
+  # At most ten minutes of waiting, with jitter, so that a storm of executions does not come back in step.
+  retry = [{
+    ErrorEquals = [
+      "ServiceUnavailable",
+      "States.Timeout",
+      "Sandbox.Timedout",
+      "Runtime.ExitError",
+      "Lambda.Unknown",
+      "Lambda.TooManyRequestsException",
+      "Lambda.ServiceException",
+      "Lambda.AWSLambdaException",
+      "Lambda.SdkClientException",
+      "Lambda.ClientExecutionTimeoutException",
+    ]
+    IntervalSeconds = 2
+    BackoffRate     = 2
+    MaxDelaySeconds = 120
+    MaxAttempts     = 10
+    JitterStrategy  = "FULL"
+  }]
+
+  # Every function by the name of its placeholder: claim_node = the ARN of its newest version, …
+  function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
+
+  # The file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
+  recycle_node = replace(
+    templatefile("${local.definitions}/recycle-node.asl.json", merge(local.function_versions, {
+      partition = local.partition
+      retry     = "@retry"
+    })),
+    "\"@retry\"",
+    jsonencode(local.retry),
+  )
+}
+
+resource "aws_sfn_state_machine" "recycle_node" {
+  name       = local.machine_name
+  role_arn   = aws_iam_role.state_machine.arn
+  definition = local.recycle_node
+  publish    = true
+  tags       = var.tags
+
+  logging_configuration {
+    log_destination        = "${aws_cloudwatch_log_group.state_machine.arn}:*"
+    level                  = "ERROR"
+    include_execution_data = true
+  }
+
+  tracing_configuration {
+    enabled = var.tracing
+  }
+
+  # Step Functions checks that the role may deliver logs when it creates the machine.
+  depends_on = [aws_iam_role_policy.state_machine]
+}
+
+resource "aws_sfn_alias" "live" {
+  name        = "live"
+  description = "The version to start. Running executions stay on theirs."
+
+  routing_configuration {
+    state_machine_version_arn = aws_sfn_state_machine.recycle_node.state_machine_version_arn
+    weight                    = 100
+  }
+}
+
+resource "aws_cloudwatch_log_group" "state_machine" {
+  # Under /aws/vendedlogs/ all machines of an account share one entry of the resource policy for log delivery, whose size is limited.
+  name              = "/aws/vendedlogs/states/${local.machine_name}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn
+  tags              = var.tags
+}

@@ -1,0 +1,83 @@
+# Who the functions are for Kubernetes.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "every_role_is_in_the_group_recycle_eks" {
+  command = plan
+
+  assert {
+    condition     = keys(aws_eks_access_entry.function) == keys(aws_iam_role.function)
+    error_message = "an access entry for each function's role"
+  }
+
+  assert {
+    condition = alltrue([
+      for entry in aws_eks_access_entry.function :
+      entry.cluster_name == "prod" && entry.type == "STANDARD" && entry.kubernetes_groups == toset(["recycle-eks"])
+    ])
+    error_message = "in this cluster, in the group recycle-eks and in no other"
+  }
+
+  assert {
+    condition = alltrue([
+      for document in split("\n---\n", output.rbac_manifest) : contains(["ClusterRole", "ClusterRoleBinding"], yamldecode(document).kind)
+    ])
+    error_message = "the manifest has the group's role and its binding, and nothing else"
+  }
+
+  assert {
+    condition = one([
+      for document in split("\n---\n", output.rbac_manifest) : yamldecode(document).subjects if yamldecode(document).kind == "ClusterRoleBinding"
+    ])[0].name == "recycle-eks"
+    error_message = "the binding is for the group of the access entries"
+  }
+}
+
+run "somebody_else_may_create_the_entries" {
+  command = plan
+
+  variables {
+    create_access_entries = false
+  }
+
+  assert {
+    condition     = length(aws_eks_access_entry.function) == 0
+    error_message = "no access entry"
+  }
+
+  assert {
+    condition     = keys(output.role_arns) == keys(aws_lambda_function.this)
+    error_message = "the roles to let in are in an output"
+  }
+}
+
+run "a_cluster_that_cannot_have_entries_is_refused" {
+  command = plan
+
+  override_data {
+    target = data.aws_eks_cluster.this
+    values = { access_config = [{ authentication_mode = "CONFIG_MAP" }] }
+  }
+
+  expect_failures = [data.aws_eks_cluster.this]
+}
+
+run "such_a_cluster_is_fine_without_entries" {
+  command = plan
+
+  override_data {
+    target = data.aws_eks_cluster.this
+    values = { access_config = [{ authentication_mode = "CONFIG_MAP" }] }
+  }
+
+  variables {
+    create_access_entries = false
+  }
+}

@@ -1,0 +1,171 @@
+# The functions as Lambda gets them.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "every_step_is_a_published_function_of_its_own" {
+  command = plan
+
+  assert {
+    condition = { for step, function in aws_lambda_function.this : step => function.function_name } == {
+      claim-node       = "recycle-eks-claim-node"
+      standby-node     = "recycle-eks-standby-node"
+      taint-node       = "recycle-eks-taint-node"
+      check-pods       = "recycle-eks-check-pods"
+      evict-pods       = "recycle-eks-evict-pods"
+      detach-terminate = "recycle-eks-detach-terminate"
+      restore-node     = "recycle-eks-restore-node"
+    }
+    error_message = "one function for each step, named after it"
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.publish])
+    error_message = "every function is published, because executions outlive deployments"
+  }
+
+  assert {
+    condition = alltrue([
+      for step, function in aws_lambda_function.this :
+      function.filename == "./tests/artifacts/${step}.zip" && function.runtime == "provided.al2023" && function.handler == "bootstrap"
+    ])
+    error_message = "every function runs the bootstrap of its own zip"
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.architectures == tolist(["arm64"])])
+    error_message = "arm64 is the default"
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : length(function.vpc_config) == 0])
+    error_message = "without vpc no function is in one"
+  }
+
+  assert {
+    condition = alltrue([
+      for step, function in aws_lambda_function.this :
+      function.logging_config[0].log_group == "/aws/lambda/recycle-eks-${step}" && function.logging_config[0].log_format == "JSON"
+    ])
+    error_message = "every function logs JSON to its own group"
+  }
+
+  assert {
+    condition     = alltrue([for group in aws_cloudwatch_log_group.function : group.retention_in_days == 90])
+    error_message = "logs are kept as long as execution histories"
+  }
+}
+
+run "only_claim_node_has_an_environment" {
+  command = plan
+
+  variables {
+    input_defaults = {
+      label_selector        = "app=batch"
+      namespaces            = ["batch"]
+      drain_timeout_seconds = 259200
+      dry_run               = true
+    }
+  }
+
+  assert {
+    condition     = keys(aws_lambda_function.this["claim-node"].environment[0].variables) == tolist(["CLUSTER_NAME", "INPUT_DEFAULTS"])
+    error_message = "claim-node reads CLUSTER_NAME and INPUT_DEFAULTS"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["CLUSTER_NAME"] == "prod"
+    error_message = "CLUSTER_NAME is the cluster's"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function.this["claim-node"].environment[0].variables["INPUT_DEFAULTS"]
+      == "{\"drain_timeout_seconds\":259200,\"dry_run\":true,\"label_selector\":\"app=batch\",\"namespaces\":[\"batch\"]}"
+    )
+    error_message = "INPUT_DEFAULTS holds the defaults as JSON, each with its own type"
+  }
+
+  assert {
+    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if step != "claim-node"])
+    error_message = "the other functions read nothing of ours"
+  }
+}
+
+run "no_defaults_are_an_empty_object" {
+  command = plan
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["INPUT_DEFAULTS"] == "{}"
+    error_message = "without input_defaults INPUT_DEFAULTS is {}"
+  }
+}
+
+run "the_settings_of_an_account_reach_every_function" {
+  command = plan
+
+  variables {
+    architecture       = "x86_64"
+    vpc                = { subnet_ids = ["subnet-1", "subnet-2"], security_group_ids = ["sg-1"] }
+    tracing            = true
+    log_retention_days = 7
+    kms_key_arn        = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+    tags               = { team = "platform" }
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.architectures == tolist(["x86_64"])])
+    error_message = "x86_64 is allowed"
+  }
+
+  assert {
+    condition = alltrue([
+      for function in aws_lambda_function.this :
+      function.vpc_config[0].subnet_ids == toset(["subnet-1", "subnet-2"]) && function.vpc_config[0].security_group_ids == toset(["sg-1"])
+    ])
+    error_message = "every function is in the VPC"
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.tracing_config[0].mode == "Active"])
+    error_message = "every function is traced"
+  }
+
+  assert {
+    condition = alltrue([
+      for group in concat(values(aws_cloudwatch_log_group.function), [aws_cloudwatch_log_group.state_machine]) :
+      group.retention_in_days == 7 && group.kms_key_id == "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+    ])
+    error_message = "retention and key hold for every log group"
+  }
+
+  assert {
+    condition = alltrue([
+      for resource in concat(
+        values(aws_lambda_function.this),
+        values(aws_iam_role.function),
+        values(aws_cloudwatch_log_group.function),
+        values(aws_eks_access_entry.function),
+        values(aws_sns_topic.notifications),
+        [aws_iam_role.state_machine, aws_sfn_state_machine.recycle_node, aws_cloudwatch_log_group.state_machine, aws_cloudwatch_event_rule.ended_badly],
+      ) : resource.tags == tomap({ team = "platform" })
+    ])
+    error_message = "everything that can be tagged is"
+  }
+}
+
+run "a_missing_zip_is_named" {
+  command = plan
+
+  variables {
+    artifacts = { directory = "./tests/nowhere" }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}

@@ -1,0 +1,209 @@
+# What each role may do: exactly the calls that its function makes, on this cluster's things.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
+  assert {
+    condition     = { for step, role in aws_iam_role.function : step => role.name } == { for step, function in aws_lambda_function.this : step => function.function_name }
+    error_message = "a role for each function, named like it"
+  }
+
+  assert {
+    condition = {
+      for step, policy in aws_iam_role_policy.function : step => sort(flatten([for statement in jsondecode(policy.policy).Statement : statement.Action]))
+      } == {
+      claim-node = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeAutoScalingInstances",
+        "ec2:CreateTags",
+        "ec2:DescribeInstances",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+      ])
+      standby-node = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:EnterStandby",
+        "ec2:CreateTags",
+        "ec2:DescribeInstances",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+      ])
+      taint-node = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
+      check-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
+      evict-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
+      detach-terminate = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:TerminateInstanceInAutoScalingGroup",
+        "ec2:CreateTags",
+        "ec2:DeleteTags",
+        "ec2:DescribeInstances",
+        "ec2:StopInstances",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+      ])
+      restore-node = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeAutoScalingInstances",
+        "ec2:DeleteTags",
+        "ec2:DescribeInstances",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+      ])
+    }
+    error_message = "the actions of each function are exactly those"
+  }
+
+  assert {
+    condition     = aws_iam_role.state_machine.name == "recycle-eks-recycle-node"
+    error_message = "the machine has a role of its own"
+  }
+}
+
+run "every_statement_says_in_its_sid_what_it_is_for" {
+  variables {
+    tracing = true
+    vpc     = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for document in concat(
+        values(aws_iam_role_policy.function)[*].policy,
+        values(aws_iam_role.function)[*].assume_role_policy,
+        values(aws_sns_topic_policy.notifications)[*].policy,
+        [aws_iam_role_policy.state_machine.policy, aws_iam_role.state_machine.assume_role_policy],
+        ) : [
+        for statement in jsondecode(document).Statement : can(regex("^([A-Z][a-z]*){2,}$", statement.Sid))
+      ]
+    ]))
+    error_message = "a sid is words in CamelCase: AWS allows letters and digits only"
+  }
+
+  assert {
+    condition = alltrue([
+      for document in concat(values(aws_iam_role_policy.function)[*].policy, [aws_iam_role_policy.state_machine.policy]) :
+      length(distinct(jsondecode(document).Statement[*].Sid)) == length(jsondecode(document).Statement)
+    ])
+    error_message = "no sid is used twice in a policy"
+  }
+}
+
+run "every_change_is_confined_to_this_clusters_groups_and_instances" {
+  # Everything but reading, Kubernetes' endpoint and logs.
+  assert {
+    condition = alltrue(flatten([
+      for policy in aws_iam_role_policy.function : [
+        for statement in jsondecode(policy.policy).Statement :
+        statement.Condition.StringEquals == { "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }
+        if !can(regex("^(ec2:Describe|autoscaling:Describe|eks:DescribeCluster$|logs:)", flatten([statement.Action])[0]))
+      ]
+    ]))
+    error_message = "a statement that changes something asks for the cluster's tag"
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in aws_iam_role_policy.function : [
+        for statement in jsondecode(policy.policy).Statement : can(regex(":Describe", flatten([statement.Action])[0])) if statement.Resource == "*"
+      ]
+    ]))
+    error_message = "only describing calls, which cannot be narrowed, are allowed on everything"
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in aws_iam_role_policy.function : [
+        for statement in jsondecode(policy.policy).Statement : (
+          statement.Resource == "arn:aws-us-gov:ec2:us-gov-west-1:123456789012:instance/*"
+          && alltrue([for key in statement.Condition["ForAllValues:StringEquals"]["aws:TagKeys"] : startswith(key, "recycle-eks:")])
+          && statement.Condition.Null == { "aws:TagKeys" = "false" }
+        ) if can(regex("Tags$", flatten([statement.Action])[0]))
+      ]
+    ]))
+    error_message = "only our own tags are written and removed, only on instances, and never all tags at once"
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(aws_iam_role_policy.function["detach-terminate"].policy).Statement : statement.Condition.Null
+      if statement.Action == "ec2:StopInstances"
+    ][0] == { "aws:ResourceTag/recycle-eks:claim" = "false" }
+    error_message = "only a claimed instance is stopped"
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in aws_iam_role_policy.function : [
+        for statement in jsondecode(policy.policy).Statement : statement.Resource == "arn:aws-us-gov:eks:us-gov-west-1:123456789012:cluster/prod"
+        if statement.Action == "eks:DescribeCluster"
+      ]
+    ]))
+    error_message = "only this cluster is described"
+  }
+}
+
+run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
+  variables {
+    vpc = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
+  }
+
+  assert {
+    condition = alltrue([
+      for step, policy in aws_iam_role_policy.function : length([
+        for statement in jsondecode(policy.policy).Statement : statement if statement.Effect == "Allow" && can(index(statement.Action, "ec2:CreateNetworkInterface"))
+      ]) == 1
+    ])
+    error_message = "Lambda may create network interfaces for every function"
+  }
+
+  assert {
+    condition = alltrue([
+      for step, policy in aws_iam_role_policy.function : [
+        for statement in jsondecode(policy.policy).Statement : statement.Condition.ArnEquals["lambda:SourceFunctionArn"] if statement.Effect == "Deny"
+      ] == ["arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-${step}"]
+    ])
+    error_message = "the function's code may not"
+  }
+}
+
+run "the_machine_may_call_every_version_and_ask_about_its_own_executions" {
+  assert {
+    condition = toset([
+      for statement in jsondecode(aws_iam_role_policy.state_machine.policy).Statement : statement.Resource if statement.Action == "lambda:InvokeFunction"
+    ][0]) == toset([for function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*"])
+    error_message = "every version of every function, so that executions that started before an apply can end"
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(aws_iam_role_policy.state_machine.policy).Statement : statement.Resource if statement.Action == "states:DescribeExecution"
+    ] == ["arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-recycle-node:*"]
+    error_message = "only executions of this machine can be described"
+  }
+}
+
+run "the_roles_keep_the_accounts_rules" {
+  variables {
+    permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
+    role_path            = "/platform/"
+  }
+
+  assert {
+    condition = alltrue([
+      for role in concat(values(aws_iam_role.function), [aws_iam_role.state_machine]) :
+      role.permissions_boundary == "arn:aws-us-gov:iam::123456789012:policy/boundary" && role.path == "/platform/"
+    ])
+    error_message = "every role has the boundary and the path"
+  }
+}

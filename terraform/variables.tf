@@ -1,0 +1,172 @@
+################################################################################
+# What it works on
+################################################################################
+
+variable "name" {
+  description = "Start of every name that the module gives: `<name>-recycle-node`, `<name>-claim-node`, … Changing it replaces everything, so not while executions run."
+  type        = string
+  default     = "recycle-eks"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-zA-Z0-9][a-zA-Z0-9_-]*$", var.name))
+    error_message = "name may hold letters, digits, - and _, and starts with a letter or digit."
+  }
+
+  validation {
+    # An execution's ARN goes into the claim tag, and a tag's value has at most 256 characters.
+    condition     = length("${var.name}-recycle-node") <= 40
+    error_message = "name may have at most 27 characters, so that <name>-recycle-node has at most 40."
+  }
+}
+
+variable "cluster_name" {
+  description = "The EKS cluster whose nodes are recycled. One module instance serves one cluster: use `for_each` on the module for several. Its Auto Scaling groups and instances must carry the tag `kubernetes.io/cluster/<cluster_name>` = `owned` or `shared`, as EKS asks of its nodes anyway: groups and instances without it cannot be changed."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}$", var.cluster_name))
+    error_message = "cluster_name is not a name that EKS allows: at most 100 letters, digits, - and _, starting with a letter or digit."
+  }
+}
+
+variable "input_defaults" {
+  description = "Defaults for fields of an execution's input, such as `{ label_selector = \"app=batch\", drain_timeout_seconds = 259200 }`. An execution that gives a field overrides its default. What the values mean and which are allowed is the input's own table; `claim-node` refuses a wrong one before anything is touched."
+  # Not an object type: Terraform drops an object's unknown attributes without a word, and with a misspelt label_selector the
+  # pods that were to be waited for would be evicted.
+  type     = any
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = length(setsubtract(keys(var.input_defaults), keys(local.input_fields))) == 0
+    error_message = "input_defaults has no field ${join(", ", setsubtract(keys(var.input_defaults), keys(local.input_fields)))}; there are ${join(", ", keys(local.input_fields))}."
+  }
+
+  validation {
+    condition = alltrue([
+      for field, value in var.input_defaults : can(regex(local.input_kinds[local.input_fields[field]], jsonencode(value))) if contains(keys(local.input_fields), field)
+    ])
+    error_message = "input_defaults: ${join(", ", [for field, kind in local.input_fields : "${field} must be a ${kind}" if contains(keys(var.input_defaults), field)])}."
+  }
+}
+
+################################################################################
+# The functions
+################################################################################
+
+variable "artifacts" {
+  description = "Where the functions' code is: `directory` holds one `<function>.zip` for each function, built for `architecture`."
+  type = object({
+    directory = string
+  })
+  nullable = false
+}
+
+variable "architecture" {
+  description = "Processor that the functions were built for: `arm64` (cheaper) or `x86_64`."
+  type        = string
+  default     = "arm64"
+  nullable    = false
+
+  validation {
+    condition     = contains(["arm64", "x86_64"], var.architecture)
+    error_message = "architecture must be arm64 or x86_64."
+  }
+}
+
+variable "vpc" {
+  description = "Subnets and security groups for the functions, if the cluster's endpoint is private. From there they must reach the endpoint at port 443 and the APIs of EKS, EC2 and Auto Scaling, by NAT or by interface endpoints."
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.vpc == null ? true : length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0
+    error_message = "vpc needs at least one subnet and one security group."
+  }
+}
+
+################################################################################
+# Access and notification
+################################################################################
+
+variable "create_access_entries" {
+  description = "Create the EKS access entries that put every function's role into the Kubernetes group `recycle-eks`. Without them somebody else must, for every role of the output `role_arns`."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "notification_topic_arn" {
+  description = "An existing SNS topic for failed, timed-out and aborted executions. Its policy must let `events.amazonaws.com` publish. Default: the module creates a topic."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.notification_topic_arn == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic_arn))
+    error_message = "notification_topic_arn must be the ARN of an SNS topic."
+  }
+}
+
+################################################################################
+# The rules of the account
+################################################################################
+
+variable "permissions_boundary" {
+  description = "ARN of a policy that bounds every role of the module."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.permissions_boundary == null ? true : can(regex("^arn:[^:]+:iam::([0-9]{12}|aws):policy/.+$", var.permissions_boundary))
+    error_message = "permissions_boundary must be the ARN of an IAM policy."
+  }
+}
+
+variable "role_path" {
+  description = "IAM path of every role of the module."
+  type        = string
+  default     = "/"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.role_path))
+    error_message = "role_path must start and end with /."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "KMS key for the log groups and the module's topic. The key's policy must let `logs.<region>.amazonaws.com` and `events.amazonaws.com` use it."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null ? true : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]{12}:key/.+$", var.kms_key_arn))
+    error_message = "kms_key_arn must be the ARN of a KMS key."
+  }
+}
+
+variable "log_retention_days" {
+  description = "Days that logs are kept, one of the values that CloudWatch Logs allows. The default is as long as Step Functions keeps an execution's history."
+  type        = number
+  default     = 90
+  nullable    = false
+}
+
+variable "tracing" {
+  description = "Trace executions and functions with AWS X-Ray."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "tags" {
+  description = "Tags for every resource of the module that can have them."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
