@@ -1,0 +1,280 @@
+//! The claim: who works on a node, in which phase, how urgently. One per node.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{Owner, SCHEMA};
+use crate::ids::{ExecutionArn, Fence, GroupName};
+
+/// How far the work on a node has come. Later phases have touched more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Claimed; nothing was touched.
+    Claimed,
+    /// It is the node's turn; nothing was touched.
+    Turn,
+    /// EnterStandby was or is about to be called.
+    Standby,
+    /// The node is tainted and cordoned, pods are leaving.
+    Draining,
+    /// The instance is being taken out of balancers, stopped or terminated.
+    Disposing,
+}
+
+/// How urgent the work is; the more urgent may take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// A person, a schedule, an alarm.
+    Planned,
+    /// The group is terminating the instance.
+    Hook,
+    /// EC2 takes the instance away within two minutes.
+    Spot,
+}
+
+/// A word that names no phase or urgency.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no phase or urgency of a claim")]
+pub struct UnknownWord(String);
+
+impl Phase {
+    /// All phases, the earliest first.
+    pub const ALL: [Self; 5] = [
+        Self::Claimed,
+        Self::Turn,
+        Self::Standby,
+        Self::Draining,
+        Self::Disposing,
+    ];
+
+    /// The word for it in claims.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Turn => "turn",
+            Self::Standby => "standby",
+            Self::Draining => "draining",
+            Self::Disposing => "disposing",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Phase {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|phase| phase.name() == word)
+            .ok_or_else(|| UnknownWord(word.to_owned()))
+    }
+}
+
+impl Urgency {
+    /// All of them, the least urgent first.
+    pub const ALL: [Self; 3] = [Self::Planned, Self::Hook, Self::Spot];
+
+    /// The word for it in claims and inputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Hook => "hook",
+            Self::Spot => "spot",
+        }
+    }
+}
+
+impl fmt::Display for Urgency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Urgency {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|urgency| urgency.name() == word)
+            .ok_or_else(|| UnknownWord(word.to_owned()))
+    }
+}
+
+/// Who works on this node. Stored on the Node as JSON and on the instance as a tag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// The execution, and its life.
+    pub fence: Fence,
+    /// The node's group.
+    pub group: GroupName,
+    /// How far it has come.
+    pub phase: Phase,
+    /// How urgent it is.
+    pub urgency: Urgency,
+    /// When this owner took the claim.
+    pub claimed_at: Timestamp,
+}
+
+/// A claim as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredClaim {
+    /// One that we understand.
+    Known(Claim),
+    /// One of a newer schema: alive and holding, whatever it says.
+    Newer(u32),
+    /// Not a claim at all: somebody edited it.
+    Unreadable(String),
+}
+
+/// What to do about a claim that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimDecision {
+    /// Nobody holds it: take it.
+    Take,
+    /// It is ours already: go on.
+    Ours(Claim),
+    /// Its owner no longer runs: take it over and go on from the phase that it reached.
+    Resume(Claim),
+    /// Ask Step Functions whether its owner still runs.
+    AskOwner(ExecutionArn),
+    /// Somebody else works on this node; the text says who.
+    Duplicate(String),
+    /// The annotation is not a claim; a person has to remove it.
+    Unreadable(String),
+}
+
+impl Claim {
+    /// A new claim on nothing touched yet.
+    #[must_use]
+    pub fn new(fence: Fence, group: GroupName, urgency: Urgency, claimed_at: Timestamp) -> Self {
+        Self {
+            schema: SCHEMA,
+            fence,
+            group,
+            phase: Phase::Claimed,
+            urgency,
+            claimed_at,
+        }
+    }
+
+    /// The value of the tag `recycle-eks:claim`: `schema urgency phase claimed-at fence`, at most 256 characters as EC2 demands
+    /// (the module keeps the state machine's name short enough). The group has its own tag.
+    #[must_use]
+    pub fn to_tag(&self) -> String {
+        format!(
+            "{} {} {} {} {}",
+            self.schema, self.urgency, self.phase, self.claimed_at, self.fence
+        )
+    }
+
+    /// Reads a claim's tag, given the group's.
+    #[must_use]
+    pub fn from_tag(value: &str, group: &GroupName) -> StoredClaim {
+        let unreadable = || StoredClaim::Unreadable(value.to_owned());
+        let parts: Vec<&str> = value.split(' ').collect();
+        let Some(schema) = parts.first().and_then(|part| part.parse::<u32>().ok()) else {
+            return unreadable();
+        };
+        if schema > SCHEMA {
+            return StoredClaim::Newer(schema);
+        }
+        let [_, urgency, phase, claimed_at, fence] = parts[..] else {
+            return unreadable();
+        };
+        let (Ok(urgency), Ok(phase), Ok(claimed_at), Ok(fence)) =
+            (urgency.parse(), phase.parse(), claimed_at.parse(), fence.parse())
+        else {
+            return unreadable();
+        };
+        StoredClaim::Known(Self {
+            schema,
+            fence,
+            group: group.clone(),
+            phase,
+            urgency,
+            claimed_at,
+        })
+    }
+
+    /// Reads the annotation.
+    #[must_use]
+    pub fn from_annotation(value: &str) -> StoredClaim {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u32,
+        }
+        match serde_json::from_str::<Version>(value) {
+            Ok(version) if version.schema > SCHEMA => StoredClaim::Newer(version.schema),
+            Ok(_) => serde_json::from_str(value)
+                .map_or_else(|_| StoredClaim::Unreadable(value.to_owned()), StoredClaim::Known),
+            Err(_) => StoredClaim::Unreadable(value.to_owned()),
+        }
+    }
+}
+
+/// Decides what a newcomer does about the claim it found. `owner` is what Step Functions said when it was asked.
+#[must_use]
+pub fn decide_claim(found: Option<&StoredClaim>, me: &Fence, owner: Option<&Owner>) -> ClaimDecision {
+    let claim = match found {
+        None => return ClaimDecision::Take,
+        Some(StoredClaim::Newer(schema)) => {
+            return ClaimDecision::Duplicate(format!(
+                "a newer version of recycle-eks (schema {schema}) holds the claim"
+            ));
+        }
+        Some(StoredClaim::Unreadable(text)) => return ClaimDecision::Unreadable(text.clone()),
+        Some(StoredClaim::Known(claim)) => claim,
+    };
+    if claim.fence == *me {
+        return ClaimDecision::Ours(claim.clone());
+    }
+    if claim.fence.execution == me.execution {
+        // A redrive: our own former life is over by definition.
+        return if claim.fence.redrive_count < me.redrive_count {
+            ClaimDecision::Resume(claim.clone())
+        } else {
+            ClaimDecision::Duplicate("a later redrive of this execution holds the claim".to_owned())
+        };
+    }
+    let Some(owner) = owner.filter(|owner| owner.execution == claim.fence.execution) else {
+        return ClaimDecision::AskOwner(claim.fence.execution.clone());
+    };
+    if has_ended(&owner.status) {
+        return ClaimDecision::Resume(claim.clone());
+    }
+    ClaimDecision::Duplicate(format!(
+        "{} ({}) has worked on this node since {}",
+        owner.execution, owner.status, claim.claimed_at
+    ))
+}
+
+/// Whether a status, or the error that the question met, means that the execution no longer runs. Anything unknown, a missing
+/// permission above all, means that it does: a claim is never stolen on a guess.
+#[must_use]
+pub fn has_ended(status: &str) -> bool {
+    matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED")
+        || status.ends_with("ExecutionDoesNotExist")
+        || status.ends_with("ExecutionDoesNotExistException")
+}
+
+/// Whether a step may act: the claim that it read again is still its own.
+#[must_use]
+pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
+    matches!(found, Some(StoredClaim::Known(claim)) if claim.fence == *me)
+}

@@ -1,0 +1,329 @@
+//! What crosses the state machine: what a function is given, what it answers, what the ASL carries between them.
+//!
+//! The ASL knows these names too (`state-machine/recycle-node.asl.json`); `tests/contract` holds the two together.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
+use crate::input::Input;
+use crate::plan::Plan;
+
+/// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
+pub const SCHEMA: u32 = 1;
+
+/// The part of the Step Functions context object that we read (Step Functions guide, "Context object").
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Context {
+    /// The execution.
+    pub execution: ExecutionContext,
+    /// The state that called us.
+    pub state: StateContext,
+}
+
+/// `$states.context.Execution`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ExecutionContext {
+    /// The execution's ARN.
+    pub id: ExecutionArn,
+    /// The execution's input, as it was given.
+    pub input: serde_json::Value,
+    /// How often the execution was redriven; absent in the context of one that never was.
+    #[serde(default)]
+    pub redrive_count: u32,
+}
+
+/// `$states.context.State`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct StateContext {
+    /// When the state was entered: the "now" of every decision.
+    pub entered_time: Timestamp,
+}
+
+impl Context {
+    /// The moment for which decisions are made: when the calling state was entered.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.state.entered_time
+    }
+
+    /// The fence that the execution's claims carry.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence {
+            execution: self.execution.id.clone(),
+            redrive_count: self.execution.redrive_count,
+        }
+    }
+}
+
+/// What `claim-node` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ClaimRequest {
+    /// The context object.
+    pub context: Context,
+    /// What DescribeExecution said of a claim's owner, if it was asked; `{}` before that.
+    #[serde(default, deserialize_with = "empty_object_is_none")]
+    pub owner: Option<Owner>,
+}
+
+/// What Step Functions said about the execution that holds a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Who was asked for.
+    pub execution: ExecutionArn,
+    /// The execution's status, or the name of the error that the question met.
+    pub status: String,
+}
+
+/// What every function after `claim-node` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StepRequest {
+    /// The context object.
+    pub context: Context,
+    /// What `claim-node` fetched once, and the moments since.
+    pub run: Run,
+}
+
+/// What `restore-node` is given: no variables of the machine's branch, so it works from the records.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RestoreRequest {
+    /// The context object.
+    pub context: Context,
+    /// The error that led here.
+    pub failure: CaughtError,
+}
+
+/// `$states.errorOutput`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct CaughtError {
+    /// The error's public name.
+    pub error: String,
+    /// The error's text; a JSON document if a Lambda raised it.
+    #[serde(default)]
+    pub cause: String,
+}
+
+/// The three ways in: how the replacement comes, and how the instance goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WayIn {
+    /// Standby: the replacement first.
+    Before,
+    /// No Standby: the replacement after the instance has gone.
+    After,
+    /// The group is already terminating the instance.
+    Hook,
+}
+
+/// What travels in the state machine's variable `run`: fetched once, a convenience. The records on Node and instance decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The input with every default filled in.
+    pub input: Input,
+    /// How this execution came in.
+    pub way_in: WayIn,
+    /// How to reach the cluster; read again when it refuses us.
+    pub cluster: Cluster,
+    /// The group of the instance.
+    pub group: GroupName,
+    /// The instance's Node.
+    pub node: NodeName,
+    /// When this execution took the claim.
+    pub claimed_at: Timestamp,
+    /// When this execution began to wait for the replacement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement_since: Option<Timestamp>,
+    /// When this execution began to drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining_since: Option<Timestamp>,
+    /// How many times the pods have been checked, for the poll budget.
+    #[serde(default)]
+    pub polls: u32,
+    /// When the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::judge_drain`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_eviction: Option<Timestamp>,
+    /// When this execution began to dispose of the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disposing_since: Option<Timestamp>,
+}
+
+/// Where the cluster's API server is (EKS DescribeCluster).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The cluster's name, which its tokens are signed for.
+    pub name: ClusterName,
+    /// `endpoint`: an https URL.
+    pub endpoint: String,
+    /// `certificateAuthority.data`: base64 of the CA's PEM.
+    pub certificate_authority: String,
+}
+
+/// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answer<V> {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What comes next.
+    pub verdict: V,
+    /// Seconds that a Wait state waits if it comes next; 0 otherwise.
+    pub wait_seconds: u32,
+    /// Why, in one sentence for people.
+    pub reason: String,
+    /// How many pods of each class ([`crate::pods`]).
+    pub counts: BTreeMap<String, u32>,
+    /// The first five names of each class, `namespace/name`.
+    pub names: BTreeMap<String, Vec<String>>,
+    /// Whom to ask about, if the verdict is `ask_owner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ExecutionArn>,
+    /// The plan, if the verdict is `planned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+    /// What to carry; absent where nothing was fetched.
+    #[serde(serialize_with = "none_is_empty_object")]
+    pub run: Option<Run>,
+}
+
+impl<V> Answer<V> {
+    /// An answer without counts, names or anything to carry.
+    pub fn new(verdict: V, reason: impl Into<String>) -> Self {
+        Self {
+            schema: SCHEMA,
+            verdict,
+            wait_seconds: 0,
+            reason: reason.into(),
+            counts: BTreeMap::new(),
+            names: BTreeMap::new(),
+            owner: None,
+            plan: None,
+            run: None,
+        }
+    }
+
+    /// The same with what to carry.
+    #[must_use]
+    pub fn carrying(mut self, run: Run) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// The same with seconds to wait.
+    #[must_use]
+    pub fn waiting(mut self, seconds: u32) -> Self {
+        self.wait_seconds = seconds;
+        self
+    }
+}
+
+/// What `claim-node` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimVerdict {
+    /// The claim is ours: on to `standby-node`.
+    Standby,
+    /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
+    Taint,
+    /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
+    AskOwner,
+    /// Another execution works on this node.
+    Duplicate,
+    /// The instance is gone.
+    AlreadyGone,
+    /// Dry run: the plan is in the answer.
+    Planned,
+}
+
+/// What `standby-node` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StandbyVerdict {
+    /// The replacement is usable: on to `taint-node`.
+    Taint,
+    /// Not yet.
+    Wait,
+}
+
+/// What `taint-node` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaintVerdict {
+    /// On to `check-pods`.
+    CheckPods,
+}
+
+/// What `check-pods` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckVerdict {
+    /// Nothing that matters is left: on to `detach-terminate`.
+    Dispose,
+    /// There are pods to evict: on to `evict-pods`, then wait.
+    Evict,
+    /// Wait.
+    Wait,
+}
+
+/// What `evict-pods` answers; `check-pods` said how long to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvictVerdict {
+    /// Wait for the pods to go.
+    Wait,
+}
+
+/// What `detach-terminate` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DisposeVerdict {
+    /// The instance is out of its group, or stopped as asked.
+    Recycled,
+    /// Not yet.
+    Wait,
+    /// Pods that matter are on the node again: back to `check-pods`.
+    CheckPods,
+}
+
+/// What `restore-node` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreVerdict {
+    /// Nothing of ours is on the node: it is as it was found.
+    Untouched,
+    /// Something is; the reason says what, and what a person may do.
+    Kept,
+}
+
+fn empty_object_is_none<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Owner>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(None);
+    }
+    serde_json::from_value(value)
+        .map(Some)
+        .map_err(serde::de::Error::custom)
+}
+
+fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {
+    match run {
+        Some(run) => run.serialize(serializer),
+        None => serde::Serialize::serialize(&serde_json::Map::new(), serializer),
+    }
+}
+
+/// The instance as the functions speak of it: one sentence's subject.
+#[must_use]
+pub fn describe_instance(instance: &InstanceId, node: Option<&NodeName>) -> String {
+    match node {
+        Some(node) => format!("node {node} ({instance})"),
+        None => format!("instance {instance}"),
+    }
+}

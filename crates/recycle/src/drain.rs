@@ -1,0 +1,241 @@
+//! The verdict of a drain: dispose, evict, wait, or time is over.
+//!
+//! What becomes of a node whose time is over is not decided here.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::input::LONGEST_DRAIN;
+use crate::names::DRAIN_UNTIL_ANNOTATION;
+use crate::pods::{PodFacts, PodSurvey, first_names};
+use crate::poll::{POLL_BUDGET, SHORTEST_WAIT, next_wait};
+
+/// When a drain has to be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// When.
+    pub at: Timestamp,
+    /// A person set it by the annotation.
+    pub by_person: bool,
+}
+
+impl Deadline {
+    /// The time is over. An eviction asked for from now on is the last one: record it in [`crate::contract::Run`].
+    #[must_use]
+    pub fn is_past(&self, now: Timestamp) -> bool {
+        now >= self.at
+    }
+}
+
+/// What `check-pods` does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DrainVerdict {
+    /// Nothing that matters is left.
+    Dispose,
+    /// There are pods to evict; then wait so many seconds.
+    Evict(u32),
+    /// Wait so many seconds.
+    Wait(u32),
+    /// The time, or the poll budget, is over; the text says which, and names what is left.
+    TimedOut(String),
+}
+
+/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// In one sentence.
+    pub summary: String,
+    /// The first five pods that are waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+    /// The first five pods that have been asked to go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<String>,
+    /// What stands in the way, such as a budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<String>,
+    /// When the drain began.
+    pub since: Timestamp,
+    /// When it ends at the latest.
+    pub until: Timestamp,
+}
+
+/// The deadline: `since` plus the input's `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`
+/// (an RFC 3339 time, or `now`). An annotation that is neither is reported and does not count; one beyond 30 days counts as
+/// 30 days, because an execution's history has no room for more.
+#[must_use]
+pub fn find_deadline(
+    since: Timestamp,
+    now: Timestamp,
+    drain_timeout: u32,
+    drain_until: Option<&str>,
+) -> (Deadline, Option<String>) {
+    let planned = Deadline {
+        at: later(since, drain_timeout),
+        by_person: false,
+    };
+    let Some(text) = drain_until.map(str::trim) else {
+        return (planned, None);
+    };
+    if text == "now" {
+        return (
+            Deadline {
+                at: now,
+                by_person: true,
+            },
+            None,
+        );
+    }
+    let Ok(at) = text.parse::<Timestamp>() else {
+        let report = format!(
+            "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}: \
+             it does not count"
+        );
+        return (planned, Some(report));
+    };
+    let latest = later(since, LONGEST_DRAIN);
+    if at > latest {
+        let report = format!(
+            "the annotation {DRAIN_UNTIL_ANNOTATION} says {at}, but a drain may last at most 30 days: it ends at {latest}"
+        );
+        return (
+            Deadline {
+                at: latest,
+                by_person: true,
+            },
+            Some(report),
+        );
+    }
+    (Deadline { at, by_person: true }, None)
+}
+
+/// `from` and so many seconds; the end of time if that is later than time goes.
+fn later(from: Timestamp, seconds: u32) -> Timestamp {
+    from.checked_add(SignedDuration::from_secs(i64::from(seconds)))
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// Decides on a drain. `polls` counts the polls so far; `last_eviction_tried` says that the one eviction that is due at the
+/// deadline was sent: whoever sends an eviction when [`Deadline::is_past`] records that.
+#[must_use]
+pub fn judge_drain(
+    survey: &PodSurvey,
+    since: Timestamp,
+    now: Timestamp,
+    deadline: Deadline,
+    drain_timeout: u32,
+    polls: u32,
+    last_eviction_tried: bool,
+) -> DrainVerdict {
+    if survey.is_clear() {
+        return DrainVerdict::Dispose;
+    }
+    let is_over = deadline.is_past(now) || polls >= POLL_BUDGET;
+    if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
+        return DrainVerdict::Evict(SHORTEST_WAIT);
+    }
+    if is_over {
+        let reason = if deadline.is_past(now) {
+            describe_deadline(since, deadline)
+        } else {
+            format!("the pods were checked {polls} times, which is as often as one execution can")
+        };
+        return DrainVerdict::TimedOut(format!("{reason}; {}", describe_pods(survey)));
+    }
+    let wait = pace(since, now, deadline, drain_timeout, polls);
+    if survey.evictable.is_empty() {
+        DrainVerdict::Wait(wait)
+    } else {
+        DrainVerdict::Evict(wait)
+    }
+}
+
+/// The poll law, and where a person moved the deadline so late that the law would spend the poll budget before it, what is
+/// left of the budget spread over what is left of the time.
+fn pace(since: Timestamp, now: Timestamp, deadline: Deadline, drain_timeout: u32, polls: u32) -> u32 {
+    let waited = now.duration_since(since).as_secs();
+    let left = deadline.at.duration_since(now).as_secs();
+    let length = deadline
+        .at
+        .duration_since(since)
+        .as_secs()
+        .clamp(i64::from(drain_timeout), i64::from(LONGEST_DRAIN));
+    let by_law = next_wait(waited, left, u32::try_from(length).unwrap_or(LONGEST_DRAIN), None);
+    if !deadline.by_person {
+        return by_law;
+    }
+    let polls_left = i64::from(POLL_BUDGET.saturating_sub(polls).max(1));
+    by_law.max(u32::try_from(left / polls_left).unwrap_or(by_law))
+}
+
+fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
+    if deadline.by_person {
+        format!(
+            "the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {}",
+            deadline.at
+        )
+    } else {
+        format!(
+            "the drain began at {since} and its time was over at {}",
+            deadline.at
+        )
+    }
+}
+
+/// What holds the node, in one sentence: counts, and the first five names of each kind.
+#[must_use]
+pub fn describe_pods(survey: &PodSurvey) -> String {
+    let leaving: Vec<PodFacts> = only_leaving(survey);
+    let parts: Vec<String> = [
+        ("waits for", &survey.awaited),
+        ("has still to evict", &survey.evictable),
+        ("sees leaving", &leaving),
+    ]
+    .into_iter()
+    .filter(|(_, pods)| !pods.is_empty())
+    .map(|(what, pods)| format!("{what} {}", count_and_name(pods)))
+    .collect();
+    if parts.is_empty() {
+        return "no pod holds the node".to_owned();
+    }
+    format!("it {}", parts.join(", "))
+}
+
+/// Pods on their way out that nobody waits for: those that are awaited are named as such.
+fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
+    survey
+        .terminating
+        .iter()
+        .filter(|pod| !survey.awaited.iter().any(|awaited| awaited.uid == pod.uid))
+        .cloned()
+        .collect()
+}
+
+fn count_and_name(pods: &[PodFacts]) -> String {
+    let names = first_names(pods);
+    let more = if pods.len() > names.len() { ", …" } else { "" };
+    let noun = if pods.len() == 1 { "pod" } else { "pods" };
+    format!("{} {noun} ({}{more})", pods.len(), names.join(", "))
+}
+
+/// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
+/// `blocked` says what stands in the way of evictions, one sentence each.
+#[must_use]
+pub fn write_progress(
+    survey: &PodSurvey,
+    blocked: &[String],
+    since: Timestamp,
+    deadline: Deadline,
+) -> Progress {
+    let mut blocked_by = blocked.to_vec();
+    blocked_by.sort();
+    blocked_by.truncate(crate::pods::NAMES_PER_CLASS);
+    Progress {
+        summary: describe_pods(survey),
+        waits_for: first_names(&survey.awaited),
+        leaving: first_names(&survey.terminating),
+        blocked_by,
+        since,
+        until: deadline.at,
+    }
+}

@@ -1,0 +1,167 @@
+//! Identifiers, parsed once at the border: a value of one of these types is well formed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// An identifier that is not well formed: what was expected and what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be {expected}, but is {given:?}")]
+pub struct InvalidId {
+    /// What the identifier must look like, in words.
+    pub expected: &'static str,
+    /// What was given.
+    pub given: String,
+}
+
+macro_rules! identifier {
+    ($(#[$doc:meta])* $name:ident, $expected:literal, $valid:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The identifier as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let valid: fn(&str) -> bool = $valid;
+                if valid(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(InvalidId { expected: $expected, given: text.to_owned() })
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+identifier!(
+    /// An EC2 instance id: `i-` and 8 or 17 hexadecimal digits (EC2 user guide, "Resource IDs").
+    InstanceId,
+    "an instance id (i- and 8 or 17 hexadecimal digits)",
+    |text| {
+        text.strip_prefix("i-").is_some_and(|digits| {
+            matches!(digits.len(), 8 | 17) && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        })
+    }
+);
+
+identifier!(
+    /// An EKS cluster name: at most 100 characters, begins with a letter or digit (EKS API, CreateCluster).
+    ClusterName,
+    "a cluster name (1 to 100 letters, digits, hyphens and underscores, the first a letter or digit)",
+    |text| {
+        (1..=100).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    }
+);
+
+identifier!(
+    /// An Auto Scaling group name: 1 to 255 characters (Auto Scaling API, CreateAutoScalingGroup).
+    GroupName,
+    "an Auto Scaling group name (1 to 255 characters, none of them a control character)",
+    |text| (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+);
+
+identifier!(
+    /// A Kubernetes Node name: a DNS subdomain of at most 253 characters.
+    NodeName,
+    "a Node name (1 to 253 lower-case letters, digits, hyphens and dots)",
+    |text| {
+        (1..=253).contains(&text.len())
+            && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    }
+);
+
+identifier!(
+    /// The ARN of a Step Functions execution, in any partition.
+    ExecutionArn,
+    "the ARN of a Step Functions execution",
+    |text| {
+        let parts: Vec<&str> = text.split(':').collect();
+        parts.len() == 8
+            && parts[0] == "arn"
+            && parts[2] == "states"
+            && parts[5] == "execution"
+            && parts[1..].iter().all(|part| !part.is_empty() && !part.contains([' ', '#']))
+    }
+);
+
+/// The fence of a claim, `executionArn#redriveCount`: a redriven execution has another fence than its first run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fence {
+    /// The execution that holds the claim.
+    pub execution: ExecutionArn,
+    /// How often it had been redriven when it took the claim.
+    pub redrive_count: u32,
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.execution, self.redrive_count)
+    }
+}
+
+impl FromStr for Fence {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId {
+            expected: "executionArn#redriveCount",
+            given: text.to_owned(),
+        };
+        let (execution, count) = text.rsplit_once('#').ok_or_else(invalid)?;
+        Ok(Self {
+            execution: execution.parse().map_err(|_| invalid())?,
+            redrive_count: count.parse().map_err(|_| invalid())?,
+        })
+    }
+}
+
+impl TryFrom<String> for Fence {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<Fence> for String {
+    fn from(fence: Fence) -> Self {
+        fence.to_string()
+    }
+}

@@ -1,0 +1,877 @@
+//! The input of `recycle-node`: every field, its default and its limits, complete from the first release.
+//!
+//! [`FIELDS`] is the one table of them: the parser, the error texts and the README's table come from it. A value that is not
+//! built yet is refused by name, like one that makes no sense.
+//!
+//! Nothing here asks AWS or Kubernetes anything; whether the instance exists is pre-flight's question.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::claim::Urgency;
+use crate::ids::{ClusterName, InstanceId};
+use crate::selector::{Selector, is_dns_label};
+
+/// The input with every default filled in, as it travels in `run`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// `instance_id`.
+    pub instance_id: InstanceId,
+    /// `cluster_name`.
+    pub cluster_name: ClusterName,
+    /// `label_selector` and `namespaces`.
+    pub awaited: Awaited,
+    /// `evict`.
+    pub evict: Evict,
+    /// `replacement`.
+    pub replacement: Replacement,
+    /// `dispose`.
+    pub dispose: Dispose,
+    /// `replacement_timeout_seconds`.
+    pub replacement_timeout_seconds: u32,
+    /// `drain_timeout_seconds`.
+    pub drain_timeout_seconds: u32,
+    /// `on_drain_timeout`.
+    pub on_drain_timeout: OnDrainTimeout,
+    /// `load_balancer_grace_seconds`.
+    pub load_balancer_grace_seconds: u32,
+    /// `urgency`.
+    pub urgency: Urgency,
+    /// `dry_run`.
+    pub dry_run: bool,
+    /// `force`.
+    pub force: BTreeSet<Force>,
+    /// `hook`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Hook>,
+}
+
+/// The pods to wait for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// Which labels; none: no pod is awaited by label.
+    pub selector: Option<Selector>,
+    /// In which namespaces; empty: in all.
+    #[serde(default)]
+    pub namespaces: BTreeSet<String>,
+}
+
+/// `evict`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evict {
+    /// What is not waited for is evicted at once.
+    Others,
+    /// What is not waited for is left alone.
+    None,
+}
+
+/// `replacement`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replacement {
+    /// Standby: the replacement first.
+    Before,
+    /// No Standby.
+    After,
+}
+
+/// `dispose`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dispose {
+    /// Terminated, its place in the group refilled.
+    Terminate,
+    /// Stopped in Standby.
+    Stop,
+    /// Out of the group, running.
+    Detach,
+}
+
+/// `on_drain_timeout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDrainTimeout {
+    /// The node is put back.
+    Restore,
+    /// The pods that were waited for are evicted, early enough for the longest grace period.
+    Evict,
+    /// The node goes, whatever runs on it.
+    Terminate,
+}
+
+/// `hook`: the lifecycle action that the group waits for. Its time-out and what abandoning it means are the group's settings and
+/// read from there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// The hook's name: only ours is worked on.
+    pub name: String,
+    /// When it fired.
+    pub fired_at: Timestamp,
+    /// Where the instance goes: `EC2`, or `WarmPool`, which is completed at once.
+    pub destination: String,
+}
+
+/// A refusal that may be overridden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Force {
+    /// The instance is protected from scale-in.
+    ScaleInProtection,
+    /// It is the last InService target of a target group.
+    LastTarget,
+    /// Pods may still run when the drain's time is over.
+    RunningPods,
+    /// The group's process Launch or Terminate is suspended.
+    SuspendedProcess,
+}
+
+/// One sentence: the field, what is allowed, what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidInput(pub String);
+
+/// The module's settings: its cluster, and defaults for the fields of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The module's cluster; the input's must be the same.
+    pub cluster_name: ClusterName,
+    /// Defaults by field name, checked like an input's; `null` is Terraform's way to say that there is none.
+    pub defaults: Map<String, Value>,
+}
+
+/// One value of a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// As it is written.
+    pub value: &'static str,
+    /// False: refused by name until it is.
+    pub built: bool,
+    /// What it means, for the documentation.
+    pub meaning: &'static str,
+}
+
+/// What a field may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An identifier with a type of its own ([`crate::ids`]).
+    Identifier,
+    /// A label selector.
+    Selector,
+    /// A list of namespaces.
+    Namespaces,
+    /// A whole number of seconds within limits; both are allowed.
+    Seconds {
+        /// The least.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+    /// `true` or `false`.
+    Flag,
+    /// One of a closed list.
+    OneOf(&'static [Choice]),
+    /// A list of values of a closed list, each at most once.
+    SomeOf(&'static [Choice]),
+    /// An object that only a trigger writes.
+    Hook,
+}
+
+/// A field of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may hold.
+    pub kind: Kind,
+    /// Its default, as JSON; empty if the field is required or may be absent.
+    pub default: &'static str,
+    /// It must be given.
+    pub required: bool,
+    /// The module may set another default.
+    pub setting: bool,
+    /// What it means, for the documentation.
+    pub meaning: &'static str,
+}
+
+const fn built(value: &'static str, meaning: &'static str) -> Choice {
+    Choice {
+        value,
+        built: true,
+        meaning,
+    }
+}
+
+const fn not_built(value: &'static str, meaning: &'static str) -> Choice {
+    Choice {
+        value,
+        built: false,
+        meaning,
+    }
+}
+
+const INSTANCE_ID: Field = Field {
+    name: "instance_id",
+    kind: Kind::Identifier,
+    default: "",
+    required: true,
+    setting: false,
+    meaning: "the instance to recycle",
+};
+
+const CLUSTER_NAME: Field = Field {
+    name: "cluster_name",
+    kind: Kind::Identifier,
+    default: "",
+    required: true,
+    setting: false,
+    meaning: "its cluster, which must be the module's",
+};
+
+const LABEL_SELECTOR: Field = Field {
+    name: "label_selector",
+    kind: Kind::Selector,
+    default: "",
+    required: false,
+    setting: true,
+    meaning: "the pods to wait for, in the syntax of `kubectl -l`; `\"\"` waits for none by label, `*` for all",
+};
+
+const NAMESPACES: Field = Field {
+    name: "namespaces",
+    kind: Kind::Namespaces,
+    default: "[]",
+    required: false,
+    setting: true,
+    meaning: "narrows `label_selector` to these namespaces; empty: all of them",
+};
+
+const EVICT: Field = Field {
+    name: "evict",
+    kind: Kind::OneOf(&[
+        built("others", "what is not waited for is evicted at once"),
+        built(
+            "none",
+            "what is not waited for is left alone, unless annotated `evict`",
+        ),
+    ]),
+    default: "\"others\"",
+    required: false,
+    setting: true,
+    meaning: "what happens to the pods that are not waited for",
+};
+
+const REPLACEMENT: Field = Field {
+    name: "replacement",
+    kind: Kind::OneOf(&[
+        built("before", "through Standby: the replacement first"),
+        not_built("after", "no Standby: for groups that cannot run one node more"),
+    ]),
+    default: "\"before\"",
+    required: false,
+    setting: true,
+    meaning: "when the replacement comes",
+};
+
+const DISPOSE: Field = Field {
+    name: "dispose",
+    kind: Kind::OneOf(&[
+        built("terminate", "terminated"),
+        built("stop", "stopped in Standby and tagged, its Node object removed"),
+        not_built("detach", "out of the group, running, for an investigation"),
+    ]),
+    default: "\"terminate\"",
+    required: false,
+    setting: true,
+    meaning: "what becomes of the drained instance",
+};
+
+/// At least a minute, because no instance boots faster. At most an hour, because a group that has launched nothing by then is
+/// not slow but broken, and because longer polling would cost history events that a drain of 30 days needs ([`crate::poll`]).
+const REPLACEMENT_TIMEOUT: Field = Field {
+    name: "replacement_timeout_seconds",
+    kind: Kind::Seconds {
+        least: 60,
+        most: 3_600,
+    },
+    default: "840",
+    required: false,
+    setting: true,
+    meaning: "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
+};
+
+/// At least a minute, which is two polls. At most 30 days, which is what 25,000 history events allow ([`crate::poll`]).
+const DRAIN_TIMEOUT: Field = Field {
+    name: "drain_timeout_seconds",
+    kind: Kind::Seconds {
+        least: 60,
+        most: LONGEST_DRAIN,
+    },
+    default: "172800",
+    required: false,
+    setting: true,
+    meaning: "how long the pods may need, up to 30 days; the Node annotation `recycle-eks/drain-until` changes a running drain",
+};
+
+const ON_DRAIN_TIMEOUT: Field = Field {
+    name: "on_drain_timeout",
+    kind: Kind::OneOf(&[
+        built("restore", "the node is kept"),
+        not_built("evict", "the pods that were waited for are evicted in time"),
+        not_built(
+            "terminate",
+            "the node goes with what runs on it; needs `force: [\"running_pods\"]`",
+        ),
+    ]),
+    default: "\"restore\"",
+    required: false,
+    setting: true,
+    meaning: "what happens if the pods need longer",
+};
+
+/// At most an hour: the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
+const LOAD_BALANCER_GRACE: Field = Field {
+    name: "load_balancer_grace_seconds",
+    kind: Kind::Seconds {
+        least: 0,
+        most: 3_600,
+    },
+    default: "60",
+    required: false,
+    setting: true,
+    meaning: "between leaving the load balancers and disposal",
+};
+
+const URGENCY: Field = Field {
+    name: "urgency",
+    kind: Kind::OneOf(&[
+        built("planned", "a person, a schedule, an alarm"),
+        not_built("hook", "the group is terminating the instance"),
+        not_built("spot", "EC2 takes the instance away"),
+    ]),
+    default: "\"planned\"",
+    required: false,
+    setting: false,
+    meaning: "set by triggers; the more urgent takes over",
+};
+
+const DRY_RUN: Field = Field {
+    name: "dry_run",
+    kind: Kind::Flag,
+    default: "false",
+    required: false,
+    setting: true,
+    meaning: "every read, no write; the plan is the output",
+};
+
+const FORCE: Field = Field {
+    name: "force",
+    kind: Kind::SomeOf(&[
+        built(
+            "scale_in_protection",
+            "recycle although the instance is protected from scale-in",
+        ),
+        not_built(
+            "last_target",
+            "recycle although it is the last healthy target of a target group",
+        ),
+        not_built("running_pods", "allow `on_drain_timeout: terminate`"),
+        built(
+            "suspended_process",
+            "recycle although the group's process Launch or Terminate is suspended",
+        ),
+    ]),
+    default: "[]",
+    required: false,
+    setting: true,
+    meaning: "refusals to override",
+};
+
+const HOOK: Field = Field {
+    name: "hook",
+    kind: Kind::Hook,
+    default: "",
+    required: false,
+    setting: false,
+    meaning: "set by the lifecycle hook's trigger; not built yet",
+};
+
+/// Every field, in the order of the documentation.
+pub const FIELDS: [Field; 15] = [
+    INSTANCE_ID,
+    CLUSTER_NAME,
+    LABEL_SELECTOR,
+    NAMESPACES,
+    EVICT,
+    REPLACEMENT,
+    DISPOSE,
+    REPLACEMENT_TIMEOUT,
+    DRAIN_TIMEOUT,
+    ON_DRAIN_TIMEOUT,
+    LOAD_BALANCER_GRACE,
+    URGENCY,
+    DRY_RUN,
+    FORCE,
+    HOOK,
+];
+
+/// Seconds of the longest drain: 30 days. Longer ones would not fit into an execution's history ([`crate::poll`]).
+pub const LONGEST_DRAIN: u32 = 30 * 86_400;
+/// How many characters a selector may have: it travels in every answer, and answers stay under 8 KB.
+const LONGEST_SELECTOR: usize = 512;
+/// How many namespaces may be given, for the same reason.
+const MOST_NAMESPACES: usize = 16;
+
+/// Parses an execution's input.
+pub fn parse_input(input: &Value, settings: &Settings) -> Result<Input, InvalidInput> {
+    let Value::Object(given) = input else {
+        return Err(InvalidInput(format!(
+            "the input must be a JSON object, but is {}",
+            describe(input)
+        )));
+    };
+    let reader = Reader { given, settings };
+    reader.check_names()?;
+    let input = reader.read_input()?;
+    reader.check_combinations(&input)?;
+    reader.check_built()?;
+    Ok(input)
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    value: &'a Value,
+    origin: Origin,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Input,
+    Setting,
+}
+
+impl Origin {
+    /// What stands before a field's name in an error.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Input => "",
+            Self::Setting => "the module setting ",
+        }
+    }
+}
+
+struct Reader<'a> {
+    given: &'a Map<String, Value>,
+    settings: &'a Settings,
+}
+
+impl<'a> Reader<'a> {
+    fn check_names(&self) -> Result<(), InvalidInput> {
+        for name in self.given.keys() {
+            if !FIELDS.iter().any(|field| field.name == name) {
+                return Err(InvalidInput(format!(
+                    "{name} is no field of the input; {}",
+                    suggest(name, |_| true)
+                )));
+            }
+        }
+        for name in self.settings.defaults.keys() {
+            if !FIELDS.iter().any(|field| field.setting && field.name == name) {
+                let suggestion = suggest(name, |field| field.setting);
+                return Err(InvalidInput(format!(
+                    "the module has no setting {name}; {suggestion}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, field: &Field) -> Option<Given<'a>> {
+        if let Some(value) = self.given.get(field.name) {
+            return Some(Given {
+                value,
+                origin: Origin::Input,
+            });
+        }
+        let value = self
+            .settings
+            .defaults
+            .get(field.name)
+            .filter(|value| !value.is_null())?;
+        Some(Given {
+            value,
+            origin: Origin::Setting,
+        })
+    }
+
+    fn read_input(&self) -> Result<Input, InvalidInput> {
+        let instance_id = self.read_identifier(&INSTANCE_ID)?;
+        let cluster_name: ClusterName = self.read_identifier(&CLUSTER_NAME)?;
+        if cluster_name != self.settings.cluster_name {
+            return Err(InvalidInput(format!(
+                "cluster_name must be {:?}, the cluster of this module, but is {:?}",
+                self.settings.cluster_name.as_str(),
+                cluster_name.as_str()
+            )));
+        }
+        let hook = self.read_hook()?;
+        let urgency = match (self.find(&URGENCY), &hook) {
+            (None, Some(_)) => Urgency::Hook,
+            (Some(_) | None, _) => self.read_choice(&URGENCY)?,
+        };
+        Ok(Input {
+            instance_id,
+            cluster_name,
+            awaited: self.read_awaited()?,
+            evict: self.read_choice(&EVICT)?,
+            replacement: self.read_choice(&REPLACEMENT)?,
+            dispose: self.read_choice(&DISPOSE)?,
+            replacement_timeout_seconds: self.read_seconds(&REPLACEMENT_TIMEOUT)?,
+            drain_timeout_seconds: self.read_seconds(&DRAIN_TIMEOUT)?,
+            on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
+            load_balancer_grace_seconds: self.read_seconds(&LOAD_BALANCER_GRACE)?,
+            urgency,
+            dry_run: self.read_flag(&DRY_RUN)?,
+            force: self.read_force()?,
+            hook,
+        })
+    }
+
+    fn read_identifier<T: FromStr<Err = crate::ids::InvalidId>>(
+        &self,
+        field: &Field,
+    ) -> Result<T, InvalidInput> {
+        let Some(given) = self.find(field) else {
+            return Err(InvalidInput(format!(
+                "{} is required, but is missing",
+                field.name
+            )));
+        };
+        match given.value.as_str().map(str::parse) {
+            Some(Ok(id)) => Ok(id),
+            Some(Err(error)) => Err(InvalidInput(format!("{} {error}", field.name))),
+            None => Err(refuse(field, given, "a text")),
+        }
+    }
+
+    fn read_awaited(&self) -> Result<Awaited, InvalidInput> {
+        let selector_given = self.find(&LABEL_SELECTOR);
+        let selector = selector_given.map_or(Ok(None), read_selector)?;
+        let namespaces_given = self.find(&NAMESPACES);
+        let mut namespaces = namespaces_given.map_or_else(|| Ok(BTreeSet::new()), read_namespaces)?;
+        if selector.is_none() && !namespaces.is_empty() {
+            let selector_origin = selector_given.map(|given| given.origin);
+            match namespaces_given.map(|given| given.origin) {
+                // The execution said "none by label": the module's namespaces have nothing to narrow.
+                Some(Origin::Setting) if selector_origin == Some(Origin::Input) => namespaces.clear(),
+                Some(origin) => {
+                    return Err(InvalidInput(format!(
+                        "{}namespaces narrows label_selector, but there is none; write label_selector \"*\" to wait for \
+                         every pod in these namespaces",
+                        origin.prefix()
+                    )));
+                }
+                None => {}
+            }
+        }
+        Ok(Awaited { selector, namespaces })
+    }
+
+    fn read_choice<T: DeserializeOwned>(&self, field: &Field) -> Result<T, InvalidInput> {
+        let default = default_of(field);
+        let given = self.find(field).unwrap_or(Given {
+            value: &default,
+            origin: Origin::Input,
+        });
+        serde_json::from_value(given.value.clone())
+            .map_err(|_| refuse(field, given, &format!("one of {}", list_choices(choices(field)))))
+    }
+
+    fn read_seconds(&self, field: &Field) -> Result<u32, InvalidInput> {
+        let Kind::Seconds { least, most } = field.kind else {
+            return Err(InvalidInput(format!("{} is no number of seconds", field.name)));
+        };
+        let default = default_of(field);
+        let given = self.find(field).unwrap_or(Given {
+            value: &default,
+            origin: Origin::Input,
+        });
+        given
+            .value
+            .as_u64()
+            .and_then(|seconds| u32::try_from(seconds).ok())
+            .filter(|seconds| (least..=most).contains(seconds))
+            .ok_or_else(|| refuse(field, given, &format!("a whole number from {least} to {most}")))
+    }
+
+    fn read_flag(&self, field: &Field) -> Result<bool, InvalidInput> {
+        match self.find(field) {
+            None => Ok(false),
+            Some(given) => given
+                .value
+                .as_bool()
+                .ok_or_else(|| refuse(field, given, "true or false")),
+        }
+    }
+
+    fn read_force(&self) -> Result<BTreeSet<Force>, InvalidInput> {
+        let Some(given) = self.find(&FORCE) else {
+            return Ok(BTreeSet::new());
+        };
+        let expected = || format!("a list of {}", list_choices(choices(&FORCE)));
+        let Some(values) = given.value.as_array() else {
+            return Err(refuse(&FORCE, given, &expected()));
+        };
+        let mut force = BTreeSet::new();
+        for value in values {
+            let refusal: Force = serde_json::from_value(value.clone())
+                .map_err(|_| refuse_element(&FORCE, given.origin, value, &expected()))?;
+            if !force.insert(refusal) {
+                return Err(repeated(&FORCE, given.origin, value));
+            }
+        }
+        Ok(force)
+    }
+
+    fn read_hook(&self) -> Result<Option<Hook>, InvalidInput> {
+        let Some(given) = self.find(&HOOK) else {
+            return Ok(None);
+        };
+        serde_json::from_value(given.value.clone())
+            .map(Some)
+            .map_err(|_| {
+                refuse(
+                    &HOOK,
+                    given,
+                    "an object with name, fired_at (a time) and destination",
+                )
+            })
+    }
+
+    /// Values that are right one by one and make no sense together.
+    fn check_combinations(&self, input: &Input) -> Result<(), InvalidInput> {
+        let refused = |text: &str| Err(InvalidInput(text.to_owned()));
+        if input.hook.is_some() {
+            for field in [REPLACEMENT, DISPOSE] {
+                if self.given.contains_key(field.name) {
+                    return Err(InvalidInput(format!(
+                        "hook and {} make no sense together: the group is terminating the instance already",
+                        field.name
+                    )));
+                }
+            }
+            if input.urgency == Urgency::Planned {
+                return refused("hook and urgency \"planned\" make no sense together: leave urgency out");
+            }
+        } else if input.urgency == Urgency::Hook {
+            return refused("urgency \"hook\" makes no sense without hook");
+        }
+        if input.replacement == Replacement::After {
+            match input.dispose {
+                Dispose::Terminate => {}
+                Dispose::Stop | Dispose::Detach => {
+                    return refused(
+                        "replacement \"after\" allows only dispose \"terminate\": stopping and detaching need Standby, \
+                         so write replacement \"before\"",
+                    );
+                }
+            }
+        }
+        if input.on_drain_timeout == OnDrainTimeout::Terminate && !input.force.contains(&Force::RunningPods) {
+            return refused(
+                "on_drain_timeout \"terminate\" ends pods that still run; write force [\"running_pods\"] if that is meant",
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses by name what is not built yet.
+    fn check_built(&self) -> Result<(), InvalidInput> {
+        for field in &FIELDS {
+            let Some(given) = self.find(field) else { continue };
+            let values: Vec<&Value> = match field.kind {
+                Kind::OneOf(_) => vec![given.value],
+                Kind::SomeOf(_) => given
+                    .value
+                    .as_array()
+                    .map(|values| values.iter().collect())
+                    .unwrap_or_default(),
+                Kind::Hook => {
+                    return Err(InvalidInput(format!(
+                        "{} is not built yet; leave it out",
+                        field.name
+                    )));
+                }
+                Kind::Identifier | Kind::Selector | Kind::Namespaces | Kind::Seconds { .. } | Kind::Flag => {
+                    continue;
+                }
+            };
+            let missing = choices(field)
+                .iter()
+                .find(|choice| !choice.built && values.iter().any(|value| *value == choice.value));
+            if let Some(choice) = missing {
+                let allowed: Vec<&str> = choices(field)
+                    .iter()
+                    .filter(|choice| choice.built)
+                    .map(|choice| choice.value)
+                    .collect();
+                return Err(InvalidInput(format!(
+                    "{}{}: {} is not built yet; allowed now: {}",
+                    given.origin.prefix(),
+                    field.name,
+                    choice.value,
+                    allowed.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values of a field with a closed list; none for other fields.
+#[must_use]
+pub fn choices(field: &Field) -> &'static [Choice] {
+    match field.kind {
+        Kind::OneOf(choices) | Kind::SomeOf(choices) => choices,
+        Kind::Identifier
+        | Kind::Selector
+        | Kind::Namespaces
+        | Kind::Seconds { .. }
+        | Kind::Flag
+        | Kind::Hook => &[],
+    }
+}
+
+fn default_of(field: &Field) -> Value {
+    serde_json::from_str(field.default).unwrap_or(Value::Null)
+}
+
+fn read_selector(given: Given<'_>) -> Result<Option<Selector>, InvalidInput> {
+    let Some(text) = given.value.as_str() else {
+        return Err(refuse(&LABEL_SELECTOR, given, "a text"));
+    };
+    if text.chars().count() > LONGEST_SELECTOR {
+        return Err(InvalidInput(format!(
+            "{}label_selector must have at most {LONGEST_SELECTOR} characters, but has {}",
+            given.origin.prefix(),
+            text.chars().count()
+        )));
+    }
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error| {
+        InvalidInput(format!(
+            "{}label_selector must be a Kubernetes label selector, but is {text:?}: {error}",
+            given.origin.prefix()
+        ))
+    })
+}
+
+fn read_namespaces(given: Given<'_>) -> Result<BTreeSet<String>, InvalidInput> {
+    const EXPECTED: &str = "a list of namespace names (1 to 63 lower-case letters, digits and hyphens each)";
+    let Some(values) = given.value.as_array() else {
+        return Err(refuse(&NAMESPACES, given, EXPECTED));
+    };
+    if values.len() > MOST_NAMESPACES {
+        return Err(InvalidInput(format!(
+            "{}namespaces must have at most {MOST_NAMESPACES} names, but has {}",
+            given.origin.prefix(),
+            values.len()
+        )));
+    }
+    let mut namespaces = BTreeSet::new();
+    for value in values {
+        let name = value
+            .as_str()
+            .filter(|name| is_dns_label(name))
+            .ok_or_else(|| refuse_element(&NAMESPACES, given.origin, value, EXPECTED))?;
+        if !namespaces.insert(name.to_owned()) {
+            return Err(repeated(&NAMESPACES, given.origin, value));
+        }
+    }
+    Ok(namespaces)
+}
+
+fn refuse(field: &Field, given: Given<'_>, expected: &str) -> InvalidInput {
+    InvalidInput(format!(
+        "{}{} must be {expected}, but is {}",
+        given.origin.prefix(),
+        field.name,
+        describe(given.value)
+    ))
+}
+
+/// The same for one value of a list.
+fn refuse_element(field: &Field, origin: Origin, value: &Value, expected: &str) -> InvalidInput {
+    InvalidInput(format!(
+        "{}{} must be {expected}, but has {}",
+        origin.prefix(),
+        field.name,
+        describe(value)
+    ))
+}
+
+fn repeated(field: &Field, origin: Origin, value: &Value) -> InvalidInput {
+    InvalidInput(format!(
+        "{}{} must name each value once, but has {value} twice",
+        origin.prefix(),
+        field.name
+    ))
+}
+
+fn list_choices(choices: &[Choice]) -> String {
+    choices
+        .iter()
+        .map(|choice| format!("{:?}", choice.value))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A value as people wrote it, cut if it is long.
+fn describe(value: &Value) -> String {
+    const LONGEST: usize = 120;
+    let text = value.to_string();
+    if text.chars().count() > LONGEST {
+        return text.chars().take(LONGEST).chain(['…']).collect();
+    }
+    text
+}
+
+/// "did you mean …", or all names.
+fn suggest(name: &str, allowed: fn(&Field) -> bool) -> String {
+    let names: Vec<&str> = FIELDS
+        .iter()
+        .filter(|field| allowed(field))
+        .map(|field| field.name)
+        .collect();
+    let nearest = names.iter().min_by_key(|known| edit_distance(name, known));
+    match nearest {
+        // A third of the letters wrong is still a slip of the pen; more is another word.
+        Some(known) if edit_distance(name, known) * 3 <= known.len() => format!("did you mean {known}?"),
+        Some(_) | None => format!("allowed are {}", names.join(", ")),
+    }
+}
+
+/// Levenshtein's distance.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, character) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, other) in to.iter().enumerate() {
+            let substituted = diagonal + usize::from(character != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}

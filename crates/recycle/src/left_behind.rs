@@ -1,0 +1,176 @@
+//! What a failed execution leaves, in words, and the commands by which a person puts the node back.
+//!
+//! The commands undo only what is there, in the reverse order of the doing. None of them makes the group smaller: which member goes
+//! then would be the group's choice.
+
+use crate::claim::{Phase, StoredClaim};
+use crate::contract::describe_instance;
+use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, GROUP_TAG,
+    PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
+};
+use crate::node::{Instance, NodeFacts};
+
+/// What is left of us on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// What state the node is in, one sentence.
+    pub state: String,
+    /// Commands that put it back, in order; empty if nothing of ours is left.
+    pub commands: Vec<String>,
+}
+
+/// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back.
+#[must_use]
+pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
+    let touched_nothing = phases.iter().all(|phase| match phase {
+        Phase::Claimed | Phase::Turn => true,
+        Phase::Standby | Phase::Draining | Phase::Disposing => false,
+    });
+    touched_nothing && lifecycle_state == Some("InService")
+}
+
+/// Says what is left, from the records and from what is there now.
+#[must_use]
+pub fn describe_left_behind(
+    instance_id: &InstanceId,
+    group: Option<&GroupName>,
+    lifecycle_state: Option<&str>,
+    instance: Option<&Instance>,
+    node_name: Option<&NodeName>,
+    node: Option<&NodeFacts>,
+) -> LeftBehind {
+    let node_name = node.map(|node| &node.name).or(node_name);
+    let subject = describe_instance(instance_id, node_name);
+    if instance.is_none_or(Instance::is_gone) && lifecycle_state.is_none() {
+        return LeftBehind {
+            state: format!("{subject} is gone"),
+            commands: Vec::new(),
+        };
+    }
+    let mut found = Found::default();
+    look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
+    if let Some(node) = node {
+        look_at_node(node, &mut found);
+    }
+    if let Some(instance) = instance {
+        look_at_tags(instance, &mut found);
+    }
+    let state = if found.states.is_empty() {
+        format!("{subject} is as it was found")
+    } else {
+        format!("{subject} {}", found.states.join(", "))
+    };
+    LeftBehind {
+        state,
+        commands: found.commands,
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    states: Vec<String>,
+    commands: Vec<String>,
+}
+
+fn look_at_standby(
+    instance_id: &InstanceId,
+    group: Option<&GroupName>,
+    lifecycle_state: Option<&str>,
+    instance: Option<&Instance>,
+    found: &mut Found,
+) {
+    let Some(state) = lifecycle_state.filter(|state| *state != "InService") else {
+        return;
+    };
+    let ours = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
+    if let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) {
+        found.states.push(format!(
+            "is {state} (the way back makes group {group} one instance larger, so that its maximum has to allow that, and the \
+             replacement stays)"
+        ));
+        found.commands.push(format!(
+            "aws autoscaling exit-standby --auto-scaling-group-name {} --instance-ids {instance_id}",
+            quote(group.as_str())
+        ));
+    } else {
+        found.states.push(format!("is {state}"));
+    }
+}
+
+fn look_at_node(node: &NodeFacts, found: &mut Found) {
+    let name = &node.name;
+    let record = node.record().unwrap_or_default();
+    let is_tainted = node.taints.iter().any(|taint| taint.key == DRAINING_TAINT);
+    if is_left_out_of_balancers(node) && record.excluded_before.is_none() {
+        found.states.push("is out of load balancers".to_owned());
+        found.commands.push(format!(
+            "kubectl label node {name} {EXCLUDE_FROM_BALANCERS_LABEL}-"
+        ));
+    }
+    if is_tainted {
+        found.states.push(format!("has the taint {DRAINING_TAINT}"));
+        found
+            .commands
+            .push(format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-"));
+    }
+    // Who was cordoned without our record was cordoned by somebody else.
+    if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
+        found.states.push("is cordoned".to_owned());
+        found.commands.push(format!("kubectl uncordon {name}"));
+    }
+    let annotations: Vec<String> = [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION]
+        .into_iter()
+        .filter(|annotation| node.annotations.contains_key(*annotation))
+        .map(|annotation| format!("{annotation}-"))
+        .collect();
+    if !annotations.is_empty() {
+        found.states.push("carries our annotations".to_owned());
+        found
+            .commands
+            .push(format!("kubectl annotate node {name} {}", annotations.join(" ")));
+    }
+    if node.labels.contains_key(GROUP_LABEL) {
+        found.states.push("carries our label".to_owned());
+        found
+            .commands
+            .push(format!("kubectl label node {name} {GROUP_LABEL}-"));
+    }
+}
+
+/// The label is there, and we came far enough to have set it.
+fn is_left_out_of_balancers(node: &NodeFacts) -> bool {
+    let came_to_disposal = match node.claim() {
+        Some(StoredClaim::Known(claim)) => claim.phase == Phase::Disposing,
+        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
+    };
+    came_to_disposal && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL)
+}
+
+fn look_at_tags(instance: &Instance, found: &mut Found) {
+    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG]
+        .into_iter()
+        .filter(|tag| instance.tags.contains_key(*tag))
+        .map(|tag| format!("Key={tag}"))
+        .collect();
+    if !tags.is_empty() {
+        found.states.push("carries our tags".to_owned());
+        found.commands.push(format!(
+            "aws ec2 delete-tags --resources {} --tags {}",
+            instance.id,
+            tags.join(" ")
+        ));
+    }
+}
+
+/// For a shell: a group's name may hold spaces and quotes.
+fn quote(text: &str) -> String {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/'))
+    {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

@@ -1,0 +1,22 @@
+//! The domain of recycle-eks: what crosses the state machine, and every decision as a pure function.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number: time is an argument. The Lambda crates fetch, call one
+//! function of this crate, and act on its answer.
+
+pub mod claim;
+pub mod contract;
+pub mod disposal;
+pub mod drain;
+pub mod failure;
+pub mod ids;
+pub mod input;
+pub mod left_behind;
+pub mod names;
+pub mod node;
+pub mod permissions;
+pub mod plan;
+pub mod pods;
+pub mod poll;
+pub mod preflight;
+pub mod replacement;
+pub mod selector;

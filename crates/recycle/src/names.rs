@@ -1,0 +1,30 @@
+//! Every name that we write on somebody else's object: annotations, labels, taints, tags. Users type them, so they are API.
+
+/// Node annotation: the claim, as JSON ([`crate::claim::Claim`]).
+pub const CLAIM_ANNOTATION: &str = "recycle-eks/claim";
+/// Node annotation: what was there before we changed it, as JSON ([`crate::node::Record`]).
+pub const RECORD_ANNOTATION: &str = "recycle-eks/record";
+/// Node annotation: the story for people, as JSON ([`crate::drain::Progress`]).
+pub const PROGRESS_ANNOTATION: &str = "recycle-eks/progress";
+/// Node annotation that a person sets: an RFC 3339 time or `now`; moves the end of a running drain.
+pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
+/// Node annotation on a replacement: the instance id of the node that it stands in for.
+pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
+/// Pod annotation that a person sets: `wait`, `evict` or `ignore`; wins over every selector.
+pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
+/// Node label: a short hash of the group's name, on every claimed Node.
+pub const GROUP_LABEL: &str = "recycle-eks/group";
+/// Taint key, effect `NoSchedule`.
+pub const DRAINING_TAINT: &str = "recycle-eks/draining";
+/// EC2 tag: the claim in one line ([`crate::claim::Claim::to_tag`]); the AWS half of the claim.
+pub const CLAIM_TAG: &str = "recycle-eks:claim";
+/// EC2 tag: the name of the group that the instance belonged to when it was claimed.
+pub const GROUP_TAG: &str = "recycle-eks:group";
+/// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of us.
+pub const STANDBY_TAG: &str = "recycle-eks:standby";
+/// EC2 tag: when (RFC 3339) an instance was stopped by `dispose: stop`. A result, not a leftover.
+pub const STOPPED_TAG: &str = "recycle-eks:stopped";
+/// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).
+pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Field manager of every write to the Kubernetes API.
+pub const FIELD_MANAGER: &str = "recycle-eks";

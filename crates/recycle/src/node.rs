@@ -1,0 +1,175 @@
+//! A Node and its instance as the decisions see them, and the record of what was there before we changed it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::claim::StoredClaim;
+use crate::ids::{GroupName, InstanceId, NodeName};
+
+/// A taint, as Kubernetes writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// Set by Kubernetes on NoExecute taints; kept as it was.
+    #[serde(default, rename = "timeAdded", skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Timestamp>,
+}
+
+/// What we need to know of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// `metadata.name`.
+    pub name: NodeName,
+    /// `metadata.resourceVersion`: every write of ours carries it.
+    pub resource_version: String,
+    /// The instance id at the end of `spec.providerID`.
+    pub instance: Option<InstanceId>,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// `spec.taints`, all of them.
+    pub taints: Vec<Taint>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `status.allocatable` of extended resources (names with a `/`, such as `nvidia.com/gpu`) that are not zero.
+    pub extended_resources: Vec<String>,
+    /// `status.volumesInUse` and the names in `status.volumesAttached`, each once.
+    pub volumes: Vec<String>,
+}
+
+impl NodeFacts {
+    /// The claim in its annotation.
+    #[must_use]
+    pub fn claim(&self) -> Option<StoredClaim> {
+        self.annotations
+            .get(crate::names::CLAIM_ANNOTATION)
+            .map(|value| crate::claim::Claim::from_annotation(value))
+    }
+
+    /// The record in its annotation; an unreadable one is an error that names the annotation.
+    pub fn record(&self) -> Result<Record, UnreadableRecord> {
+        match self.annotations.get(crate::names::RECORD_ANNOTATION) {
+            None => Ok(Record::default()),
+            Some(value) => serde_json::from_str(value).map_err(|source| UnreadableRecord {
+                node: self.name.clone(),
+                source,
+            }),
+        }
+    }
+}
+
+/// The annotation `recycle-eks/record` was edited by somebody.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the annotation recycle-eks/record of node {node}")]
+pub struct UnreadableRecord {
+    node: NodeName,
+    source: serde_json::Error,
+}
+
+/// What was there before us, and what we chose: the Kubernetes half of the record. Written in the same request as the change
+/// that it describes, or before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`crate::contract::SCHEMA`] of the writer; 0 if nothing was recorded yet.
+    #[serde(default)]
+    pub schema: u32,
+    /// The group's members before EnterStandby: who is not among them came after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members_before: Vec<InstanceId>,
+    /// The reserved replacement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<InstanceId>,
+    /// When the taint was set: pods created later tolerate it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tainted_at: Option<Timestamp>,
+    /// The node was cordoned before we came.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_unschedulable: bool,
+    /// The value of [`crate::names::EXCLUDE_FROM_BALANCERS_LABEL`] before we set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded_before: Option<String>,
+}
+
+/// A member of an Auto Scaling group (DescribeAutoScalingGroups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its instance.
+    pub instance: InstanceId,
+    /// `LifecycleState`, such as `InService` or `Pending:Wait`.
+    pub lifecycle_state: String,
+    /// `ProtectedFromScaleIn`.
+    pub protected_from_scale_in: bool,
+}
+
+/// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: GroupName,
+    /// `MinSize`.
+    pub min: u32,
+    /// `DesiredCapacity`.
+    pub desired: u32,
+    /// `MaxSize`.
+    pub max: u32,
+    /// `Instances`.
+    pub members: Vec<Member>,
+    /// `SuspendedProcesses`, their names.
+    pub suspended: Vec<String>,
+}
+
+impl Group {
+    /// The member with this instance, if it is one.
+    #[must_use]
+    pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance == *instance)
+    }
+}
+
+/// An EC2 instance at this moment (DescribeInstances).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its id.
+    pub id: InstanceId,
+    /// `State.Name`: `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
+    pub state: String,
+    /// `PrivateDnsName`: the first hint for the Node's name.
+    pub private_dns_name: Option<String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// `SpotInstanceRequestId` is set.
+    pub is_spot: bool,
+}
+
+impl Instance {
+    /// The claim in its tags.
+    #[must_use]
+    pub fn claim(&self) -> Option<StoredClaim> {
+        let value = self.tags.get(crate::names::CLAIM_TAG)?;
+        let group = self
+            .tags
+            .get(crate::names::GROUP_TAG)
+            .and_then(|group| group.parse().ok());
+        Some(match group {
+            Some(group) => crate::claim::Claim::from_tag(value, &group),
+            None => StoredClaim::Unreadable(value.clone()),
+        })
+    }
+
+    /// EC2 will not bring it back: it is terminated or about to be.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state.as_str(), "shutting-down" | "terminated")
+    }
+}

@@ -1,0 +1,287 @@
+//! Pre-flight: may this node be recycled as asked? Nothing has been touched yet.
+//!
+//! A refusal is one sentence: what was found, and what a person may do. Load balancers are not asked here.
+
+use crate::input::{Dispose, Force, Input};
+use crate::names::{STANDBY_TAG, STOPPED_TAG};
+use crate::node::{Group, Instance, NodeFacts};
+
+/// What pre-flight found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preflight {
+    /// Go on.
+    Go {
+        /// Things that a person should know, one sentence each.
+        notes: Vec<String>,
+    },
+    /// The instance is gone: nothing to do.
+    AlreadyGone(String),
+    /// Refused; one sentence that says why and what may be done.
+    Refused(String),
+}
+
+/// Everything that pre-flight reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surroundings<'a> {
+    /// The input.
+    pub input: &'a Input,
+    /// The instance, if EC2 knows it.
+    pub instance: Option<&'a Instance>,
+    /// Its group, if it is in one.
+    pub group: Option<&'a Group>,
+    /// Its Node, if it has one.
+    pub node: Option<&'a NodeFacts>,
+    /// What we may not do in the cluster, `verb resource`, as SelfSubjectAccessReview said.
+    pub missing_permissions: &'a [String],
+    /// The claim on the node is ours or a dead owner's: what we already did is no reason to refuse.
+    pub resuming: bool,
+}
+
+/// Decides whether to go on. The first refusal counts; they are ordered from what nobody can change to what `force` overrides.
+#[must_use]
+pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
+    match find_obstacle(surroundings) {
+        Some(obstacle) => obstacle,
+        None => Preflight::Go {
+            notes: write_notes(surroundings),
+        },
+    }
+}
+
+fn find_obstacle(surroundings: &Surroundings<'_>) -> Option<Preflight> {
+    let input = surroundings.input;
+    let id = &input.instance_id;
+    let Some(instance) = surroundings.instance else {
+        return refused(format!(
+            "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is here"
+        ));
+    };
+    if let Some(gone) = describe_gone(instance) {
+        return Some(Preflight::AlreadyGone(gone));
+    }
+    if let Some(advice) = surroundings.node.and_then(advise_owner) {
+        return refused(format!("{id} {advice}"));
+    }
+    let Some(group) = surroundings.group else {
+        return refused(format!(
+            "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
+        ));
+    };
+    if let Some(text) = check_lifecycle(surroundings, instance, group) {
+        return refused(text);
+    }
+    if surroundings.node.is_none() {
+        return refused(describe_missing_node(input, instance));
+    }
+    if !surroundings.missing_permissions.is_empty() {
+        return refused(format!(
+            "recycle-eks may not {} in cluster {}; apply the manifest of the module's output rbac_manifest, and check that the \
+             access entry of this function's role names the group recycle-eks",
+            surroundings.missing_permissions.join(", "),
+            input.cluster_name
+        ));
+    }
+    if surroundings.resuming {
+        // What follows asks whether to begin. This node was begun: stopping here would leave it half done.
+        return None;
+    }
+    check_what_force_overrides(input, group).or_else(|| check_stop(input, instance))
+}
+
+fn refused(text: String) -> Option<Preflight> {
+    Some(Preflight::Refused(text))
+}
+
+fn describe_gone(instance: &Instance) -> Option<String> {
+    let id = &instance.id;
+    if instance.is_gone() {
+        return Some(format!("{id} is {} already", instance.state));
+    }
+    let stopped_at = instance
+        .tags
+        .get(STOPPED_TAG)
+        .filter(|_| instance.state == "stopped")?;
+    Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
+}
+
+/// Who else replaces this node, and what to do there.
+fn advise_owner(node: &NodeFacts) -> Option<String> {
+    let is = |label: &str, value: &str| node.labels.get(label).is_some_and(|given| given == value);
+    if let Some(pool) = node.labels.get("karpenter.sh/nodepool") {
+        return Some(if is("eks.amazonaws.com/compute-type", "auto") {
+            format!(
+                "belongs to EKS Auto Mode (node pool {pool}), which replaces its nodes itself; delete its NodeClaim, or set \
+                 the pool's expireAfter and disruption budgets"
+            )
+        } else {
+            format!(
+                "belongs to Karpenter (node pool {pool}), which replaces its nodes itself; delete its NodeClaim, or set the \
+                 pool's expireAfter and disruption budgets"
+            )
+        });
+    }
+    if is("eks.amazonaws.com/compute-type", "auto") {
+        return Some(
+            "belongs to EKS Auto Mode, which replaces its nodes itself; delete its NodeClaim".to_owned(),
+        );
+    }
+    if is("eks.amazonaws.com/compute-type", "fargate") {
+        return Some(
+            "runs on Fargate, where every pod has a node of its own; restart the pod instead".to_owned(),
+        );
+    }
+    None
+}
+
+/// The member has to be in service, or where an earlier execution of ours left it.
+fn check_lifecycle(surroundings: &Surroundings<'_>, instance: &Instance, group: &Group) -> Option<String> {
+    let id = &instance.id;
+    let name = &group.name;
+    let Some(member) = group.member(id) else {
+        return Some(format!(
+            "{id} is no longer a member of group {name}; nothing would replace it"
+        ));
+    };
+    let state = member.lifecycle_state.as_str();
+    let ours = instance.tags.contains_key(STANDBY_TAG);
+    match state {
+        "InService" => None,
+        "Standby" | "EnteringStandby" if ours => None,
+        "Standby" | "EnteringStandby" => Some(format!(
+            "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
+             it; take it out of Standby first"
+        )),
+        _ if state.starts_with("Terminating") && surroundings.resuming => None,
+        _ if state.starts_with("Terminating") => {
+            Some(format!("{id} is {state}: group {name} is terminating it already"))
+        }
+        _ => Some(format!(
+            "{id} is {state} in group {name}; only a member that is InService can be recycled"
+        )),
+    }
+}
+
+fn describe_missing_node(input: &Input, instance: &Instance) -> String {
+    let id = &instance.id;
+    let cluster = input.cluster_name.as_str();
+    match find_other_cluster(instance, cluster) {
+        Some(other) => format!(
+            "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
+             cluster's module"
+        ),
+        None => format!(
+            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined, terminate it in its group"
+        ),
+    }
+}
+
+/// The cluster that an instance's tags name, if they name another one only.
+fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
+    let named = ["aws:eks:cluster-name", "eks:cluster-name"]
+        .iter()
+        .filter_map(|key| instance.tags.get(*key))
+        .map(String::as_str);
+    let owned = instance
+        .tags
+        .keys()
+        .filter_map(|key| key.strip_prefix("kubernetes.io/cluster/"));
+    let clusters: Vec<&str> = named.chain(owned).collect();
+    if clusters.contains(&cluster) {
+        return None;
+    }
+    clusters.first().copied()
+}
+
+fn check_what_force_overrides(input: &Input, group: &Group) -> Option<Preflight> {
+    let id = &input.instance_id;
+    let name = &group.name;
+    let is_protected = group
+        .member(id)
+        .is_some_and(|member| member.protected_from_scale_in);
+    if is_protected && !input.force.contains(&Force::ScaleInProtection) {
+        return refused(format!(
+            "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write force \
+             [\"scale_in_protection\"]"
+        ));
+    }
+    let suspended: Vec<&str> = needed_processes(input)
+        .iter()
+        .copied()
+        .filter(|process| group.suspended.iter().any(|suspended| suspended == process))
+        .collect();
+    if !suspended.is_empty() && !input.force.contains(&Force::SuspendedProcess) {
+        return refused(format!(
+            "group {name} has {} suspended, without which no node can be replaced; resume it, or write force \
+             [\"suspended_process\"]",
+            suspended.join(" and ")
+        ));
+    }
+    None
+}
+
+/// The group's processes without which a recycling cannot end.
+fn needed_processes(input: &Input) -> &'static [&'static str] {
+    match input.dispose {
+        Dispose::Terminate => &["Launch", "Terminate"],
+        Dispose::Stop | Dispose::Detach => &["Launch"],
+    }
+}
+
+fn check_stop(input: &Input, instance: &Instance) -> Option<Preflight> {
+    match input.dispose {
+        Dispose::Stop if instance.is_spot => refused(format!(
+            "{} is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
+            instance.id
+        )),
+        Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
+    }
+}
+
+fn write_notes(surroundings: &Surroundings<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(group) = surroundings.group {
+        note_limits(group, &mut notes);
+        if group.members.len() == 1 {
+            notes.push(format!(
+                "it is the only member of group {}: from Standby until the replacement is in service the group's own load \
+                 balancers have no target there",
+                group.name
+            ));
+        }
+    }
+    if let Some(name) = surroundings
+        .node
+        .and_then(|node| node.labels.get("eks.amazonaws.com/nodegroup"))
+    {
+        notes.push(format!(
+            "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
+        ));
+    }
+    if surroundings.resuming {
+        notes.push(
+            "an earlier execution began with this node: this one goes on from where it came".to_owned(),
+        );
+    }
+    notes
+}
+
+/// What the group's limits mean for the way back.
+fn note_limits(group: &Group, notes: &mut Vec<String>) {
+    let Group {
+        name,
+        min,
+        desired,
+        max,
+        ..
+    } = group;
+    if min == max {
+        notes.push(format!(
+            "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
+        ));
+    } else if desired >= max {
+        notes.push(format!(
+            "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
+             the replacement away"
+        ));
+    }
+}
