@@ -1,0 +1,530 @@
+"""The AWS account of the world: moto 5.2.5 in this process, behind a server on a loopback port.
+
+`Aws` starts the server, hands out clients, records every call, asks the fault plan about each, and throws a scenario's
+state away between two scenarios while it keeps what Terraform deployed.
+
+    aws = Aws(clock, faults)
+    aws.start()
+    aws.client("autoscaling").describe_auto_scaling_groups()
+    aws.calls[-1].action, aws.calls[-1].principal
+    aws.reset()
+
+moto handles one request at a time: whoever touches its backends from this process does it `with LOCK`. Times are the virtual
+clock's; identifiers are a function of what was created before.
+
+What this does not do: Auto Scaling semantics (autoscaling.py), what Terraform needs and moto lacks (terraform_gaps.py),
+running functions (lambda_host.py) or state machines (stepfunctions.py), and deciding whether a principal may make a call.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import io
+import json
+import logging
+import re
+import socket
+import threading
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Iterable, Protocol
+from urllib.parse import parse_qs, unquote
+
+import boto3
+import moto
+from botocore.client import BaseClient
+from botocore.config import Config
+from moto.core import utils as moto_utils
+from moto.core.config import default_user_config
+from moto.core.model import OperationModel
+from moto.core.parse import PROTOCOL_PARSERS
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.moto_api._internal import mock_random
+from moto.moto_api._internal.models import moto_api_backend
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.utilities import aws_headers
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from world.faults import INVOKE, Caller, Fault, Plan, carry_out
+
+ACCOUNT = "123456789012"
+REGION = "eu-west-1"
+PARTITION = "aws"
+ROOT = f"arn:{PARTITION}:iam::{ACCOUNT}:root"
+
+# The key of whoever is no function: tests, Terraform, the world itself.
+ROOT_ACCESS_KEY = "AKIAWORLDROOT0000000"
+
+# Every internal of moto that this package reaches was read in this version.
+MOTO_VERSION = "5.2.5"
+
+# Held while moto handles a request, and by everybody who touches its backends from this process.
+LOCK = threading.RLock()
+
+# Services whose name in an action ("states:StartExecution") is not the one that signs the request, or not boto3's.
+IAM_PREFIX = {"monitoring": "cloudwatch", "eventbridge": "events"}
+BOTO3_SERVICE = {
+    "monitoring": "cloudwatch",
+    "states": "stepfunctions",
+    "eventbridge": "events",
+    "elasticloadbalancing": "elbv2",
+    "tagging": "resourcegroupstaggingapi",
+}
+
+READS = ("Describe", "List", "Get", "Filter", "Lookup", "Head", "BatchGet", "Search", "Simulate", "Validate", "Test")
+READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
+
+# Services whose whole content belongs to one scenario. Everything else is what Terraform deployed and stays.
+SCENARIO_BACKENDS = ("ec2", "autoscaling", "elb", "elbv2")
+
+
+class Clock(Protocol):
+    start: float
+
+    def now(self) -> float: ...
+
+    def elapsed(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One call that reached AWS. `at` is in virtual seconds since the start of the world."""
+
+    at: float
+    action: str
+    principal: str
+    access_key: str
+    function: str | None
+    parameters: dict[str, Any]
+    write: bool
+    status: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class ReplayedRequest:
+    """A request as it can be written to a file, and the status that it was answered with."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+    status: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "body": base64.b64encode(self.body).decode()}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> ReplayedRequest:
+        return cls(**{**fields, "body": base64.b64decode(fields["body"])})
+
+
+class ReplayFailed(Exception):
+    """A replayed request was answered differently from the recorded one."""
+
+
+@dataclass
+class Identified:
+    """What a request asks for, and who asks."""
+
+    service: str
+    action: str
+    protocol: str
+    access_key: str
+    principal: str
+    parameters: dict[str, Any]
+    caller: Caller | None
+
+    @property
+    def function(self) -> str | None:
+        return self.caller.function if self.caller else None
+
+    @property
+    def write(self) -> bool:
+        name = self.action.partition(":")[2]
+        return self.action not in READ_ACTIONS and not name.startswith(READS)
+
+
+class Aws:
+    """The account. One at a time in a process, because moto's backends are global."""
+
+    def __init__(self, clock: Clock, faults: Plan | None = None):
+        self.clock = clock
+        self.faults = faults or Plan()
+        self.calls: list[Recorded] = []
+        # Virtual seconds that a call of a function's process takes, by action: others may run meanwhile.
+        self.latency: Callable[[str], float] = lambda action: 0.0
+        # The processes that run functions, by their access key (lambda_host.py).
+        self.callers: dict[str, Caller] = {}
+        # Answers Lambda's Invoke, without LOCK since the function calls back (lambda_host.py).
+        self.invoke: Callable[[str, bytes, str], Answer] | None = None
+        # Called by `reset`, with LOCK held, after the scenario's backends are empty.
+        self.on_reset: list[Callable[[], None]] = []
+        self.endpoint = ""
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+        self._clients: dict[str, BaseClient] = {}
+        self._principals: dict[str, str] = {}
+        self._recording: list[ReplayedRequest] | None = None
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        _install(clock)
+
+    # The server
+
+    def start(self) -> str:
+        """Starts the server on a free loopback port and returns its URL."""
+        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="aws", daemon=True)
+        self._thread.start()
+        return self.endpoint
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._server = None
+
+    def client(self, service: str) -> BaseClient:
+        """A boto3 client of the account's root, without retries: a refused call is seen at once."""
+        if service not in self._clients:
+            self._clients[service] = self.client_as(service, ROOT_ACCESS_KEY)
+        return self._clients[service]
+
+    def client_as(self, service: str, access_key: str, secret: str = "world", token: str | None = None) -> BaseClient:
+        """A boto3 client with somebody's credentials."""
+        return boto3.client(
+            service, region_name=REGION, endpoint_url=self.endpoint, aws_access_key_id=access_key,
+            aws_secret_access_key=secret, aws_session_token=token,
+            config=Config(retries={"total_max_attempts": 1}, read_timeout=300, max_pool_connections=50))
+
+    # Throwing away
+
+    def reset(self) -> None:
+        """Throws the scenario's state away and keeps what was deployed. About 70 ms.
+
+        Gone: instances, groups, launch templates, networks (a fresh default VPC is there), load balancers, queued and published
+        messages, the states of alarms, the recorded calls. Kept: roles, functions, state machines, log groups, topics, rules, schedules,
+        clusters with their access entries, issued credentials. Lifecycle hooks of a deployment come back (autoscaling.py).
+        """
+        with LOCK:
+            backends = [_backend(service) for service in SCENARIO_BACKENDS]
+            _seed_identifiers()
+            for backend in backends:
+                backend.reset()
+            for queue in _backend("sqs").queues.values():
+                queue.purge()
+            for topic in _backend("sns").topics.values():
+                topic.sent_notifications.clear()
+            for alarm in _backend("cloudwatch").alarms.values():
+                alarm.state_value, alarm.history = "INSUFFICIENT_DATA", []
+            self.calls.clear()
+            for action in self.on_reset:
+                action()
+
+    def wipe(self) -> None:
+        """An empty account: everything is gone, what was deployed too."""
+        with LOCK:
+            moto_api_backend.reset()
+            _seed_identifiers()
+            self._principals.clear()
+            self.calls.clear()
+            for action in self.on_reset:
+                action()
+
+    # Recording a deployment and replaying it
+
+    def start_recording(self) -> None:
+        self._recording = []
+
+    def stop_recording(self) -> list[ReplayedRequest]:
+        """The requests that changed something since `start_recording`, in the order in which they took effect."""
+        recorded, self._recording = self._recording or [], None
+        return recorded
+
+    def replay(self, requests: Iterable[ReplayedRequest]) -> None:
+        """Makes recorded requests again, without HTTP. Raises ReplayFailed where the status is another one."""
+        for request in requests:
+            answer = self._ask_moto(_environ_of(request))
+            if answer.status != request.status:
+                raise ReplayFailed(
+                    f"{request.method} {request.path} {request.headers.get('X-Amz-Target', '')}{request.body[:120]!r}: "
+                    f"{answer.status} instead of {request.status}: {answer.body[:300]!r}")
+
+    # Answering one request
+
+    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        body = _read_body(environ)
+        call = self._identify(environ, body)
+        fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
+        if call.caller is not None:
+            call.caller.wait(self.latency(call.action))
+        answer = carry_out(
+            fault, call.caller,
+            perform=lambda: self._perform(environ, body, call),
+            refusal=lambda refused: self._refuse(call, refused))
+        if answer is None:
+            _drop_connection(environ)
+        start_response(f"{answer.status} {_reason(answer.status)}", answer.headers)
+        return [answer.body]
+
+    def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:
+        if call.action == INVOKE and self.invoke is not None:
+            function, kind = _invoked(environ)
+            answer = self.invoke(function, body, kind)
+            self._record(call, answer.status)
+            return answer
+        with LOCK:
+            if call.caller is not None and self.callers.get(call.access_key) is not call.caller:
+                raise ConnectionAbortedError("the calling process has died")
+            answer = self._ask_moto(environ)
+            self._record(call, answer.status)
+            if call.write and self._recording is not None:
+                self._recording.append(_replayable(environ, body, answer.status))
+            return answer
+
+    def _ask_moto(self, environ: dict[str, Any]) -> Answer:
+        started: list[Any] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
+            started[:] = [int(status.split()[0]), headers]
+            return lambda data: None
+
+        with LOCK:
+            chunks = self._moto(environ, start_response)
+            try:
+                body = b"".join(chunks)
+            finally:
+                close = getattr(chunks, "close", None)
+                if close is not None:
+                    close()
+        return Answer(started[0], started[1], body)
+
+    def _refuse(self, call: Identified, fault: Fault) -> Answer:
+        self._record(call, fault.status)
+        return error_answer(call.protocol, fault.code, fault.message, fault.status)
+
+    def _record(self, call: Identified, status: int) -> None:
+        self.calls.append(Recorded(
+            at=self.clock.elapsed(), action=call.action, principal=call.principal, access_key=call.access_key,
+            function=call.function, parameters=call.parameters, write=call.write, status=status))
+
+    # Who asks for what
+
+    def _identify(self, environ: dict[str, Any], body: bytes) -> Identified:
+        access_key, signer = _credential(environ)
+        service = BOTO3_SERVICE.get(signer, signer)
+        operation, parameters, protocol = _parse(service, environ, body)
+        return Identified(
+            service=service, action=f"{IAM_PREFIX.get(signer, signer)}:{operation}", protocol=protocol,
+            access_key=access_key, principal=self.principal(access_key), parameters=parameters,
+            caller=self.callers.get(access_key))
+
+    def principal(self, access_key: str) -> str:
+        """The ARN behind an access key: an assumed role, a user, or the account's root."""
+        if access_key not in self._principals:
+            with LOCK:
+                role = _backend("sts").get_assumed_role_from_access_key(access_key)
+                user = None if role else _backend("iam").get_user_from_access_key_id(access_key)
+            if role is None and user is None:
+                return ROOT
+            self._principals[access_key] = role.arn if role else user.arn
+        return self._principals[access_key]
+
+
+def save_requests(requests: Iterable[ReplayedRequest], path: Path) -> None:
+    path.write_text(json.dumps([request.to_json() for request in requests]))
+
+
+def load_requests(path: Path) -> list[ReplayedRequest]:
+    return [ReplayedRequest.from_json(fields) for fields in json.loads(path.read_text())]
+
+
+def error_answer(protocol: str, code: str, message: str, status: int) -> Answer:
+    """An error as the service's protocol writes it, so that every SDK reads code and message from it."""
+    if protocol.startswith(("json", "rest-json")):
+        body = json.dumps({"__type": code, "message": message})
+        headers = [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", code)]
+    elif protocol == "ec2":
+        body = f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors><RequestID>world</RequestID></Response>"
+        headers = [("Content-Type", "text/xml")]
+    else:
+        side = "Sender" if status < 500 else "Receiver"
+        body = (f"<ErrorResponse><Error><Type>{side}</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+                f"<RequestId>world</RequestId></ErrorResponse>")
+        headers = [("Content-Type", "text/xml")]
+    content = body.encode()
+    return Answer(status, [*headers, ("x-amzn-RequestId", "world"), ("Content-Length", str(len(content)))], content)
+
+
+# Reading requests
+
+
+def _read_body(environ: dict[str, Any]) -> bytes:
+    """Takes the body out of the request and leaves a copy for moto."""
+    if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", ""):
+        body = environ["wsgi.input"].read()
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ.pop("HTTP_TRANSFER_ENCODING")
+    else:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
+
+
+def _credential(environ: dict[str, Any]) -> tuple[str, str]:
+    """Access key and signing service, from the Authorization header or a presigned URL."""
+    scope = re.search(r"Credential=([^/,]+)/\d+/[^/]+/([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+    if scope:
+        return scope[1], scope[2].lower()
+    presigned = parse_qs(environ.get("QUERY_STRING", "")).get("X-Amz-Credential")
+    if presigned:
+        access_key, _, _, signer, _ = presigned[0].split("/")
+        return access_key, signer.lower()
+    return "", "unsigned"
+
+
+def _parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dict[str, Any], str]:
+    """Operation, parameters and protocol. An unknown operation is named by method and path."""
+    request = Request({**environ, "wsgi.input": io.BytesIO(body)})
+    unknown = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+    try:
+        model = moto_utils.get_service_model(service)
+        protocol = determine_request_protocol(model, request.content_type)
+    except Exception:  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
+        return unknown, {}, "rest-json"
+    try:
+        operation, path_parameters = _operation(service, model, request)
+        parser = PROTOCOL_PARSERS[protocol](operation, map_type=dict)
+        parameters = parser.parse({
+            "method": request.method, "values": request.values, "headers": request.headers, "body": body,
+            "url_path": request.path, "url_params": path_parameters})
+    except Exception:  # an operation that botocore does not know
+        return unknown, {}, protocol
+    return operation.name, parameters, protocol
+
+
+def _operation(service: str, model: Any, request: Request) -> tuple[OperationModel, dict[str, Any]]:
+    target = request.headers.get("X-Amz-Target")
+    name = target.rpartition(".")[2] if target else request.values.get("Action")
+    if name:
+        return model.operation_model(name), {}
+    return get_service_router(service).match(request)
+
+
+def _invoked(environ: dict[str, Any]) -> tuple[str, str]:
+    """Function (name or ARN, with its qualifier) and invocation type of an Invoke request."""
+    function = unquote(environ["PATH_INFO"]).split("/functions/", 1)[1].rsplit("/invocations", 1)[0]
+    qualifier = parse_qs(environ.get("QUERY_STRING", "")).get("Qualifier")
+    if qualifier:
+        function = f"{function}:{qualifier[0]}"
+    return function, environ.get("HTTP_X_AMZ_INVOCATION_TYPE", "RequestResponse")
+
+
+ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent", "Content-Encoding")
+
+
+def _replayable(environ: dict[str, Any], body: bytes, status: int) -> ReplayedRequest:
+    request = Request({**environ, "wsgi.input": io.BytesIO(b"")})
+    headers = {name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers}
+    raw_path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or environ["PATH_INFO"]
+    return ReplayedRequest(
+        environ["REQUEST_METHOD"], raw_path.partition("?")[0], environ.get("QUERY_STRING", ""), headers, body, status)
+
+
+def _environ_of(request: ReplayedRequest) -> dict[str, Any]:
+    headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
+    uri = f"{request.path}?{request.query}" if request.query else request.path
+    return {
+        "REQUEST_METHOD": request.method, "PATH_INFO": unquote(request.path), "QUERY_STRING": request.query,
+        "RAW_URI": uri, "REQUEST_URI": uri, "SCRIPT_NAME": "", "SERVER_NAME": "127.0.0.1", "SERVER_PORT": "80",
+        "HTTP_HOST": "127.0.0.1", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http", "wsgi.version": (1, 0),
+        "wsgi.input": io.BytesIO(request.body), "wsgi.errors": io.StringIO(), "wsgi.multithread": True,
+        "wsgi.multiprocess": False, "wsgi.run_once": False,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(request.body)), **headers}
+
+
+def _reason(status: int) -> str:
+    return "OK" if status < 400 else "Error"
+
+
+def _drop_connection(environ: dict[str, Any]) -> None:
+    """Ends the request without an answer; werkzeug takes a ConnectionError as the peer's doing and says nothing."""
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionAbortedError
+
+
+class _Handler(MotoRequestHandler):
+    """werkzeug's handler with persistent connections and without an access log."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+# moto's internals. Everything that this file reaches inside of moto is below; a newer version fails here first.
+
+
+def _backend(service: str) -> Any:
+    """The backend of our account: of our region, or the global one."""
+    backends = moto.backends.get_backend(service)[ACCOUNT]
+    return backends[PARTITION if service in ("iam", "sts") else REGION]
+
+
+def _seed_identifiers() -> None:
+    mock_random.seed(0)
+
+
+class _VirtualDatetime(datetime.datetime):
+    """moto's `utcnow` and `unix_time` read the time here and only here."""
+
+    clock: Clock
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(cls.clock.now(), tz)
+
+
+def _install(clock: Clock) -> None:
+    """Makes moto tell virtual time and draw its request ids from elsewhere than its resource ids."""
+    assert moto.__version__ == MOTO_VERSION, f"this world was written for moto {MOTO_VERSION}, not {moto.__version__}"
+    for module, name in ((moto_utils, "datetime"), (moto_utils, "utcnow"), (aws_headers, "gen_amzn_requestid_long")):
+        assert hasattr(module, name), f"moto {moto.__version__} has no {module.__name__}.{name}"
+    default_user_config["lambda"] = {"use_docker": False}
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    _VirtualDatetime.clock = clock
+    moto_utils.datetime = types.SimpleNamespace(datetime=_VirtualDatetime)
+    _fix_request_ids()
+    _seed_identifiers()
+
+
+def _fix_request_ids() -> None:
+    """A request id is the same for every request: a repeated read must not shift the ids of what is created later."""
+
+    def request_id(headers: dict[str, Any] | None = None) -> str:
+        if headers is not None:
+            headers["x-amzn-requestid"] = REQUEST_ID
+        return REQUEST_ID
+
+    import moto.core.responses as moto_responses
+
+    aws_headers.gen_amzn_requestid_long = request_id
+    assert hasattr(moto_responses, "gen_amzn_requestid_long")
+    moto_responses.gen_amzn_requestid_long = request_id
+
+
+REQUEST_ID = "0" * 52

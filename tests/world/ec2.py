@@ -1,0 +1,212 @@
+"""EC2 instances that take time: what moto 5.2.5 does at once happens here on the virtual clock.
+
+A started instance is `pending` before it is `running`, a stopped one `stopping` before `stopped`, a terminated one
+`shutting-down`, then `terminated` and visible for an hour, then unknown. Private DNS names are never used twice. Tags obey AWS's
+limits, malformed instance ids are told from unknown ones.
+
+`on_change(instance, old, new)` tells the rest of the world, each change is also an EventBridge event.
+
+What this does not do: volumes, networks, addresses, images (moto's are good enough).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Protocol
+
+from moto.autoscaling.models import AutoScalingBackend
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import Instance
+from moto.ec2.responses import EC2Response
+
+from world.aws import ACCOUNT, LOCK, REGION, Aws
+
+Emit = Callable[[str, str, dict[str, Any], list[str]], None]
+
+STATE_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+
+# States in which a call has nothing left to do.
+ALREADY = {"stop": ("stopping", "stopped"), "start": ("pending", "running"), "terminate": ("shutting-down", "terminated")}
+PARTICIPLE = {"stop": "stopped", "start": "started"}
+
+# EC2 user guide, "Tag restrictions".
+MAX_TAG_KEY, MAX_TAG_VALUE = 128, 256
+
+INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+
+
+class Clock(Protocol):
+    def after(self, seconds: float, action: Callable[[], Any]) -> Any: ...
+
+
+@dataclass
+class Timings:
+    """Virtual seconds."""
+
+    stop: float = 40
+    start: float = 30
+    terminate: float = 30
+    # "Terminated instances remain visible after termination (for approximately one hour)": TerminateInstances API reference.
+    terminated_visible: float = 3600
+
+
+class Ec2:
+    """The instances of the account."""
+
+    def __init__(self, aws: Aws, clock: Clock, emit: Emit):
+        self.aws = aws
+        self.clock = clock
+        self.emit = emit
+        self.timings = Timings()
+        # Called with LOCK held, as (instance, old state's name, new state's name).
+        self.on_change: list[Callable[[Instance, str, str], None]] = []
+        self._next_host: dict[str, int] = {}
+        _install(self)
+        aws.on_reset.append(self._next_host.clear)
+
+    @property
+    def backend(self) -> Any:
+        return ec2_backends[ACCOUNT][REGION]
+
+    def instance(self, instance_id: str) -> Instance:
+        return self.backend.get_instance(instance_id)
+
+    def change(self, instance: Instance, state: str) -> None:
+        """Moves an instance to a state and tells everybody."""
+        old = instance._state.name
+        if old == state:
+            return
+        instance._state.name, instance._state.code = state, STATE_CODES[state]
+        for listener in list(self.on_change):
+            listener(instance, old, state)
+        self.emit("aws.ec2", "EC2 Instance State-change Notification", {"instance-id": instance.id, "state": state},
+                  [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{instance.id}"])
+
+    def launched(self, instance: Instance) -> None:
+        """A new instance starts as `pending`; moto created it as `running`. `change` makes it run."""
+        instance._state.name, instance._state.code = "", -1
+        self.change(instance, "pending")
+
+    def free_address(self, subnet: Any) -> str:
+        """An address of the subnet that no instance of this world ever had, so that no private DNS name comes back."""
+        # AWS reserves the first four addresses of a subnet.
+        host = self._next_host.setdefault(subnet.id, 4)
+        self._next_host[subnet.id] = host + 1
+        return str(ipaddress.ip_network(subnet.cidr_block)[host])
+
+    # What the API calls lead to
+
+    def stopping(self, instance: Instance) -> None:
+        self.change(instance, "stopping")
+        self._later(self.timings.stop, instance, "stopping", "stopped")
+
+    def starting(self, instance: Instance) -> None:
+        self.change(instance, "pending")
+        self._later(self.timings.start, instance, "pending", "running")
+
+    def terminating(self, instance: Instance) -> None:
+        self.change(instance, "shutting-down")
+        self._later(self.timings.terminate, instance, "shutting-down", "terminated")
+
+    def _later(self, seconds: float, instance: Instance, expected: str, state: str) -> None:
+        def arrive() -> None:
+            with LOCK:
+                if instance._state.name != expected:
+                    return
+                self.change(instance, state)
+                if state == "terminated":
+                    self.clock.after(self.timings.terminated_visible, lambda: self._forget(instance))
+
+        self.clock.after(seconds, arrive)
+
+    def _forget(self, instance: Instance) -> None:
+        with LOCK:
+            for reservation in list(self.backend.reservations.values()):
+                if instance in reservation.instances:
+                    reservation.instances.remove(instance)
+                if not reservation.instances:
+                    del self.backend.reservations[reservation.id]
+            self.backend.tags.pop(instance.id, None)
+
+
+def check_instance_ids(instance_ids: list[str]) -> None:
+    for instance_id in instance_ids:
+        if not INSTANCE_ID.fullmatch(instance_id):
+            raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
+
+
+def check_tags(tags: list[dict[str, str]]) -> None:
+    for tag in tags:
+        key, value = tag["Key"], tag.get("Value") or ""
+        if key.startswith("aws:"):
+            raise EC2ClientError("InvalidParameterValue", f"Value ( {key} ) for parameter key is invalid. Tag keys starting "
+                                                          f"with 'aws:' are reserved for internal use")
+        if len(key) > MAX_TAG_KEY:
+            raise EC2ClientError("InvalidParameterValue", f"Tag key exceeds the maximum length of {MAX_TAG_KEY} characters")
+        if len(value) > MAX_TAG_VALUE:
+            raise EC2ClientError("InvalidParameterValue", f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters")
+
+
+# moto's internals
+
+
+def _install(ec2: Ec2) -> None:
+    """Lays `ec2` over moto's instances. The originals are kept on first use, so a second world replaces the first."""
+    _after(Instance, "stop", ec2.stopping)
+    _after(Instance, "start", ec2.starting)
+    _after(Instance, "terminate", ec2.terminating)
+    _before(EC2Response, "create_tags", lambda response: (
+        check_tags(response._get_param("Tags", [])),
+        check_instance_ids([i for i in response._get_param("Resources", []) if i.startswith("i-")])))
+    _before(EC2Response, "delete_tags", lambda response: check_tags(response._get_param("Tags", [])))
+    for operation in ("describe_instances", "terminate_instances", "stop_instances", "start_instances"):
+        _before(EC2Response, operation, lambda response: check_instance_ids(response._get_param("InstanceIds", [])))
+    # autoscaling.py listens to `on_change`; moto's own replacement of terminated members must not interfere.
+    assert hasattr(AutoScalingBackend, "notify_terminate_instances")
+    AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
+    name = _original(Instance, "private_dns_name")
+    Instance.private_dns_name = property(lambda instance: "" if instance._state.name == "terminated" else name.fget(instance))
+
+
+def _original(owner: type, name: str) -> Any:
+    """moto's own attribute, also if this process has replaced it before."""
+    kept = owner.__dict__.get("_moto_originals")
+    if kept is None:
+        kept = {}
+        owner._moto_originals = kept
+    if name not in kept:
+        assert hasattr(owner, name), f"moto has no {owner.__name__}.{name}"
+        kept[name] = getattr(owner, name)
+    return kept[name]
+
+
+def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
+    """An Instance method that jumps to its last state: the state before is restored, `then` walks there in virtual time."""
+    original = _original(owner, name)
+
+    def replaced(instance: Instance) -> Any:
+        before = (instance._state.name, instance._state.code)
+        if before[0] in ALREADY[name]:
+            return type(instance._state)(*before)
+        if before[0] in ALREADY["terminate"]:
+            raise EC2ClientError("IncorrectInstanceState", f"This instance '{instance.id}' is not in a state from which it can "
+                                                           f"be {PARTICIPLE[name]}.")
+        previous = original(instance)
+        instance._state.name, instance._state.code = before
+        then(instance)
+        return previous
+
+    setattr(owner, name, replaced)
+
+
+def _before(owner: type, name: str, check: Callable[[Any], Any]) -> None:
+    original = _original(owner, name)
+
+    def replaced(response: Any) -> Any:
+        check(response)
+        return original(response)
+
+    setattr(owner, name, replaced)

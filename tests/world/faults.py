@@ -1,0 +1,213 @@
+"""The fault plan: what goes wrong, at which call.
+
+A scenario writes its faults into one `Plan` before or while it runs:
+
+    faults.refuse("autoscaling:EnterStandby", code="Throttling", times=1)
+    faults.kill("before", "ec2:CreateTags", function="claim-node", nth=1)
+    faults.lose_answer("autoscaling:EnterStandby")
+    faults.hang("kubernetes:PATCH nodes", function="taint-node")
+    faults.invoke("check-pods", nth=3, code="TooManyRequestsException", status=429)
+
+Whoever carries calls (the AWS server, the Kubernetes proxy, the Lambda host) asks the plan with `consult` and lets `carry_out`
+do what the fault says. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource` for Kubernetes.
+
+What this does not do: it knows no process, no protocol and no clock. A `Caller` stands for the process that makes a call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Callable, Iterable, Literal, Protocol, TypeVar
+
+Kind = Literal["refuse", "kill", "lose_answer", "hang", "delay"]
+When = Literal["before", "after"]
+
+INVOKE = "lambda:Invoke"
+
+
+class Caller(Protocol):
+    """The process that makes a call."""
+
+    function: str
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash would."""
+
+    def time_out(self) -> None:
+        """Lets virtual time pass to the function's time-out, then ends the process as AWS does."""
+
+    def wait(self, seconds: float) -> None:
+        """Lets virtual seconds pass while the call is on the wire."""
+
+
+@dataclass
+class Fault:
+    """One entry of the plan: it strikes the `nth` matching call and the following ones, `times` in all (None: for ever)."""
+
+    action: str
+    kind: Kind
+    when: When = "before"
+    function: str | None = None
+    nth: int = 1
+    times: int | None = 1
+    where: Callable[[dict[str, Any]], bool] | None = None
+    code: str = "InternalFailure"
+    message: str = "injected by the fault plan"
+    status: int = 400
+    seconds: float = 0.0
+    seen: int = 0
+    struck: int = 0
+
+    def matches(self, action: str, function: str | None, parameters: dict[str, Any]) -> bool:
+        if not fnmatchcase(action, self.action):
+            return False
+        if self.function is not None and not is_function(function, self.function):
+            return False
+        if self.kind in ("kill", "hang") and action != INVOKE and function is None:
+            return False
+        return self.where is None or self.where(parameters)
+
+    def is_due(self) -> bool:
+        return self.seen >= self.nth and (self.times is None or self.seen < self.nth + self.times)
+
+
+def is_function(name: str | None, wanted: str) -> bool:
+    """`wanted` is a function's name, with or without the prefix that the Terraform module gives it ("recycle-eks-")."""
+    return name is not None and (name == wanted or name.endswith(f"-{wanted}"))
+
+
+class Plan:
+    """The faults of a scenario. Safe to ask from any thread; every fault counts the calls that match it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.faults: list[Fault] = []
+
+    def clear(self) -> None:
+        with self._lock:
+            self.faults.clear()
+
+    # Writing the plan
+
+    def refuse(self, action: str, code: str, message: str = "injected by the fault plan", status: int = 400,
+               after: bool = False, **which: Any) -> Fault:
+        """The call is answered with an error. `after`: it took effect nevertheless."""
+        return self._add(action, "refuse", "after" if after else "before", which,
+                         code=code, message=message, status=status)
+
+    def kill(self, when: When, action: str, **which: Any) -> Fault:
+        """The calling process dies before the call takes effect, or after it."""
+        return self._add(action, "kill", when, which)
+
+    def lose_answer(self, action: str, **which: Any) -> Fault:
+        """The call takes effect, the connection closes without an answer. An SDK that retries makes the call twice."""
+        return self._add(action, "lose_answer", "after", which)
+
+    def hang(self, action: str, **which: Any) -> Fault:
+        """The call takes effect and never answers: the function ends by its own time-out."""
+        return self._add(action, "hang", "after", which)
+
+    def delay(self, action: str, seconds: float, **which: Any) -> Fault:
+        """The call takes effect, its answer arrives this many virtual seconds later."""
+        return self._add(action, "delay", "after", which, seconds=seconds)
+
+    def invoke(self, function: str, code: str = "ServiceException", status: int = 500,
+               message: str = "injected by the fault plan", after: bool = False, **which: Any) -> Fault:
+        """Lambda's Invoke itself fails. `after`: the function ran, its answer is lost."""
+        return self._add(INVOKE, "refuse", "after" if after else "before", {**which, "function": function},
+                         code=code, message=message, status=status)
+
+    def _add(self, action: str, kind: Kind, when: When, which: dict[str, Any], **what: Any) -> Fault:
+        unknown = set(which) - {"function", "nth", "times", "where"}
+        assert not unknown, f"a fault is chosen by function, nth, times and where, not by {sorted(unknown)}"
+        fault = Fault(action, kind, when, **which, **what)
+        with self._lock:
+            self.faults.append(fault)
+        return fault
+
+    # Asking it
+
+    def consult(self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None) -> Fault | None:
+        """The fault for this call, or None. Must be asked exactly once for each call: it counts them."""
+        with self._lock:
+            due = None
+            for fault in self.faults:
+                if not fault.matches(action, function, parameters or {}):
+                    continue
+                fault.seen += 1
+                if due is None and fault.is_due():
+                    due = fault
+            if due is not None:
+                due.struck += 1
+            return due
+
+    def not_struck(self) -> list[Fault]:
+        """The faults that no call met: a scenario that injects faults asserts that this is empty."""
+        with self._lock:
+            return [fault for fault in self.faults if fault.struck == 0]
+
+
+Answer = TypeVar("Answer")
+
+
+def carry_out(fault: Fault | None, caller: Caller | None, perform: Callable[[], Answer],
+              refusal: Callable[[Fault], Answer]) -> Answer | None:
+    """Makes one call under the plan. None means: close the connection without an answer."""
+    if fault is None:
+        return perform()
+    if fault.kind == "refuse":
+        if fault.when == "after":
+            perform()
+        return refusal(fault)
+    if fault.kind == "kill":
+        if fault.when == "after":
+            perform()
+        assert caller is not None, "only a call of a function's process can be killed"
+        caller.kill()
+        return None
+    answer = perform()
+    if fault.kind == "delay":
+        if caller is not None:
+            caller.wait(fault.seconds)
+        return answer
+    if fault.kind == "hang":
+        assert caller is not None, "only a function's process can run into its time-out"
+        caller.time_out()
+    return None
+
+
+class Call(Protocol):
+    """What `mutations` needs to know of a recorded call (an AWS call or a Kubernetes call)."""
+
+    action: str
+    function: str | None
+    write: bool
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """The nth time that a function makes a call that changes something."""
+
+    action: str
+    function: str
+    nth: int
+
+    def kill(self, plan: Plan, when: When) -> Fault:
+        return plan.kill(when, self.action, function=self.function, nth=self.nth)
+
+    def __str__(self) -> str:
+        return f"{self.function} {self.action} #{self.nth}"
+
+
+def mutations(calls: Iterable[Call]) -> list[Mutation]:
+    """Every mutating call that functions made in a run, for a campaign that kills the process before and after each."""
+    counted: Counter[tuple[str, str]] = Counter()
+    found = []
+    for call in calls:
+        if call.write and call.function is not None:
+            counted[call.action, call.function] += 1
+            found.append(Mutation(call.action, call.function, counted[call.action, call.function]))
+    return found

@@ -1,0 +1,619 @@
+"""Runs the functions that Terraform uploaded: the `bootstrap` of the zip, as a real process behind Lambda's Runtime API.
+
+    host = LambdaHost(aws, clock, faults)
+    answer = yield host.invoke("recycle-eks-claim-node:3", b"{}")       # in a process of the clock
+    answer.payload, answer.function_error                               # or a ServiceError: answer.code, answer.status
+
+An execution environment (`Sandbox`) is one process with its own temporary credentials of the function's role, so that every
+recorded call names the process that made it. It handles one request at a time and is used again, between scenarios too, as long
+as function, version, code and configuration are the same.
+
+The process runs in real time while the virtual clock stands still. Virtual time passes for it only through `host.duration`, the
+latency of AWS calls and faults. Its time-out holds in both times.
+
+What this does not do: limit memory and processor, layers, extensions, other architectures than this machine's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import zipfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Generator
+
+from moto.awslambda.exceptions import UnknownFunctionException
+from moto.awslambda.models import LambdaFunction
+from moto.awslambda.utils import get_backend
+from moto.iam.models import iam_backends
+from moto.moto_api._internal import mock_random
+from moto.sts.models import sts_backends
+
+from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
+from world.clock import Call, Clock, Process
+from world.faults import INVOKE, Plan
+
+# AWS Lambda quotas: the init phase is limited to 10 s.
+INIT_SECONDS = 10.0
+
+# Asynchronous invocation: "Lambda attempts to run the function two more times, with a one-minute wait before the first retry and two
+# minutes before the second" (developer guide, "How Lambda handles errors and retries with asynchronous invocation").
+ASYNC_RETRY_AFTER = (60.0, 120.0)
+
+# What Lambda sets for itself; a function's configuration cannot override it.
+SEARCH_PATH = "/usr/local/bin:/usr/bin/:/bin:/opt/bin"
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The function was reached; `function_error` is None or "Unhandled", the error is in the payload then."""
+
+    payload: bytes
+    function_error: str | None
+    executed_version: str
+    request_id: str
+
+
+@dataclass(frozen=True)
+class ServiceError:
+    """Lambda did not run the function, or lost its answer."""
+
+    code: str
+    message: str
+    status: int
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What an execution environment is made from. Two equal ones can use the same process."""
+
+    name: str
+    version: str
+    arn: str
+    role: str
+    timeout: int
+    memory: int
+    handler: str
+    environment: tuple[tuple[str, str], ...]
+    log_format: str
+    log_group: str
+    code: Path
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One invocation, measured in real time."""
+
+    function: str
+    cold: bool
+    init_ms: float
+    duration_ms: float
+    vm_hwm_kb: int | None
+
+
+class InitFailed(Exception):
+    """The process never asked for its first request; the payload says why."""
+
+    def __init__(self, payload: bytes):
+        super().__init__(payload.decode(errors="replace"))
+        self.payload = payload
+
+
+class LambdaHost:
+    """All execution environments of the account."""
+
+    def __init__(self, aws: Aws, clock: Clock, faults: Plan, environment: dict[str, str] | None = None):
+        self.aws = aws
+        self.clock = clock
+        self.faults = faults
+        # Added to every process's environment; for the world's own needs.
+        self.environment = environment or {}
+        # Virtual seconds that an invocation takes, by function name.
+        self.duration: dict[str, float] = {}
+        self.samples: list[Sample] = []
+        # Asynchronous invocations that failed for good: (function, payload, last answer).
+        self.dropped: list[tuple[str, bytes, Invocation | ServiceError]] = []
+        self._folder = Path(tempfile.mkdtemp(prefix="recycle-eks-lambda-"))
+        self._lock = threading.Lock()
+        self._idle: dict[Blueprint, list[Sandbox]] = {}
+        self._busy: set[Sandbox] = set()
+        self._running: Counter[str] = Counter()
+        self._started = 0
+        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as we do starts them.
+        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+        aws.invoke = self._answer_api
+        aws.on_reset.append(self.reset)
+
+    # Invoking
+
+    def invoke(self, function: str, payload: bytes) -> Call:
+        """For a process of the clock to yield. `function` is a name or an ARN, each with or without version or alias."""
+
+        def start(call: Call) -> None:
+            threading.Thread(target=lambda: call.answer(self._guarded(function, payload, call)), daemon=True,
+                             name=f"invoke {function}").start()
+
+        return Call(start, name=f"invoke {function}")
+
+    def invoke_async(self, function: str, payload: bytes) -> Process:
+        """InvocationType Event: Lambda's queue runs it, and again if it fails."""
+        return self.clock.spawn(self._until_it_succeeds(function, payload), name=f"asynchronous {function}")
+
+    def _until_it_succeeds(self, function: str, payload: bytes) -> Generator[Any, Any, Invocation | ServiceError]:
+        answer = yield self.invoke(function, payload)
+        for pause in ASYNC_RETRY_AFTER:
+            if isinstance(answer, Invocation) and answer.function_error is None:
+                return answer
+            yield pause
+            answer = yield self.invoke(function, payload)
+        if isinstance(answer, ServiceError) or answer.function_error is not None:
+            self.dropped.append((function, payload, answer))
+        return answer
+
+    def call(self, function: str, payload: bytes) -> Invocation | ServiceError:
+        """Blocks until the answer is there; for threads that are not the clock's driver. No virtual time passes."""
+        return self._guarded(function, payload, None)
+
+    def _answer_api(self, function: str, payload: bytes, kind: str) -> Answer:
+        """Invoke as a call of AWS's API, by a command line or another function."""
+        if kind == "DryRun":
+            return Answer(204, [("Content-Length", "0")], b"")
+        if kind == "Event":
+            self.invoke_async(function, payload)
+            return Answer(202, [("Content-Length", "0")], b"")
+        answer = self.call(function, payload)
+        if isinstance(answer, ServiceError):
+            return error_answer("rest-json", answer.code, answer.message, answer.status)
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(answer.payload))),
+                   ("X-Amz-Executed-Version", answer.executed_version), ("x-amzn-RequestId", answer.request_id)]
+        if answer.function_error:
+            headers.append(("X-Amz-Function-Error", answer.function_error))
+        return Answer(200, headers, answer.payload)
+
+    def _guarded(self, function: str, payload: bytes, call: Call | None) -> Invocation | ServiceError:
+        """One invocation under the fault plan and the function's reserved concurrency."""
+        try:
+            blueprint, reserved = self._blueprint(function)
+        except UnknownFunctionException as unknown:
+            return ServiceError("ResourceNotFoundException", unknown.message or str(unknown), 404)
+        fault = self.faults.consult(INVOKE, blueprint.name)
+        if fault is not None and fault.when == "before":
+            return ServiceError(fault.code, fault.message, fault.status)
+        with self._lock:
+            if reserved is not None and self._running[blueprint.name] >= reserved:
+                return ServiceError("TooManyRequestsException", "Rate Exceeded.", 429)
+            self._running[blueprint.name] += 1
+        try:
+            answer = self._run(blueprint, payload, call)
+        finally:
+            with self._lock:
+                self._running[blueprint.name] -= 1
+        if fault is not None:
+            return ServiceError(fault.code, fault.message, fault.status)
+        return answer
+
+    def _run(self, blueprint: Blueprint, payload: bytes, call: Call | None) -> Invocation:
+        request_id = self._request_id(blueprint)
+        started = time.perf_counter()
+        try:
+            sandbox, cold = self._take(blueprint)
+        except InitFailed as failed:
+            return Invocation(failed.payload, "Unhandled", blueprint.version, request_id)
+        sandbox.call = call
+        duration = self.duration.get(blueprint.name, 0.0)
+        try:
+            error, answer = sandbox.handle(request_id, payload)
+            if call is not None and sandbox.alive and duration:
+                call.borrow(min(duration, blueprint.timeout))
+            if duration > blueprint.timeout:
+                sandbox.close()
+                error, answer = "Unhandled", timed_out(request_id, blueprint.timeout)
+        finally:
+            sandbox.call = None
+            self._give_back(sandbox)
+        self.samples.append(Sample(blueprint.name, cold, sandbox.init_ms, (time.perf_counter() - started) * 1e3, sandbox.vm_hwm_kb))
+        return Invocation(answer, error, blueprint.version, request_id)
+
+    def _request_id(self, blueprint: Blueprint) -> str:
+        """The same in every run of a scenario: the number of the invocation."""
+        with self._lock:
+            self._started += 1
+            seed = f"{blueprint.arn} {self._started}"
+        digest = hashlib.sha256(seed.encode()).hexdigest()
+        return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
+
+    # Environments
+
+    def _take(self, blueprint: Blueprint) -> tuple[Sandbox, bool]:
+        with self._lock:
+            idle = self._idle.get(blueprint, [])
+            while idle:
+                sandbox = idle.pop()
+                if sandbox.alive:
+                    self._busy.add(sandbox)
+                    return sandbox, False
+        sandbox = Sandbox(self, blueprint)
+        with self._lock:
+            self._busy.add(sandbox)
+        try:
+            sandbox.start()
+        except InitFailed:
+            self._give_back(sandbox)
+            raise
+        return sandbox, True
+
+    def _give_back(self, sandbox: Sandbox) -> None:
+        with self._lock:
+            was_busy = sandbox in self._busy
+            self._busy.discard(sandbox)
+            if sandbox.alive and was_busy:
+                self._idle.setdefault(sandbox.blueprint, []).append(sandbox)
+                return
+        sandbox.close()
+
+    def environment_of(self, access_key: str) -> Sandbox | None:
+        """The process behind an access key; for whoever sees a call's credentials (the Kubernetes proxy)."""
+        caller = self.aws.callers.get(access_key)
+        return caller if isinstance(caller, Sandbox) else None
+
+    def reset(self) -> None:
+        """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
+        with self._lock:
+            doomed = list(self._busy)
+            self._busy.clear()
+            for blueprint, sandboxes in list(self._idle.items()):
+                kept = [s for s in sandboxes if s.alive and self._is_current(s)]
+                doomed += [s for s in sandboxes if s not in kept]
+                self._idle[blueprint] = kept
+        for sandbox in doomed:
+            sandbox.close()
+        self.duration.clear()
+        self.samples.clear()
+        self.dropped.clear()
+        self._started = 0
+        for log in self._folder.glob("*.log"):
+            os.truncate(log, 0)
+
+    def _is_current(self, sandbox: Sandbox) -> bool:
+        with LOCK:
+            known = sts_backends[ACCOUNT][PARTITION].get_assumed_role_from_access_key(sandbox.access_key)
+        try:
+            return known is not None and self._blueprint(sandbox.blueprint.arn)[0] == sandbox.blueprint
+        except UnknownFunctionException:
+            return False
+
+    def stop(self) -> None:
+        """Ends every process and removes every file."""
+        with self._lock:
+            sandboxes = [*self._busy, *(s for warm in self._idle.values() for s in warm)]
+            self._busy.clear()
+            self._idle.clear()
+        for sandbox in sandboxes:
+            sandbox.close()
+        self._spawner.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def logs(self, function: str) -> str:
+        """What the function's processes wrote since the last reset."""
+        log = self.log_path(function)
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def log_path(self, function: str) -> Path:
+        return self._folder / f"{function}.log"
+
+    # What moto knows of a function
+
+    def _blueprint(self, function: str) -> tuple[Blueprint, int | None]:
+        """Blueprint and reserved concurrency of a function's version."""
+        with LOCK:
+            found: LambdaFunction = get_backend(ACCOUNT, REGION).get_function(function)
+            logging_config = getattr(found, "logging_config", None) or {}
+            version = str(found.version)
+            blueprint = Blueprint(
+                name=found.function_name, version=version, arn=found.function_arn, role=found.role, timeout=int(found.timeout),
+                memory=int(found.memory_size), handler=found.handler or "bootstrap",
+                environment=tuple(sorted(found.environment_vars.items())),
+                log_format=logging_config.get("LogFormat", "Text"), log_group=logging_config.get("LogGroup", found.logs_group_name),
+                code=self._unpacked(found))
+            latest = get_backend(ACCOUNT, REGION).get_function(found.function_name)
+            reserved = latest.reserved_concurrency
+        return blueprint, None if reserved is None else int(reserved)
+
+    def _unpacked(self, function: LambdaFunction) -> Path:
+        """The folder with the code, unpacked once for each hash."""
+        folder = self._folder / "code" / function.code_digest.replace("sha256:", "")
+        if folder.exists():
+            return folder
+        partial = folder.with_suffix(".partial")
+        with zipfile.ZipFile(BytesIO(function.code_bytes)) as archive:
+            for entry in archive.infolist():
+                path = Path(archive.extract(entry, partial))
+                mode = entry.external_attr >> 16
+                if not entry.is_dir():
+                    path.chmod(mode & 0o777 if mode else 0o755)
+        partial.rename(folder)
+        return folder
+
+    def spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return self._spawner.submit(subprocess.Popen, command, preexec_fn=_die_with_parent, **options).result()
+
+    def credentials(self, blueprint: Blueprint) -> tuple[str, str, str]:
+        """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function.
+
+        They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many processes ran,
+        and so that no key comes back after a reset.
+        """
+        with LOCK:
+            iam = iam_backends[ACCOUNT][PARTITION]
+            state = mock_random.getstate()
+            mock_random.seed(f"credentials {len(iam.access_keys)}")
+            role = sts_backends[ACCOUNT][PARTITION].assume_role(
+                region_name=REGION, role_session_name=blueprint.name, role_arn=blueprint.role, policy="", duration=43200,
+                external_id="")
+            mock_random.setstate(state)
+        return role.access_key_id, role.secret_access_key, role.session_token
+
+
+class Sandbox:
+    """One execution environment: a process, its Runtime API, its credentials. It is a `faults.Caller`."""
+
+    def __init__(self, host: LambdaHost, blueprint: Blueprint):
+        self.host = host
+        self.blueprint = blueprint
+        self.function = blueprint.name
+        self.call: Call | None = None
+        self.alive = False
+        self.init_ms = 0.0
+        self.vm_hwm_kb: int | None = None
+        self.access_key = ""
+        self._requests: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
+        self._answers: queue.Queue[tuple[str | None, bytes]] = queue.Queue()
+        self._request_id = ""
+        self._ready = threading.Event()
+        self._init_error: bytes | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server: ThreadingHTTPServer | None = None
+        self._loans = 0
+        self._loaned = 0.0
+        self._closing = threading.Lock()
+        self._closed = False
+
+    # Life
+
+    def start(self) -> None:
+        """Starts the process and waits for its first request for work. Raises InitFailed."""
+        bootstrap = self.blueprint.code / "bootstrap"
+        if not os.access(bootstrap, os.X_OK):
+            raise InitFailed(error_payload("Runtime.InvalidEntrypoint", "Error: Couldn't find valid bootstrap(s): "
+                                                                        "[/var/task/bootstrap /opt/bootstrap]"))
+        self._server = _serve_runtime_api(self)
+        key, secret, token = self.host.credentials(self.blueprint)
+        self.access_key = key
+        self.host.aws.callers[key] = self
+        started = time.perf_counter()
+        with open(self.host.log_path(self.function), "ab") as log:
+            self._process = self.host.spawn(
+                [str(bootstrap)], env=self._environment(key, secret, token), cwd=self.blueprint.code, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log)
+        self.alive = True
+        threading.Thread(target=self._watch, name=f"watch {self.function}", daemon=True).start()
+        ready = self._ready.wait(INIT_SECONDS)
+        self.init_ms = (time.perf_counter() - started) * 1e3
+        if self._init_error is not None or not self.alive or not ready:
+            payload = self._init_error or self._exit_error("") if ready else \
+                error_payload("Sandbox.Timedout", f"Init timed out after {INIT_SECONDS:.2f} seconds")
+            self.close()
+            raise InitFailed(payload)
+
+    def _environment(self, key: str, secret: str, token: str) -> dict[str, str]:
+        """Exactly what Lambda sets; nothing of this machine's environment is inherited.
+
+        AWS_EXECUTION_ENV "is not defined for functions that use the provided.al2 or provided.al2023 runtimes" (developer guide).
+        """
+        blueprint = self.blueprint
+        return {
+            **dict(blueprint.environment),
+            **self.host.environment,
+            "PATH": SEARCH_PATH, "LANG": "en_US.UTF-8", "TZ": ":UTC",
+            "LAMBDA_TASK_ROOT": str(blueprint.code), "LAMBDA_RUNTIME_DIR": "/var/runtime", "_HANDLER": blueprint.handler,
+            "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_port}",
+            "AWS_LAMBDA_FUNCTION_NAME": blueprint.name, "AWS_LAMBDA_FUNCTION_VERSION": blueprint.version,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(blueprint.memory), "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_FORMAT": blueprint.log_format, "AWS_LAMBDA_LOG_GROUP_NAME": blueprint.log_group,
+            "AWS_LAMBDA_LOG_STREAM_NAME": f"world/[{blueprint.version}]{key}",
+            "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": token,
+            "AWS_ENDPOINT_URL": self.host.aws.endpoint,
+        }
+
+    def _watch(self) -> None:
+        self._process.wait()
+        self.alive = False
+        self._answers.put(("Unhandled", self._exit_error(self._request_id)))
+        self._ready.set()
+
+    def _exit_error(self, request_id: str) -> bytes:
+        status = self._process.poll()
+        if status is None or status == 0:
+            reason = "Runtime exited without providing a reason"
+        elif status < 0:
+            reason = f"Runtime exited with error: signal: {signal.Signals(-status).name.removeprefix('SIG').lower()}"
+        else:
+            reason = f"Runtime exited with error: exit status {status}"
+        return error_payload("Runtime.ExitError", f"RequestId: {request_id} Error: {reason}")
+
+    def close(self) -> None:
+        """Ends the process; what it still asks of AWS finds nobody."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        self.host.aws.callers.pop(self.access_key, None)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self.alive = False
+        self._requests.put(None)
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    # Handling one request
+
+    def handle(self, request_id: str, payload: bytes) -> tuple[str | None, bytes]:
+        """Function error and payload. The process has its time-out in real seconds, without those spent on virtual time."""
+        self._request_id = request_id
+        self._loaned = 0.0
+        deadline = time.monotonic() + self.blueprint.timeout
+        self._requests.put((request_id, payload))
+        while True:
+            try:
+                error, answer = self._answers.get(timeout=max(deadline + self._loaned - time.monotonic(), 0.01))
+                break
+            except queue.Empty:
+                if self._loans == 0 and time.monotonic() > deadline + self._loaned:
+                    self.close()
+                    return "Unhandled", timed_out(request_id, self.blueprint.timeout)
+        self.vm_hwm_kb = _vm_hwm_kb(self._process.pid)
+        return error, answer
+
+    def next_request(self) -> tuple[str, bytes] | None:
+        self._ready.set()
+        return self._requests.get()
+
+    def answered(self, request_id: str, error: str | None, payload: bytes) -> None:
+        if request_id == self._request_id:
+            self._answers.put((error, payload))
+
+    def init_failed(self, payload: bytes) -> None:
+        self._init_error = payload
+        self._ready.set()
+
+    # faults.Caller
+
+    def kill(self) -> None:
+        self.close()
+
+    def time_out(self) -> None:
+        self.wait(self.blueprint.timeout)
+        self._answers.put(("Unhandled", timed_out(self._request_id, self.blueprint.timeout)))
+        self.close()
+
+    def wait(self, seconds: float) -> None:
+        call = self.call
+        if call is None or seconds <= 0:
+            return
+        started = time.monotonic()
+        self._loans += 1
+        try:
+            call.borrow(seconds)
+        finally:
+            self._loaned += time.monotonic() - started
+            self._loans -= 1
+
+
+def timed_out(request_id: str, seconds: float) -> bytes:
+    return error_payload("Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds")
+
+
+def error_payload(error_type: str, message: str) -> bytes:
+    return json.dumps({"errorType": error_type, "errorMessage": message}).encode()
+
+
+def _die_with_parent() -> None:
+    """Runs in the child between fork and exec."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _vm_hwm_kb(pid: int) -> int | None:
+    try:
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+# The Runtime API, https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+
+
+def _serve_runtime_api(sandbox: Sandbox) -> ThreadingHTTPServer:
+    server = _RuntimeApi(("127.0.0.1", 0), _RuntimeHandler)
+    server.sandbox = sandbox
+    threading.Thread(target=lambda: server.serve_forever(poll_interval=0.05), name=f"runtime {sandbox.function}", daemon=True).start()
+    return server
+
+
+class _RuntimeApi(ThreadingHTTPServer):
+    daemon_threads = True
+    sandbox: Sandbox
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A process that was killed leaves broken connections behind; that is no news."""
+
+
+class _RuntimeHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _RuntimeApi
+
+    def do_GET(self) -> None:
+        """/runtime/invocation/next: blocks until there is a request."""
+        sandbox = self.server.sandbox
+        request = sandbox.next_request()
+        if request is None:
+            self.close_connection = True
+            return
+        request_id, payload = request
+        deadline = int((time.time() + sandbox.blueprint.timeout) * 1000)
+        self._reply(200, payload, {
+            "Lambda-Runtime-Aws-Request-Id": request_id, "Lambda-Runtime-Deadline-Ms": str(deadline),
+            "Lambda-Runtime-Invoked-Function-Arn": sandbox.blueprint.arn,
+            "Lambda-Runtime-Trace-Id": "Root=1-00000000-000000000000000000000000;Sampled=0"})
+
+    def do_POST(self) -> None:
+        """/runtime/invocation/{id}/response, /runtime/invocation/{id}/error, /runtime/init/error"""
+        body = self._body()
+        found = re.search(r"/runtime/invocation/([^/]+)/(response|error)$", self.path)
+        if found:
+            self.server.sandbox.answered(found[1], "Unhandled" if found[2] == "error" else None, body)
+        elif self.path.endswith("/runtime/init/error"):
+            self.server.sandbox.init_failed(body)
+        self._reply(202, b'{"status":"OK"}', {})
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
