@@ -1,5 +1,5 @@
 # Every function's role is in the Kubernetes group recycle-eks. What the group may do is in rbac/recycle-eks.yaml, which whoever
-# looks after the cluster applies: the module has no Kubernetes provider, so that it can be planned before the cluster is there.
+# looks after the cluster applies: the module has no Kubernetes provider, which could not be configured before the cluster is there.
 
 resource "aws_eks_access_entry" "function" {
   for_each = var.create_access_entries ? local.functions : {}

@@ -55,5 +55,6 @@ locals {
     list    = "^\\["
     number  = "^[0-9]"
     boolean = "^(true|false)$"
+    any     = ""
   }
 }

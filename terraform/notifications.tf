@@ -1,8 +1,8 @@
 # Executions that end badly are told to an SNS topic. Events of Step Functions are best effort: this is for people, nothing depends on it.
 
 locals {
-  notification_topic_arn = var.notification_topic_arn == null ? aws_sns_topic.notifications["this"].arn : var.notification_topic_arn
-  created_topics         = var.notification_topic_arn == null ? { this = "${var.name}-notifications" } : {}
+  notification_topic_arn = var.notification_topic == null ? aws_sns_topic.notifications["this"].arn : var.notification_topic.arn
+  created_topics         = var.notification_topic == null ? { this = "${var.name}-notifications" } : {}
 }
 
 resource "aws_sns_topic" "notifications" {

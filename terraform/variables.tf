@@ -21,7 +21,7 @@ variable "name" {
 }
 
 variable "cluster_name" {
-  description = "The EKS cluster whose nodes are recycled. One module instance serves one cluster: use `for_each` on the module for several. Its Auto Scaling groups and instances must carry the tag `kubernetes.io/cluster/<cluster_name>` = `owned` or `shared`, as EKS asks of its nodes anyway: groups and instances without it cannot be changed."
+  description = "The EKS cluster whose nodes are recycled. One module instance serves one cluster: use `for_each` on the module for several. If the same configuration creates the cluster, the module needs `depends_on` for it. Its Auto Scaling groups and instances must carry the tag `kubernetes.io/cluster/<cluster_name>` = `owned` or `shared`, as EKS asks of its nodes anyway: groups and instances without it cannot be changed."
   type        = string
   nullable    = false
 
@@ -46,9 +46,12 @@ variable "input_defaults" {
 
   validation {
     condition = alltrue([
-      for field, value in var.input_defaults : can(regex(local.input_kinds[local.input_fields[field]], jsonencode(value))) if contains(keys(local.input_fields), field)
+      for field, value in var.input_defaults : can(regex(local.input_kinds[lookup(local.input_fields, field, "any")], jsonencode(value)))
     ])
-    error_message = "input_defaults: ${join(", ", [for field, kind in local.input_fields : "${field} must be a ${kind}" if contains(keys(var.input_defaults), field)])}."
+    error_message = "input_defaults: ${join(", ", [
+      for field, value in var.input_defaults : "${field} must be a ${local.input_fields[field]}"
+      if !can(regex(local.input_kinds[lookup(local.input_fields, field, "any")], jsonencode(value)))
+    ])}."
   }
 }
 
@@ -101,14 +104,17 @@ variable "create_access_entries" {
   nullable    = false
 }
 
-variable "notification_topic_arn" {
-  description = "An existing SNS topic for failed, timed-out and aborted executions. Its policy must let `events.amazonaws.com` publish. Default: the module creates a topic."
-  type        = string
-  default     = null
+variable "notification_topic" {
+  description = "An existing SNS topic for failed, timed-out and aborted executions: `{ arn = … }`. Its policy must let `events.amazonaws.com` publish. Default: the module creates a topic."
+  # An object, because whether a topic is given must be known when planning, and the ARN of a topic that is yet to be created is not.
+  type = object({
+    arn = string
+  })
+  default = null
 
   validation {
-    condition     = var.notification_topic_arn == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic_arn))
-    error_message = "notification_topic_arn must be the ARN of an SNS topic."
+    condition     = var.notification_topic == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic.arn))
+    error_message = "notification_topic.arn must be the ARN of an SNS topic."
   }
 }
 

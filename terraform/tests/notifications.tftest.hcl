@@ -57,7 +57,7 @@ run "executions_that_end_badly_are_told_to_a_topic" {
 
 run "a_topic_that_exists_is_used_as_it_is" {
   variables {
-    notification_topic_arn = "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"
+    notification_topic = { arn = "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops" }
   }
 
   assert {

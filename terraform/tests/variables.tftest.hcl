@@ -140,10 +140,10 @@ run "refuses_a_topic_that_is_none" {
   command = plan
 
   variables {
-    notification_topic_arn = "ops@example.com"
+    notification_topic = { arn = "ops@example.com" }
   }
 
-  expect_failures = [var.notification_topic_arn]
+  expect_failures = [var.notification_topic]
 }
 
 run "refuses_a_boundary_that_is_none" {
