@@ -1,0 +1,32 @@
+//! What can go wrong while pods are checked.
+
+use recycle::failure::{Failure, NamedFailure};
+use recycle::node::UnreadableRecord;
+
+/// What can go wrong while pods are checked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster did not do as it was asked.
+    #[error("failed to check the node's pods")]
+    Node(#[from] node_record::Error),
+    /// The claim is not ours any more.
+    #[error(transparent)]
+    ClaimLost(#[from] node_record::ClaimLost),
+    /// Somebody edited what we had recorded.
+    #[error(transparent)]
+    Record(#[from] UnreadableRecord),
+    /// The pods did not go in time.
+    #[error("failed to drain the node in time: {0}")]
+    TimedOut(String),
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Node(error) => error.failure(),
+            Self::ClaimLost(error) => error.failure(),
+            Self::Record(_) => Failure::InternalError,
+            Self::TimedOut(_) => Failure::DrainTimedOut,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What can go wrong on the way into a cluster.
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_eks::error::SdkError;
+use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
+use recycle::failure::{Failure, NamedFailure};
+use recycle::ids::ClusterName;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What can go wrong on the way into a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The AWS configuration has no region.
+    #[error("failed to find the AWS region in the environment")]
+    NoRegion,
+    /// The AWS configuration has no credentials provider.
+    #[error("failed to find AWS credentials in the environment")]
+    NoCredentials,
+    /// The credentials provider could not deliver.
+    #[error("failed to load AWS credentials")]
+    Credentials(#[source] CredentialsError),
+    /// The SDK does not know where STS is in this region.
+    #[error("failed to find the STS endpoint of region {region}")]
+    Endpoint {
+        /// The region.
+        region: String,
+        /// Why.
+        source: Source,
+    },
+    /// The signer refused what it was given.
+    #[error("failed to sign a token")]
+    Sign(#[source] Source),
+    /// EKS knows no such cluster.
+    #[error("failed to find a cluster named {cluster} in this account and region")]
+    UnknownCluster {
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// EKS refused the question, most likely for a missing permission.
+    #[error("failed to describe cluster {cluster}: EKS refused the call")]
+    DescribeRefused {
+        /// The cluster.
+        cluster: ClusterName,
+        /// EKS's answer.
+        source: Box<SdkError<DescribeClusterError>>,
+    },
+    /// EKS throttles, is in trouble, or cannot be reached.
+    #[error("failed to describe cluster {cluster}: EKS is not available")]
+    DescribeUnavailable {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What happened.
+        source: Box<SdkError<DescribeClusterError>>,
+    },
+    /// The cluster has no API server yet, or no more.
+    #[error("failed to find the API server of cluster {cluster}, which is {status}")]
+    NotReady {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Its status.
+        status: String,
+    },
+    /// The endpoint is not a URL.
+    #[error("failed to read the endpoint {endpoint:?} of cluster {cluster}")]
+    UnreadableEndpoint {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What was given.
+        endpoint: String,
+    },
+    /// The certificate authority is not base64 of PEM.
+    #[error("failed to read the certificate authority of cluster {cluster}")]
+    UnreadableAuthority {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What is wrong with it.
+        source: Source,
+    },
+    /// No client can be made of endpoint, certificates and token.
+    #[error("failed to set up a client for cluster {cluster}")]
+    Client {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Why.
+        source: kube::Error,
+    },
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Credentials(_) | Self::DescribeUnavailable { .. } => Failure::ServiceUnavailable,
+            Self::UnknownCluster { .. } | Self::DescribeRefused { .. } | Self::NotReady { .. } => {
+                Failure::ServiceRefused
+            }
+            Self::NoRegion
+            | Self::NoCredentials
+            | Self::Endpoint { .. }
+            | Self::Sign(_)
+            | Self::UnreadableEndpoint { .. }
+            | Self::UnreadableAuthority { .. }
+            | Self::Client { .. } => Failure::InternalError,
+        }
+    }
+}

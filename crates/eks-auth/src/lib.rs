@@ -1,0 +1,72 @@
+//! The way into an EKS cluster: where it is (DescribeCluster), who we are (a token signed for STS), and a Kubernetes client.
+//!
+//! Nothing is cached: an invocation signs one token of its own, and a caller that is refused describes the cluster again
+//! (its CA rotates). What is done with the client is not this crate's business.
+
+mod cluster;
+mod error;
+mod token;
+
+use std::time::{Duration, SystemTime};
+
+use aws_config::SdkConfig;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use recycle::contract::Cluster;
+use recycle::ids::ClusterName;
+
+pub use error::Error;
+pub use token::sign_token;
+
+/// How long a connection to the API server may take to come about: one that takes longer than a few round trips will not.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Our identity in AWS, and what it needs to reach clusters.
+#[derive(Debug, Clone)]
+pub struct Access {
+    credentials: Option<SharedCredentialsProvider>,
+    region: Option<String>,
+    eks: aws_sdk_eks::Client,
+}
+
+impl Access {
+    /// Takes credentials, region and the time-outs of AWS calls from `config`.
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        Self {
+            credentials: config.credentials_provider(),
+            region: config.region().map(ToString::to_string),
+            eks: aws_sdk_eks::Client::new(config),
+        }
+    }
+
+    /// Asks EKS where the cluster's API server is and whom to trust there.
+    pub async fn describe_cluster(&self, name: &ClusterName) -> Result<Cluster, Error> {
+        cluster::describe(&self.eks, name).await
+    }
+
+    /// The bearer token for a cluster as of the moment `at`; the cluster accepts it for 15 minutes.
+    pub async fn token(&self, cluster: &ClusterName, at: SystemTime) -> Result<String, Error> {
+        let region = self.region.as_deref().ok_or(Error::NoRegion)?;
+        let provider = self.credentials.as_ref().ok_or(Error::NoCredentials)?;
+        let credentials = provider.provide_credentials().await.map_err(Error::Credentials)?;
+        sign_token(cluster, region, credentials, at).await
+    }
+
+    /// A client with a fresh token that trusts the cluster's own CA and nobody else. It does not connect yet, and it never
+    /// repeats a call by itself: what is worth repeating, its callers decide.
+    pub async fn connect(&self, cluster: &Cluster) -> Result<kube::Client, Error> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a signature is valid from the real moment on, not the state machine's"
+        )]
+        let token = self.token(&cluster.name, SystemTime::now()).await?;
+        let mut config = cluster::client_config(cluster)?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.default_retry = false;
+        config.auth_info.token = Some(token.into());
+        kube::Client::try_from(config).map_err(|source| Error::Client {
+            cluster: cluster.name.clone(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! What the `main` of every function needs: AWS configuration, log lines, and answers or named failures for the machine.
+//!
+//! What a function does, it does not know.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use futures::FutureExt as _;
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use recycle::contract::Answer;
+use recycle::failure::{Failure, NamedFailure, with_causes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use lambda_runtime::Error;
+
+/// How long a connection to AWS may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one try of a call may take: AWS answers these calls within two seconds.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call may take with its repetitions. Several fit into a function's 90 seconds.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The SDK repeats what is throttled or lost at once; what lasts longer, the state machine repeats.
+const ATTEMPTS: u32 = 3;
+
+/// Starts logging, as the function's logging configuration says, and loads the AWS configuration from the environment.
+pub async fn configure() -> SdkConfig {
+    lambda_runtime::tracing::init_default_subscriber();
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+        .operation_timeout(CALL_TIMEOUT)
+        .build();
+    aws_config::defaults(BehaviorVersion::latest())
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+        .load()
+        .await
+}
+
+/// Answers invocations, one after the other, until Lambda ends the process.
+pub async fn serve<Request, Verdict, Failed, Answering>(
+    handler: impl Fn(Request) -> Answering,
+) -> Result<(), Error>
+where
+    Request: DeserializeOwned,
+    Verdict: Serialize,
+    Failed: NamedFailure,
+    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+{
+    let handler = &handler;
+    lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| {
+        respond(handler, event.payload)
+    }))
+    .await
+}
+
+/// One invocation: parse, call, answer. Whatever goes wrong has a public name, our own panics too.
+async fn respond<Request, Verdict, Failed, Answering>(
+    handler: &impl Fn(Request) -> Answering,
+    payload: Value,
+) -> Result<Value, Diagnostic>
+where
+    Request: DeserializeOwned,
+    Verdict: Serialize,
+    Failed: NamedFailure,
+    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+{
+    let request = serde_json::from_value(payload)
+        .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
+    // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
+    let answer = AssertUnwindSafe(async { Box::pin(handler(request)).await })
+        .catch_unwind()
+        .await
+        .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
+        .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
+    let answer = serde_json::to_value(answer)
+        .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
+    tracing::info!(verdict = %answer["verdict"], wait_seconds = %answer["wait_seconds"], reason = %answer["reason"]);
+    Ok(answer)
+}
+
+fn internal_error(message: String) -> Diagnostic {
+    diagnostic(Failure::InternalError, message)
+}
+
+/// `error_type` is what `ErrorEquals` matches. The runtime logs it.
+fn diagnostic(failure: Failure, error_message: String) -> Diagnostic {
+    Diagnostic {
+        error_type: failure.name().to_owned(),
+        error_message,
+    }
+}
+
+fn describe_panic(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("panic without a message")
+}

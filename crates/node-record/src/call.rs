@@ -1,0 +1,98 @@
+//! One call to the API server: sent once, bounded in time, its troubles named.
+
+use std::fmt;
+use std::time::Duration;
+
+use kube::api::{Api, ListParams};
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::error::Source;
+
+/// How long a call may take: the API server answers within a second, and gives up on itself after a minute. Three calls that
+/// hang still fit into a function's 90 seconds.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Objects in one page. 500 pods take the API server about 30 ms; kubectl asks for as many.
+const PAGE: u32 = 500;
+
+/// What is called, for the text of errors: `patch node ip-10-0-0-1`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) verb: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) name: &'a str,
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.verb, self.resource, self.name)
+    }
+}
+
+/// Why a call brought no result.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The API server said so.
+    Status(Box<Status>),
+    /// There was no answer, or not a whole one.
+    NoAnswer(Source),
+    /// The answer, or our question, makes no sense.
+    Nonsense(Source),
+}
+
+/// Waits for an answer.
+pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    match tokio::time::timeout(CALL_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(sort(error)),
+        Err(elapsed) => Err(Trouble::NoAnswer(elapsed.into())),
+    }
+}
+
+/// kube's own texts repeat their sources; what is kept is the first cause that says something new.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "which other variants there are depends on the features of kube"
+)]
+fn sort(error: kube::Error) -> Trouble {
+    let error = match error {
+        kube::Error::Api(status) => return Trouble::Status(status),
+        kube::Error::HyperError(cause) => return Trouble::NoAnswer(cause.into()),
+        kube::Error::Service(cause) => return Trouble::NoAnswer(cause),
+        kube::Error::ReadEvents(cause) => return Trouble::NoAnswer(cause.into()),
+        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cause.into()),
+        other => other,
+    };
+    Trouble::Nonsense(error.into())
+}
+
+/// Fetches every page of a list. A continue token that has expired on the way (410) starts the list again, once.
+pub(crate) async fn list<K>(api: &Api<K>, params: ListParams, call: Call<'_>) -> Result<Vec<K>, Error>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    match list_pages(api, params.clone(), call).await {
+        Err(Error::Expired { .. }) => list_pages(api, params, call).await,
+        finished => finished,
+    }
+}
+
+async fn list_pages<K>(api: &Api<K>, params: ListParams, call: Call<'_>) -> Result<Vec<K>, Error>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    let mut params = params.limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = send(api.list(&params))
+            .await
+            .map_err(|trouble| Error::from_trouble(call, trouble))?;
+        items.extend(page.items);
+        // The last page of a list that a field selector thins out may be empty.
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(items),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the API server may answer instead of a result, sorted by what can be done about it.
+
+use recycle::claim::StoredClaim;
+use recycle::failure::{Failure, NamedFailure};
+use recycle::ids::NodeName;
+
+use crate::call::{Call, Trouble};
+
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the API server may answer instead of a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no way into the cluster.
+    #[error("failed to sign in to the cluster")]
+    Access(#[from] eks_auth::Error),
+    /// Somebody changed the object since it was read (409).
+    #[error("failed to {call}: somebody else changed it at the same moment")]
+    Conflict {
+        /// What was called.
+        call: String,
+        /// The answer.
+        source: Source,
+    },
+    /// The token was refused (401); the API server never says why.
+    #[error(
+        "failed to {call}: the cluster does not accept our token (is there an access entry for this role?)"
+    )]
+    Unauthorized {
+        /// What was called.
+        call: String,
+        /// The answer.
+        source: Source,
+    },
+    /// Role-based access control, or an admission policy, refused the call (403).
+    #[error("failed to {call}: the cluster does not allow {verb} on {resource}")]
+    Forbidden {
+        /// What was called.
+        call: String,
+        /// The verb that is missing.
+        verb: &'static str,
+        /// The resource it is missing on.
+        resource: &'static str,
+        /// The answer.
+        source: Source,
+    },
+    /// The Node object is gone (404).
+    #[error("failed to find the Node object {node}: it is gone")]
+    NodeGone {
+        /// Its name.
+        node: String,
+    },
+    /// A continue token expired twice (410).
+    #[error("failed to {call}: the list changed faster than it could be read")]
+    Expired {
+        /// What was called.
+        call: String,
+        /// The answer.
+        source: Source,
+    },
+    /// The API server is there, but busy or in trouble (429, 5xx).
+    #[error("failed to {call}: the API server is not available")]
+    Unavailable {
+        /// What was called.
+        call: String,
+        /// The answer.
+        source: Source,
+    },
+    /// No answer came.
+    #[error("failed to {call}: the API server cannot be reached")]
+    Unreachable {
+        /// What was called.
+        call: String,
+        /// What happened.
+        source: Source,
+    },
+    /// An answer that we have no reading for.
+    #[error("failed to {call}: the answer is not understood")]
+    Unexpected {
+        /// What was called.
+        call: String,
+        /// The answer.
+        source: Source,
+    },
+    /// A record that cannot be written as JSON.
+    #[error("failed to write the annotation {annotation}")]
+    Unwritable {
+        /// Its key.
+        annotation: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+impl Error {
+    /// Sorts what a call met. A 404 can only mean the Node: nothing else is called by name here but pods, which `pods` sorts.
+    pub(crate) fn from_trouble(call: Call<'_>, trouble: Trouble) -> Self {
+        let text = call.to_string();
+        let status = match trouble {
+            Trouble::Status(status) => status,
+            Trouble::NoAnswer(source) => return Self::Unreachable { call: text, source },
+            Trouble::Nonsense(source) => return Self::Unexpected { call: text, source },
+        };
+        let code = status.code;
+        let source = status.into();
+        match code {
+            401 => Self::Unauthorized { call: text, source },
+            403 => Self::Forbidden {
+                call: text,
+                verb: call.verb,
+                resource: call.resource,
+                source,
+            },
+            404 => Self::NodeGone {
+                node: call.name.to_owned(),
+            },
+            409 => Self::Conflict { call: text, source },
+            410 => Self::Expired { call: text, source },
+            429 | 500..=599 => Self::Unavailable { call: text, source },
+            _ => Self::Unexpected { call: text, source },
+        }
+    }
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Access(error) => error.failure(),
+            Self::Conflict { .. }
+            | Self::Unauthorized { .. }
+            | Self::Expired { .. }
+            | Self::Unavailable { .. }
+            | Self::Unreachable { .. } => Failure::ServiceUnavailable,
+            Self::Forbidden { .. } => Failure::ServiceRefused,
+            Self::NodeGone { .. } => Failure::NodeLost,
+            Self::Unexpected { .. } | Self::Unwritable { .. } => Failure::InternalError,
+        }
+    }
+}
+
+/// The claim on the node is not, or no longer, this execution's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("node {node} is no longer ours: {holder}")]
+pub struct ClaimLost {
+    node: NodeName,
+    holder: String,
+}
+
+impl ClaimLost {
+    pub(crate) fn new(node: &NodeName, found: Option<StoredClaim>) -> Self {
+        let holder = match found {
+            None => "nobody claims it".to_owned(),
+            Some(StoredClaim::Known(claim)) => format!("{} holds the claim", claim.fence),
+            Some(StoredClaim::Newer(schema)) => {
+                format!("a newer version of recycle-eks (schema {schema}) holds the claim")
+            }
+            Some(StoredClaim::Unreadable(text)) => format!("its claim cannot be read: {text}"),
+        };
+        Self {
+            node: node.clone(),
+            holder,
+        }
+    }
+}
+
+impl NamedFailure for ClaimLost {
+    fn failure(&self) -> Failure {
+        Failure::ClaimLost
+    }
+}

@@ -1,0 +1,23 @@
+//! The Kubernetes half of the record: a Node with its claim and what we wrote on it, its pods, its Events.
+//!
+//! Only fetches and acts; what it means is decided in `recycle`. Every write to a Node carries the resourceVersion that was
+//! read, so that nobody's change is lost; no call is repeated here, except where that is said.
+
+mod access;
+mod call;
+mod error;
+mod events;
+mod nodes;
+mod permissions;
+mod pods;
+mod taint;
+
+pub use access::open;
+pub use error::{ClaimLost, Error};
+pub use events::tell;
+pub use nodes::{
+    NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
+};
+pub use permissions::missing_permissions;
+pub use pods::{Eviction, evict_pod, list_pods};
+pub use taint::{draining_taint, is_draining_taint, tainted_since};

@@ -1,0 +1,320 @@
+//! Nodes: found, read, claimed, changed, deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use recycle::claim::{Claim, StoredClaim, holds_claim};
+use recycle::drain::Progress;
+use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
+use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
+use recycle::node::{NodeFacts, Record, Taint};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::call::{self, Call, Trouble, send};
+use crate::events::short_hash;
+use crate::{ClaimLost, Error};
+
+/// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
+/// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.
+const ATTEMPTS: u32 = 3;
+
+/// Reads a Node; none if there is no such Node.
+pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
+    let api: Api<v1::Node> = Api::all(client.clone());
+    let call = Call {
+        verb: "get",
+        resource: "nodes",
+        name: name.as_str(),
+    };
+    match send(api.get(name.as_str())).await {
+        Ok(node) => Ok(read_node(node)),
+        Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
+        Err(trouble) => Err(Error::from_trouble(call, trouble)),
+    }
+}
+
+/// Finds the Node of an instance: under the hint (its private DNS name), under its id, else in a list of all Nodes. A Node is
+/// accepted only if its `spec.providerID` names the instance: names follow different rules from cluster to cluster, and are
+/// used again.
+pub async fn find_node(
+    client: &kube::Client,
+    instance: &InstanceId,
+    hint: Option<&str>,
+) -> Result<Option<NodeFacts>, Error> {
+    let belongs = |node: &NodeFacts| node.instance.as_ref() == Some(instance);
+    for guess in [hint, Some(instance.as_str())].into_iter().flatten() {
+        let Ok(name) = guess.parse() else { continue };
+        if let Some(node) = get_node(client, &name).await?.filter(belongs) {
+            return Ok(Some(node));
+        }
+    }
+    let call = Call {
+        verb: "list",
+        resource: "nodes",
+        name: "of the cluster",
+    };
+    let nodes = call::list(&Api::<v1::Node>::all(client.clone()), ListParams::default(), call).await?;
+    Ok(nodes.into_iter().filter_map(read_node).find(belongs))
+}
+
+/// What every acting step does first: the claim, if it is still ours.
+pub fn check_claim(node: &NodeFacts, me: &Fence) -> Result<Claim, ClaimLost> {
+    let found = node.claim();
+    if !holds_claim(found.as_ref(), me) {
+        return Err(ClaimLost::new(&node.name, found));
+    }
+    match found {
+        Some(StoredClaim::Known(claim)) => Ok(claim),
+        other @ (None | Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_))) => {
+            Err(ClaimLost::new(&node.name, other))
+        }
+    }
+}
+
+/// Writes a change in one request, against the version of the Node that was read.
+pub async fn change_node(
+    client: &kube::Client,
+    node: &NodeFacts,
+    change: NodeChange,
+) -> Result<NodeFacts, Error> {
+    let api: Api<v1::Node> = Api::all(client.clone());
+    let call = Call {
+        verb: "patch",
+        resource: "nodes",
+        name: node.name.as_str(),
+    };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(change.into_patch(&node.resource_version));
+    let changed = send(api.patch(node.name.as_str(), &params, &patch))
+        .await
+        .map_err(|trouble| Error::from_trouble(call, trouble))?;
+    read_node(changed).ok_or_else(|| Error::NodeGone {
+        node: node.name.to_string(),
+    })
+}
+
+/// Changes a Node as `decide` says. If somebody else was quicker, the Node is read again and `decide` asked again (so the
+/// claim is checked in there). The Node as it is in the end; `decide` answers none if nothing has to change.
+pub async fn amend_node<E: From<Error>>(
+    client: &kube::Client,
+    node: NodeFacts,
+    decide: impl Fn(&NodeFacts) -> Result<Option<NodeChange>, E>,
+) -> Result<NodeFacts, E> {
+    let mut node = node;
+    let mut attempt = 1;
+    loop {
+        let Some(change) = decide(&node)? else {
+            return Ok(node);
+        };
+        match change_node(client, &node, change).await {
+            Err(Error::Conflict { .. }) if attempt < ATTEMPTS => {
+                attempt += 1;
+                let name = node.name.clone();
+                node = get_node(client, &name).await?.ok_or_else(|| Error::NodeGone {
+                    node: name.to_string(),
+                })?;
+            }
+            changed => return Ok(changed?),
+        }
+    }
+}
+
+/// Deletes the Node object in the version that was read. One that is gone is deleted.
+pub async fn delete_node(client: &kube::Client, node: &NodeFacts) -> Result<(), Error> {
+    let api: Api<v1::Node> = Api::all(client.clone());
+    let call = Call {
+        verb: "delete",
+        resource: "nodes",
+        name: node.name.as_str(),
+    };
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            resource_version: Some(node.resource_version.clone()),
+            uid: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match send(api.delete(node.name.as_str(), &params)).await {
+        Ok(_) => Ok(()),
+        Err(Trouble::Status(status)) if status.code == 404 => Ok(()),
+        Err(trouble) => Err(Error::from_trouble(call, trouble)),
+    }
+}
+
+/// The value of the label `recycle-eks/group`: a group's name may be longer than a label, and of other characters.
+#[must_use]
+pub fn group_label(group: &GroupName) -> String {
+    short_hash(group.as_str())
+}
+
+/// A change of one Node, written in one request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    annotations: BTreeMap<String, Option<String>>,
+    labels: BTreeMap<String, Option<String>>,
+    taints: Option<Vec<Taint>>,
+    unschedulable: Option<bool>,
+}
+
+impl NodeChange {
+    /// No change yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets an annotation.
+    #[must_use]
+    pub fn annotate(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.annotations.insert(key.to_owned(), Some(value.into()));
+        self
+    }
+
+    /// Removes an annotation.
+    #[must_use]
+    pub fn remove_annotation(mut self, key: &str) -> Self {
+        self.annotations.insert(key.to_owned(), None);
+        self
+    }
+
+    /// Writes the claim.
+    pub fn claim(self, claim: &Claim) -> Result<Self, Error> {
+        self.annotate_json(CLAIM_ANNOTATION, claim)
+    }
+
+    /// Writes the record.
+    pub fn record(self, record: &Record) -> Result<Self, Error> {
+        self.annotate_json(RECORD_ANNOTATION, record)
+    }
+
+    /// Writes the story for people.
+    pub fn progress(self, progress: &Progress) -> Result<Self, Error> {
+        self.annotate_json(PROGRESS_ANNOTATION, progress)
+    }
+
+    fn annotate_json(self, annotation: &'static str, value: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_string(value).map_err(|source| Error::Unwritable { annotation, source })?;
+        Ok(self.annotate(annotation, text))
+    }
+
+    /// Sets a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.labels.insert(key.to_owned(), Some(value.into()));
+        self
+    }
+
+    /// Removes a label.
+    #[must_use]
+    pub fn remove_label(mut self, key: &str) -> Self {
+        self.labels.insert(key.to_owned(), None);
+        self
+    }
+
+    /// Sets the whole list of taints: Kubernetes knows no smaller change of it.
+    #[must_use]
+    pub fn taints(mut self, taints: Vec<Taint>) -> Self {
+        self.taints = Some(taints);
+        self
+    }
+
+    /// Cordons or uncordons.
+    #[must_use]
+    pub fn unschedulable(mut self, unschedulable: bool) -> Self {
+        self.unschedulable = Some(unschedulable);
+        self
+    }
+
+    /// Nothing would change.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The JSON merge patch; null removes.
+    fn into_patch(self, resource_version: &str) -> Value {
+        let mut metadata = json!({ "resourceVersion": resource_version });
+        if !self.annotations.is_empty() {
+            metadata["annotations"] = json!(self.annotations);
+        }
+        if !self.labels.is_empty() {
+            metadata["labels"] = json!(self.labels);
+        }
+        let mut patch = json!({ "metadata": metadata });
+        if let Some(taints) = self.taints {
+            patch["spec"]["taints"] = json!(taints);
+        }
+        if let Some(unschedulable) = self.unschedulable {
+            patch["spec"]["unschedulable"] = json!(unschedulable);
+        }
+        patch
+    }
+}
+
+/// What we need to know of a Node; none if it has no proper name, which no API server gives out.
+fn read_node(node: v1::Node) -> Option<NodeFacts> {
+    let metadata = node.metadata;
+    let spec = node.spec.unwrap_or_default();
+    let status = node.status.unwrap_or_default();
+    let ready = status
+        .conditions
+        .unwrap_or_default()
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let extended_resources = status
+        .allocatable
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(name, quantity)| name.contains('/') && quantity.0 != "0")
+        .map(|(name, _)| name)
+        .collect();
+    let attached = status
+        .volumes_attached
+        .unwrap_or_default()
+        .into_iter()
+        .map(|volume| volume.name);
+    let volumes: BTreeSet<String> = status
+        .volumes_in_use
+        .unwrap_or_default()
+        .into_iter()
+        .chain(attached)
+        .collect();
+    Some(NodeFacts {
+        name: metadata.name?.parse().ok()?,
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        instance: spec.provider_id.as_deref().and_then(read_provider_id),
+        ready,
+        unschedulable: spec.unschedulable.unwrap_or_default(),
+        taints: spec
+            .taints
+            .unwrap_or_default()
+            .into_iter()
+            .map(read_taint)
+            .collect(),
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        extended_resources,
+        volumes: volumes.into_iter().collect(),
+    })
+}
+
+/// `aws:///eu-west-1a/i-0123456789abcdef0`.
+fn read_provider_id(provider_id: &str) -> Option<InstanceId> {
+    let (_, id) = provider_id.strip_prefix("aws://")?.rsplit_once('/')?;
+    id.parse().ok()
+}
+
+fn read_taint(taint: v1::Taint) -> Taint {
+    Taint {
+        key: taint.key,
+        value: taint.value,
+        effect: taint.effect,
+        time_added: taint.time_added.map(|Time(time)| time),
+    }
+}

@@ -1,0 +1,58 @@
+//! Asks the cluster what we may do there, before anything is touched.
+
+use futures::future::try_join_all;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use recycle::permissions::{PERMISSIONS, Permission};
+
+use crate::Error;
+use crate::call::{Call, send};
+
+/// What we may not do although we would have to, each as `verb resource`. Everybody who is signed in may ask.
+pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
+    let answers = try_join_all(
+        PERMISSIONS
+            .iter()
+            .map(|permission| is_allowed(client, *permission)),
+    )
+    .await?;
+    let missing = PERMISSIONS.iter().zip(answers).filter(|(_, allowed)| !allowed);
+    Ok(missing
+        .map(|(permission, _)| format!("{} {}", permission.verb, permission.resource))
+        .collect())
+}
+
+async fn is_allowed(client: &kube::Client, permission: Permission) -> Result<bool, Error> {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let call = Call {
+        verb: "create",
+        resource: "selfsubjectaccessreviews",
+        name: permission.resource,
+    };
+    let answer = send(api.create(&PostParams::default(), &review(permission)))
+        .await
+        .map_err(|trouble| Error::from_trouble(call, trouble))?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+fn review(permission: Permission) -> SelfSubjectAccessReview {
+    let (resource, subresource) = match permission.resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+        None => (permission.resource, None),
+    };
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(permission.group.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource,
+                verb: Some(permission.verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    }
+}

@@ -1,0 +1,167 @@
+//! A Kubernetes API server that answers from a script and remembers what it was asked. For tests of adapters only: how the
+//! real API server answers is measured elsewhere, and the local world runs a real one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// An API server with a script.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptedKube {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    script: VecDeque<Scene>,
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Scene {
+    method: &'static str,
+    path: String,
+    answer: Option<(u16, Value)>,
+}
+
+/// A call that came in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The method.
+    pub method: String,
+    /// Path and query, as they came.
+    pub path: String,
+    /// `Content-Type`, empty if there was none.
+    pub content_type: String,
+    /// The body; null if there was none.
+    pub body: Value,
+}
+
+impl ScriptedKube {
+    /// One that has nothing to say yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers one call of this method whose path contains `path`. Scenes that fit the same call are played in order.
+    #[must_use]
+    pub fn on(self, method: &'static str, path: &str, status: u16, body: Value) -> Self {
+        self.add(method, path, Some((status, body)))
+    }
+
+    /// Answers one call by breaking the connection.
+    #[must_use]
+    pub fn breaks_on(self, method: &'static str, path: &str) -> Self {
+        self.add(method, path, None)
+    }
+
+    /// Answers one call with a `Status` as the API server writes them.
+    #[must_use]
+    pub fn refuses(self, method: &'static str, path: &str, status: u16, reason: &str, message: &str) -> Self {
+        self.on(method, path, status, refusal(status, reason, message))
+    }
+
+    fn add(self, method: &'static str, path: &str, answer: Option<(u16, Value)>) -> Self {
+        self.state().script.push_back(Scene {
+            method,
+            path: path.to_owned(),
+            answer,
+        });
+        self
+    }
+
+    /// A client of it.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// What it was asked so far, in order.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    /// `METHOD /path` of what it was asked so far, without queries.
+    #[must_use]
+    pub fn requests(&self) -> Vec<String> {
+        let path = |call: &Call| call.path.split('?').next().unwrap_or_default().to_owned();
+        self.calls()
+            .iter()
+            .map(|call| format!("{} {}", call.method, path(call)))
+            .collect()
+    }
+
+    /// How many scenes nobody asked for.
+    #[must_use]
+    pub fn scenes_left(&self) -> usize {
+        self.state().script.len()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> io::Result<Response<Body>> {
+        let (head, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.map_err(io::Error::other)?;
+        let call = Call {
+            method: head.method.to_string(),
+            path: head
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
+            content_type: head
+                .headers
+                .get(http::header::CONTENT_TYPE)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        };
+        let (status, body) = self.play(call)?;
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;
+        Ok(response)
+    }
+
+    fn play(&self, call: Call) -> io::Result<(u16, Value)> {
+        let mut state = self.state();
+        let position = state
+            .script
+            .iter()
+            .position(|scene| scene.method == call.method && call.path.contains(&scene.path));
+        let missing = format!("the script has no answer to {} {}", call.method, call.path);
+        state.calls.push(call);
+        match position.and_then(|position| state.script.remove(position)) {
+            Some(Scene {
+                answer: Some(answer), ..
+            }) => Ok(answer),
+            Some(Scene { answer: None, .. }) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+            None => Ok((501, refusal(501, "NotImplemented", &missing))),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A `Status` as the API server writes them.
+#[must_use]
+pub fn refusal(status: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": status,
+        "reason": reason,
+        "message": message,
+    })
+}

@@ -1,0 +1,28 @@
+//! What can go wrong while a node is tainted.
+
+use recycle::failure::{Failure, NamedFailure};
+use recycle::node::UnreadableRecord;
+
+/// What can go wrong while a node is tainted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster did not do as it was asked.
+    #[error("failed to taint the node")]
+    Node(#[from] node_record::Error),
+    /// The claim is not ours any more.
+    #[error(transparent)]
+    ClaimLost(#[from] node_record::ClaimLost),
+    /// Somebody edited what we had recorded.
+    #[error(transparent)]
+    Record(#[from] UnreadableRecord),
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Node(error) => error.failure(),
+            Self::ClaimLost(error) => error.failure(),
+            Self::Record(_) => Failure::InternalError,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Taints and cordons the node, and records in the same request what was there before.
+//!
+//! Evicts nothing and waits for nothing. Since when pods on the node tolerate the taint is not written here: this function
+//! may be tried for a quarter of an hour before the taint is set, and a pod that came in meanwhile must not be taken for one
+//! that tolerates it. `check-pods` writes the moment at which it first saw the taint.
+
+mod error;
+
+use eks_auth::Access;
+use node_record::{
+    NodeChange, amend_node, check_claim, draining_taint, group_label, is_draining_taint, open, tell,
+};
+use recycle::claim::{Claim, Phase};
+use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
+use recycle::ids::InstanceId;
+use recycle::names::GROUP_LABEL;
+use recycle::node::{NodeFacts, Record};
+
+pub use error::Error;
+
+/// One invocation.
+pub async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
+    let StepRequest { context, mut run } = request;
+    let (client, node) = open(access, &mut run.cluster, &run.node).await?;
+    taint(&client, node, &context, run).await
+}
+
+async fn taint(
+    client: &kube::Client,
+    node: Option<NodeFacts>,
+    context: &Context,
+    mut run: Run,
+) -> Result<Answer<TaintVerdict>, Error> {
+    let node = node.ok_or_else(|| node_record::Error::NodeGone {
+        node: run.node.to_string(),
+    })?;
+    let (now, fence) = (context.now(), context.fence());
+    let instance = &run.input.instance_id;
+    let node = amend_node(client, node, |node| {
+        let claim = check_claim(node, &fence)?;
+        change_for(node, claim, instance)
+    })
+    .await?;
+    tell(
+        client,
+        &node.name,
+        Phase::Draining,
+        "Tainted and cordoned; its pods are leaving",
+        now,
+        &fence,
+    )
+    .await;
+    run.draining_since.get_or_insert(now);
+    let reason = format!("node {} takes no new pods", node.name);
+    Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
+}
+
+/// What is still to change; none if all of it was done before.
+fn change_for(node: &NodeFacts, claim: Claim, instance: &InstanceId) -> Result<Option<NodeChange>, Error> {
+    let taint = draining_taint(instance);
+    let is_tainted = node.taints.contains(&taint);
+    if is_tainted && node.unschedulable && claim.phase >= Phase::Draining {
+        return Ok(None);
+    }
+    let record = node.record()?;
+    // Once we have tainted it, a cordon that we see is our own.
+    let was_ours = is_tainted || record.tainted_at.is_some();
+    let was_unschedulable = if was_ours {
+        record.was_unschedulable
+    } else {
+        node.unschedulable
+    };
+    let others = node
+        .taints
+        .iter()
+        .filter(|other| !is_draining_taint(other))
+        .cloned();
+    let change = NodeChange::new()
+        .label(GROUP_LABEL, group_label(&claim.group))
+        .taints(others.chain([taint.clone()]).collect())
+        .unschedulable(true)
+        .record(&Record {
+            schema: SCHEMA,
+            was_unschedulable,
+            ..record
+        })?
+        .claim(&Claim {
+            phase: claim.phase.max(Phase::Draining),
+            ..claim
+        })?;
+    Ok(Some(change))
+}
