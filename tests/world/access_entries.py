@@ -23,7 +23,6 @@ _PROBE_ROLE = "arn:aws:iam::000000000000:role/world-probe"
 _PROBE = Identity(
     secret="probe",
     session_token=None,
-    expires=None,
     account="000000000000",
     arn="arn:aws:sts::000000000000:assumed-role/world-probe/probe",
     user_id="AROAWORLDPROBE000000:probe",

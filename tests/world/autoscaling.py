@@ -37,8 +37,8 @@ from moto.ec2.models.instances import Instance
 from moto.elbv2.models import elbv2_backends
 from moto.moto_api._internal import mock_random
 
-from world.aws import ACCOUNT, LOCK, REGION, Aws
-from world.ec2 import Clock, Ec2, Emit, _original
+from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.ec2 import Clock, Ec2, Emit
 
 Group = FakeAutoScalingGroup
 
@@ -965,7 +965,7 @@ def _install(autoscaling: AutoScaling) -> None:
     for name in ANSWERED_HERE:
         setattr(AutoScalingResponse, name, _here(getattr(autoscaling, name)))
     for name in ANSWERED_BY_BOTH:
-        setattr(AutoScalingResponse, name, _both(getattr(autoscaling, name), _original(AutoScalingResponse, name)))
+        setattr(AutoScalingResponse, name, _both(getattr(autoscaling, name), moto_original(AutoScalingResponse, name)))
     for owner, name in ((AutoScalingBackend, "update_attached_elbs"), (AutoScalingBackend, "update_attached_target_groups")):
         assert hasattr(owner, name), f"moto has no {owner.__name__}.{name}"
         setattr(owner, name, lambda backend, group_name: None)

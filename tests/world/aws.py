@@ -27,7 +27,7 @@ import re
 import socket
 import threading
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable, Protocol
 from urllib.parse import parse_qs, unquote
@@ -36,6 +36,7 @@ import boto3
 import moto
 from botocore.client import BaseClient
 from botocore.config import Config
+from moto.core import responses as moto_responses
 from moto.core import utils as moto_utils
 from moto.core.config import default_user_config
 from moto.core.model import OperationModel
@@ -75,6 +76,9 @@ BOTO3_SERVICE = {
 }
 
 READS = ("Describe", "List", "Get", "Filter", "Lookup", "Head", "BatchGet", "Search", "Simulate", "Validate", "Test")
+# Every answer's request id.
+REQUEST_ID = "0" * 52
+
 READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
 
 # Services whose whole content belongs to one scenario. Everything else is what Terraform deployed and stays.
@@ -176,7 +180,7 @@ class Aws:
         self._clients: dict[str, BaseClient] = {}
         self._principals: dict[str, str] = {}
         self._recording: list[ReplayedRequest] | None = None
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto = DomainDispatcherApplication(_create_app)
         _install(clock)
 
     # The server
@@ -186,7 +190,7 @@ class Aws:
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="aws", daemon=True)
+        self._thread = threading.Thread(target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True)
         self._thread.start()
         return self.endpoint
 
@@ -489,6 +493,16 @@ def _seed_identifiers() -> None:
     mock_random.seed(0)
 
 
+def _create_app(service: str) -> Any:
+    """moto's application of one service, made at its first request. Making it creates a backend in another region, which draws
+    identifiers: the sequence goes on as if it had not."""
+    state = mock_random.getstate()
+    try:
+        return create_backend_app(service)
+    finally:
+        mock_random.setstate(state)
+
+
 class _VirtualDatetime(datetime.datetime):
     """moto's `utcnow` and `unix_time` read the time here and only here."""
 
@@ -520,11 +534,18 @@ def _fix_request_ids() -> None:
             headers["x-amzn-requestid"] = REQUEST_ID
         return REQUEST_ID
 
-    import moto.core.responses as moto_responses
-
     aws_headers.gen_amzn_requestid_long = request_id
     assert hasattr(moto_responses, "gen_amzn_requestid_long")
     moto_responses.gen_amzn_requestid_long = request_id
 
 
-REQUEST_ID = "0" * 52
+def moto_original(owner: type, name: str) -> Any:
+    """moto's own attribute, also if this process has replaced it before."""
+    kept = owner.__dict__.get("_moto_originals")
+    if kept is None:
+        kept = {}
+        owner._moto_originals = kept
+    if name not in kept:
+        assert hasattr(owner, name), f"moto has no {owner.__name__}.{name}"
+        kept[name] = getattr(owner, name)
+    return kept[name]

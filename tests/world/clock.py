@@ -137,6 +137,7 @@ class Call:
                 return
             del clock._calls[self]
             clock._resume(self._process, value, error)
+            clock._changed.notify_all()
 
     def borrow(self, seconds: float) -> None:
         """Called by a foreign thread that works for this call: lets `seconds` of virtual time pass.

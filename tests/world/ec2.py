@@ -22,7 +22,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 
-from world.aws import ACCOUNT, LOCK, REGION, Aws
+from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
 
 Emit = Callable[[str, str, dict[str, Any], list[str]], None]
 
@@ -167,25 +167,13 @@ def _install(ec2: Ec2) -> None:
     # autoscaling.py listens to `on_change`; moto's own replacement of terminated members must not interfere.
     assert hasattr(AutoScalingBackend, "notify_terminate_instances")
     AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
-    name = _original(Instance, "private_dns_name")
+    name = moto_original(Instance, "private_dns_name")
     Instance.private_dns_name = property(lambda instance: "" if instance._state.name == "terminated" else name.fget(instance))
-
-
-def _original(owner: type, name: str) -> Any:
-    """moto's own attribute, also if this process has replaced it before."""
-    kept = owner.__dict__.get("_moto_originals")
-    if kept is None:
-        kept = {}
-        owner._moto_originals = kept
-    if name not in kept:
-        assert hasattr(owner, name), f"moto has no {owner.__name__}.{name}"
-        kept[name] = getattr(owner, name)
-    return kept[name]
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
     """An Instance method that jumps to its last state: the state before is restored, `then` walks there in virtual time."""
-    original = _original(owner, name)
+    original = moto_original(owner, name)
 
     def replaced(instance: Instance) -> Any:
         before = (instance._state.name, instance._state.code)
@@ -203,7 +191,7 @@ def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
 
 
 def _before(owner: type, name: str, check: Callable[[Any], Any]) -> None:
-    original = _original(owner, name)
+    original = moto_original(owner, name)
 
     def replaced(response: Any) -> Any:
         check(response)

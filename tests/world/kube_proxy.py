@@ -20,7 +20,7 @@ import struct
 import threading
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .faults import Caller, Fault, Plan, carry_out
@@ -30,28 +30,38 @@ from .sts import Identity, access_key_of
 from .virtual_times import VirtualTimes
 
 _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
+_SHUTDOWN_POLL = 0.02
+"""Seconds within which the server notices that it is to stop."""
+
 _PATIENCE = 90.0
 """Seconds for the API server's answer; it gives up on its own requests after 60."""
 
 
+_QUESTIONS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews", "subjectaccessreviews")
+"""Resources that are asked by POST and change nothing."""
+
+
 @dataclass
 class KubernetesCall:
-    """One call that came through the proxy, in the order of arrival."""
+    """One call that came through the proxy, in the order of arrival. Its fields are those of a recorded AWS call
+    (`aws.Recorded`), and a few more."""
 
     at: float
     """Virtual seconds since the start of the world."""
     action: str
     """As the fault plan names it: `kubernetes:PATCH nodes`."""
+    principal: str
+    """The ARN of the session that signed the token; `anonymous` without one that anybody knows."""
+    access_key: str
+    """The key that signed the token; empty without a token."""
+    function: str | None
+    """The function whose process called, if it was one."""
+    parameters: dict[str, Any]
+    """What a fault's `where` may look at: `name`, `namespace`, the query's fields, and the `body`."""
+    write: bool
     verb: str
     path: str
     """With the query."""
-    write: bool
-    function: str | None
-    """The function whose process called, if it was one."""
-    user: str
-    """The session that signed the token, as `role/session`; `anonymous` without a token."""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """What a fault's `where` may look at: name, namespace, the query's fields, and the `body`."""
     status: int | None = None
     """The answer's; None if the caller got no answer."""
     fault: str | None = None
@@ -77,6 +87,8 @@ class KubeProxy:
         self.calls: list[KubernetesCall] = []
         self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
         """The process that signs with an access key, for faults that end it; set by whoever hosts the functions."""
+        self.latency: Callable[[str], float] = lambda action: 0.0
+        """Virtual seconds that a call of a function's process takes, by action: others may run meanwhile."""
         self.is_reachable = True
         """False: connections are reset before TLS begins."""
         self._times = times
@@ -86,7 +98,9 @@ class KubeProxy:
         self._intruders: list[_Intruder] = []
         self._upstream = _Upstream(api_port, authority_file)
         self._server = _Server(self, certificate)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="kube-proxy", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="kube-proxy", daemon=True
+        )
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:
@@ -122,6 +136,8 @@ class KubeProxy:
             intruder.sees(call.action)
         fault = self.plan.consult(call.action, call.function, call.parameters)
         call.fault = fault.kind if fault else None
+        if caller is not None:
+            caller.wait(self.latency(call.action))
         response = carry_out(fault, caller, lambda: self._forward(request, call), _refusal)
         if response is not None:
             call.status = response.status
@@ -132,26 +148,20 @@ class KubeProxy:
         resource, parameters = _read_path(url.path)
         parameters.update(urllib.parse.parse_qsl(url.query))
         parameters["body"] = _json_or_none(request.body)
+        identity = self._identify(access_key) if access_key else None
         call = KubernetesCall(
             at=self._elapsed(),
             action=f"kubernetes:{request.verb} {resource}",
+            principal=identity.arn if identity else "anonymous",
+            access_key=access_key or "",
+            function=caller.function if caller else None,
+            parameters=parameters,
+            write=request.verb != "GET" and resource not in _QUESTIONS,
             verb=request.verb,
             path=request.path,
-            write=request.verb != "GET" and not resource.startswith("selfsubject"),
-            function=caller.function if caller else None,
-            user=self._user(access_key),
-            parameters=parameters,
         )
         self.calls.append(call)
         return call
-
-    def _user(self, access_key: str | None) -> str:
-        if access_key is None:
-            return "anonymous"
-        identity = self._identify(access_key)
-        if identity is None:
-            return access_key
-        return f"{identity.principal.rpartition('/')[2]}/{identity.session}".rstrip("/")
 
     def _forward(self, request: _Request, call: KubernetesCall) -> _Response:
         response = self._upstream.exchange(request)

@@ -28,13 +28,13 @@ from typing import Any
 
 import yaml
 
-from . import kube_binaries, settled
+from . import canaries, kube_binaries, settled
 from .access_entries import AccessEntries, AccessEntry
 from .clock import Clock
 from .cluster_state import ClusterState
 from .control_plane import FROZEN_BETWEEN_SETTLES, ControlPlane
 from .faults import Plan
-from .kube_client import APPLY_PATCH, JSON_PATCH, Json, KubeClient
+from .kube_client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient
 from .kube_proxy import KubeProxy, KubernetesCall
 from .kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet
 from .sts import Sts, StsProxy
@@ -48,6 +48,8 @@ _LOOK_AGAIN = 0.05
 
 _QUIET = 0.3
 """Real seconds without any change after which a pod whose placement rules we do not know counts as not placeable."""
+
+_A_YEAR = 365 * 24 * 3600
 
 _ERASED_ON_RESET = [
     "deployments",
@@ -95,6 +97,7 @@ class Kubernetes:
         self._sts_folder: tempfile.TemporaryDirectory[str]
         self._entries: AccessEntries
         self._settled_at = -1
+        self._resets = 0
         self._touched = threading.Event()
         self._running = False
 
@@ -132,8 +135,8 @@ class Kubernetes:
         self.proxy.plan = self._plan
         self.proxy.start()
         self._running = True
-        self._touched.set()
-        self.settle()
+        self._ensure_namespace(canaries.NAMESPACE)
+        self.reset()
 
     def stop(self) -> None:
         """Stops everything and leaves nothing behind."""
@@ -153,11 +156,14 @@ class Kubernetes:
         self.sts.fault = None
         self.sts.answers.clear()
         self.state.erase(_ERASED_ON_RESET)
+        self._resets += 1
+        self._change(lambda client: canaries.create(client, self._resets))
+        self.settle()
+        self.state.erase(_ERASED_ON_RESET)
         self.state.catch_up()
         self._kubelet.forget_everything()
         self.times.forget_everything()
-        self._touched.set()
-        self.settle()
+        self._settled_at = self.state.followed_revision
 
     def settle(self) -> None:
         """Returns when nothing in the cluster is going to change by itself any more at this moment of virtual time. Costs
@@ -190,10 +196,20 @@ class Kubernetes:
             if now > deadline:
                 self.control_plane.check_alive()
                 raise NotSettled(f"after {SETTLE_LIMIT:.0f} s: " + "; ".join(business or ["pods come and go"]))
+            self._hurry_jobs()
             self.state.wait_for_change(revision, _LOOK_AGAIN)
             if self.state.followed_revision != revision:
                 quiet_since = now
             self._let_kubelets_act()
+
+    def _hurry_jobs(self) -> None:
+        """Any change of a Job's specification makes its controller look at its pods at once. This one does nothing else: nobody
+        here removes Jobs some time after they finished."""
+        for job in settled.jobs_with_uncounted_pods(self.state):
+            metadata = job["metadata"]
+            changed = {"spec": {"ttlSecondsAfterFinished": _A_YEAR + metadata.get("generation", 0)}}
+            path = f"/apis/batch/v1/namespaces/{metadata['namespace']}/jobs/{metadata['name']}"
+            self.client.call("PATCH", path, changed, MERGE_PATCH)
 
     def _let_kubelets_act(self) -> None:
         self.state.catch_up()
@@ -237,6 +253,10 @@ class Kubernetes:
             path = f"{self._path_of(document)}?fieldManager={_MANAGER}&force=true"
             self._change(lambda client, path=path, document=document: client.patch(path, document, APPLY_PATCH))
         self._await_rights(documents)
+
+    def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Answer:
+        """Any request of an administrator, whose answer may be a refusal."""
+        return self._change(lambda client: client.call(method, path, body, content_type))
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
         """Any request of an administrator: what no method here has a name for."""
@@ -453,13 +473,7 @@ class Kubernetes:
 
     def pods(self, on: Node | None = None, namespace: str | None = None) -> list[Pod]:
         """The pods there are, by namespace and name."""
-        self.state.catch_up()
-        return [
-            Pod(self, thing)
-            for thing in self.state.all("pods")
-            if (on is None or thing["spec"].get("nodeName") == on.name)
-            and (namespace is None or thing["metadata"]["namespace"] == namespace)
-        ]
+        return [Pod(self, thing) for thing in self.look_at_pods(on, namespace)]
 
     def events(self, about: str) -> list[Json]:
         """The Events about an object (a node's are about its name), as their writers left them, oldest first."""
@@ -473,6 +487,19 @@ class Kubernetes:
         """An object as it is right now, with the API server's own times."""
         self.state.catch_up()
         return self.state.get(kind, name, namespace)
+
+    def look_at_pods(
+        self, on: Node | None = None, namespace: str | None = None, label: tuple[str, str] | None = None
+    ) -> list[Json]:
+        """The pods of a node, of a namespace, with a label, as they are right now."""
+        self.state.catch_up()
+        return [
+            thing
+            for thing in self.state.all("pods")
+            if (on is None or thing["spec"].get("nodeName") == on.name)
+            and (namespace is None or thing["metadata"]["namespace"] == namespace)
+            and (label is None or (thing["metadata"].get("labels") or {}).get(label[0]) == label[1])
+        ]
 
     def end_pod(self, pod: Json, phase: str, exit_code: int) -> None:
         """A pod's containers end."""
@@ -517,9 +544,9 @@ class Kubernetes:
         try:
             while placed < count:
                 revision = self.state.followed_revision
-                waiting = [pod for pod in workload.pods() if not pod.node_name]
+                waiting = [pod for pod in workload.look_at_pods() if not pod["spec"].get("nodeName")]
                 for pod in waiting:
-                    self._bind(pod, nodes[placed % len(nodes)])
+                    self._bind(Pod(self, pod), nodes[placed % len(nodes)])
                     placed += 1
                 self._let_kubelets_act()
                 if not waiting:
@@ -692,12 +719,12 @@ class Node:
 
     def patch(self, change: Json) -> None:
         """Any merge patch."""
-        self._kubernetes.must("PATCH", f"/api/v1/nodes/{self.name}", change, "application/merge-patch+json")
+        self._kubernetes.must("PATCH", f"/api/v1/nodes/{self.name}", change, MERGE_PATCH)
 
     def report(self, status: Json) -> None:
         """Any merge patch of its status, as its kubelet reports."""
         path = f"/api/v1/nodes/{self.name}/status"
-        self._kubernetes.must("PATCH", path, {"status": status}, "application/strategic-merge-patch+json")
+        self._kubernetes.must("PATCH", path, {"status": status}, STRATEGIC_MERGE_PATCH)
 
     def _report_condition(self, status: str, reason: str, message: str) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -802,10 +829,10 @@ class Pod:
     def _probe(self, status: str, reason: str | None) -> None:
         conditions = [{"type": kind, "status": status, "reason": reason} for kind in ("Ready", "ContainersReady")]
         change = {"status": {"conditions": conditions}}
-        self._kubernetes.must("PATCH", f"{self.path}/status", change, "application/strategic-merge-patch+json")
+        self._kubernetes.must("PATCH", f"{self.path}/status", change, STRATEGIC_MERGE_PATCH)
 
     def _patch(self, change: Json) -> None:
-        self._kubernetes.must("PATCH", self.path, change, "application/merge-patch+json")
+        self._kubernetes.must("PATCH", self.path, change, MERGE_PATCH)
 
     def _find(self) -> Json | None:
         thing = self._kubernetes.look("pods", self.name, self.namespace)
@@ -835,11 +862,11 @@ class Workload:
 
     def pods(self) -> list[Pod]:
         """Its pods, by name; those on their way out too."""
-        return [
-            pod
-            for pod in self._kubernetes.pods(namespace=self.namespace)
-            if (pod.object["metadata"].get("labels") or {}).get(_REPLICA_LABEL) == self.name
-        ]
+        return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
+
+    def look_at_pods(self) -> list[Json]:
+        """The same, as the objects themselves."""
+        return self._kubernetes.look_at_pods(namespace=self.namespace, label=(_REPLICA_LABEL, self.name))
 
     @property
     def is_complete(self) -> bool:
@@ -848,7 +875,7 @@ class Workload:
 
     def scale(self, replicas: int) -> None:
         """A person runs `kubectl scale`."""
-        self._kubernetes.must("PATCH", self._path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
+        self._kubernetes.must("PATCH", self._path, {"spec": {"replicas": replicas}}, MERGE_PATCH)
 
     def deleted(self) -> None:
         """A person deletes it, and with it its pods."""
@@ -874,7 +901,7 @@ class Budget:
 
     def change(self, **spec: Any) -> None:
         """Somebody edits it: `change(minAvailable=None, maxUnavailable=1)`."""
-        self._kubernetes.must("PATCH", self._path, {"spec": spec}, "application/merge-patch+json")
+        self._kubernetes.must("PATCH", self._path, {"spec": spec}, MERGE_PATCH)
 
     def deleted(self) -> None:
         """Somebody removes it."""

@@ -36,6 +36,13 @@ def unfinished_business(state: ClusterState) -> list[str]:
     ]
 
 
+def jobs_with_uncounted_pods(state: ClusterState) -> list[Json]:
+    """Jobs whose controller has yet to take note of an ended pod, which it does a real second later unless the Job's own
+    specification changes (`syncJobBatchPeriod` in pkg/controller/job)."""
+    view = _View(state)
+    return [job for job in state.all("jobs") if any(_is_uncounted(pod) for pod in view.pods_of(job))]
+
+
 def has_unpredictable_pods(state: ClusterState) -> bool:
     """Whether a pod waits for a place under rules that `scheduling.py` does not know: only time tells that it gets none."""
     return any(
@@ -252,13 +259,15 @@ def _node_of_daemon_pod(pod: Json) -> str | None:
 def _jobs(view: _View) -> Iterator[str]:
     for job in view.state.all("jobs"):
         pods = view.pods_of(job)
-        uncounted = [pod for pod in pods if is_finished(pod) and _is_tracked(pod)]
+        uncounted = [pod for pod in pods if _is_uncounted(pod)]
         live = [pod for pod in pods if not is_finished(pod) and not is_terminating(pod)]
         over = condition(job, "Complete") == "True" or condition(job, "Failed") == "True"
         status = job["status"]
         enough = status.get("succeeded", 0) >= job["spec"].get("completions", 1)
         may_start_one = not over and not any(is_terminating(pod) for pod in pods) and not enough
-        if uncounted:
+        if job["spec"].get("suspend") and condition(job, "Suspended") != "True":
+            yield f"job {name_of(job)} was not looked at yet"
+        elif uncounted:
             yield f"job {name_of(job)} has not counted its ended pod {name_of(uncounted[0])} yet"
         elif status.get("active", 0) != len(live):
             yield f"job {name_of(job)} does not know yet that it has {len(live)} pods at work"
@@ -268,8 +277,8 @@ def _jobs(view: _View) -> Iterator[str]:
             yield f"job {name_of(job)} has not started a pod yet"
 
 
-def _is_tracked(pod: Json) -> bool:
-    return JOB_TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
+def _is_uncounted(pod: Json) -> bool:
+    return is_finished(pod) and JOB_TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
 def _budgets(view: _View) -> Iterator[str]:

@@ -3,10 +3,11 @@
 The authenticator insists on https://sts.<region>.amazonaws.com/. It is started with HTTPS_PROXY pointing here and
 SSL_CERT_FILE naming this proxy's authority, so it sends `CONNECT sts.<region>.amazonaws.com:443`; the proxy answers, ends
 the TLS connection itself, and does what STS does and moto does not: it checks the signature of the presigned request (over
-the x-k8s-aws-id header that the authenticator adds, which is what ties a token to one cluster), the request's age, and
-whether the session is still alive. Secrets and identities are moto's, read in process.
+the x-k8s-aws-id header that the authenticator adds, which is what ties a token to one cluster) and the request's age.
+Secrets and identities are moto's, read in process.
 
-Limit: AWS's real clock rules here, because tokens are signed with the real clock.
+The real clock rules here, because tokens are signed with it. For the same reason sessions do not expire: their life is counted
+in moto's time, which is virtual.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ SIGNATURE_LIFE = 900
 CLOCK_SKEW = 300
 """Seconds that a request may come from the future."""
 
+_SHUTDOWN_POLL = 0.02
+"""Seconds within which the server notices that it is to stop."""
+
 _STS_HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.amazonaws\.com")
 
 
@@ -47,7 +51,6 @@ class Identity:
 
     secret: str
     session_token: str | None
-    expires: datetime.datetime | None
     account: str
     arn: str
     user_id: str
@@ -88,9 +91,6 @@ class Sts:
         identity = self.identity(access_key)
         if identity is None or (identity.session_token or "") != value.get("X-Amz-Security-Token", ""):
             return _refusal(403, "InvalidClientTokenId", "The security token included in the request is invalid.")
-        now = datetime.datetime.now(datetime.timezone.utc)
-        if identity.expires and identity.expires <= now:
-            return _refusal(403, "ExpiredToken", "The security token included in the request is expired")
         unsigned = [(name, text) for name, text in query if name != "X-Amz-Signature"]
         signed_headers = value.get("X-Amz-SignedHeaders", "").split(";")
         date = value.get("X-Amz-Date", "")
@@ -102,6 +102,7 @@ class Sts:
                 "The request signature we calculated does not match the signature you provided.",
             )
         signed_at = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.timezone.utc)
         if not -CLOCK_SKEW <= (now - signed_at).total_seconds() <= SIGNATURE_LIFE:
             return _refusal(403, "SignatureDoesNotMatch", f"Signature expired: {date}")
         result = {"Arn": identity.arn, "UserId": identity.user_id, "Account": identity.account}
@@ -131,7 +132,6 @@ def _session(access_key: str) -> Identity | None:
                 return Identity(
                     secret=role.secret_access_key,
                     session_token=role.session_token,
-                    expires=role.expiration.replace(tzinfo=datetime.timezone.utc),
                     account=account_id,
                     arn=role.arn,
                     user_id=role.user_id,
@@ -151,7 +151,6 @@ def _user(access_key: str) -> Identity | None:
                         return Identity(
                             secret=key.secret_access_key,
                             session_token=None,
-                            expires=None,
                             account=account_id,
                             arn=user.arn,
                             user_id=user.id,
@@ -200,7 +199,9 @@ class StsProxy:
         self.authority_file = authority.file
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(sts, authority))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="sts-proxy", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="sts-proxy", daemon=True
+        )
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> None:

@@ -1,0 +1,338 @@
+"""EventBridge's default bus in the world: events on the virtual clock, moto's rules, deliveries that can go wrong.
+
+    events = Events(clock, engine, ACCOUNT, REGION, LOCK)
+    events.install()                                         # once per process; again for another object
+    events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"})
+    events.lose("*:topic")                                   # the next delivery to a target whose ARN matches is lost
+    events.notifications                                     # what was published to SNS topics
+
+Rules and targets are those of moto's events backend, patterns are matched by moto. Targets are state machines (StartExecution),
+Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target that refuses is
+recorded in `deliveries`, not retried. Schedules and alarms are not here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import re
+import uuid
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, ContextManager
+
+from moto.core.exceptions import ServiceException
+from moto.events.models import Rule, events_backends
+from moto.sns.models import SNSBackend, Topic, sns_backends
+from werkzeug.exceptions import HTTPException
+
+from world.clock import Clock
+from world.state_errors import ApiError
+from world.stepfunctions import Engine, Execution
+
+# Virtual seconds from an event to its targets. AWS docs give about half a second, and no guarantee.
+EVENT_LATENCY = 1.0
+
+# AWS docs, "Events from Step Functions": input and output are left out of an event above this size, in bytes.
+LARGEST_EVENT_DATA = 248 * 1024
+
+STATUS_CHANGE = "Step Functions Execution Status Change"
+
+_SERVICES = ("states", "lambda", "sns")
+_MOTO_SEND = Rule.send_to_targets
+_MOTO_PUBLISH = Topic.publish
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """An event that was put on the bus; `moment` in virtual seconds since the start."""
+
+    moment: float
+    source: str
+    detail_type: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal."""
+
+    moment: float
+    rule: str
+    target: str
+    payload: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Notification:
+    """A message that was published to an SNS topic, by a rule or by anybody else."""
+
+    moment: float
+    topic: str
+    message: str
+    subject: str | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DeliveryFault:
+    """Strikes the `nth` delivery to a target that matches, once. `kind`: lose, repeat, postpone."""
+
+    kind: str
+    target: str
+    nth: int
+    seconds: float = 0.0
+    seen: int = 0
+
+
+class Events:
+    """The default event bus of one account and region."""
+
+    def __init__(
+        self, clock: Clock, engine: Engine, account: str, region: str, lock: ContextManager[Any] | None = None
+    ):
+        self._clock = clock
+        self._engine = engine
+        self._account, self._region = account, region
+        self._lock = lock or contextlib.nullcontext()
+        self.latency = EVENT_LATENCY
+        self.reset()
+        engine.listeners.append(self._status_changed)
+
+    def reset(self) -> None:
+        """Forgets what was emitted, delivered and published, and every fault."""
+        self.emitted: list[Emitted] = []
+        self.deliveries: list[Delivery] = []
+        self.notifications: list[Notification] = []
+        self.faults: list[DeliveryFault] = []
+        self._ids = 0
+
+    def install(self) -> None:
+        """Lets moto's PutEvents, and whatever else goes through moto's rules, arrive at our targets too."""
+        events = self
+
+        def send_to_targets(rule: Rule, event: dict[str, Any], transform_input: bool = True) -> None:
+            events._sent_by_moto(rule, event, transform_input)
+
+        def publish(topic: Topic, message: str, *arguments: Any, **options: Any) -> str:
+            events._published(topic, message, *arguments, **options)
+            return _MOTO_PUBLISH(topic, message, *arguments, **options)
+
+        Rule.send_to_targets = send_to_targets
+        Topic.publish = publish
+
+    # Events
+
+    def emit(self, source: str, detail_type: str, detail: dict[str, Any], resources: list[str] | None = None) -> None:
+        """Puts an AWS service's event on the bus, from any thread; its targets get it `latency` virtual seconds later."""
+        self.emitted.append(Emitted(self._clock.elapsed(), source, detail_type, detail))
+        self._ids += 1
+        event = {
+            "version": "0",
+            "id": str(uuid.UUID(int=self._ids, version=4)),
+            "detail-type": detail_type,
+            "source": source,
+            "account": self._account,
+            "time": self._time(),
+            "region": self._region,
+            "resources": list(resources or []),
+            "detail": detail,
+        }
+        self._clock.after(self.latency, lambda: self._route(event))
+
+    def _time(self) -> str:
+        now = datetime.datetime.fromtimestamp(int(self._clock.now()), datetime.timezone.utc)
+        return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _status_changed(self, execution: Execution) -> None:
+        self.emit("aws.states", STATUS_CHANGE, _status_detail(self._engine, execution), [execution.arn])
+
+    # Rules
+
+    def _route(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            rules = list(events_backends[self._account][self._region].event_buses["default"].rules.values())
+            matching = [(rule.name, target) for rule in rules if _takes(rule, event) for target in list(rule.targets)]
+        for rule_name, target in matching:
+            self._deliver(rule_name, target, event)
+
+    def _sent_by_moto(self, rule: Rule, event: dict[str, Any], transform_input: bool) -> None:
+        """An event that came through moto's own bus (PutEvents): our targets after the latency, the others moto's way."""
+        every = rule.targets
+        ours = [target for target in every if _service(target) in _SERVICES]
+        if ours and _takes(rule, event):
+            shown = {**event, "time": self._time()}
+            for target in ours:
+                self._clock.after(self.latency, lambda target=target: self._deliver(rule.name, target, shown))
+        rule.targets = [target for target in every if target not in ours]
+        try:
+            _MOTO_SEND(rule, event, transform_input)
+        finally:
+            rule.targets = every
+
+    # Deliveries
+
+    def lose(self, target: str = "*", nth: int = 1) -> None:
+        """The nth delivery to a target whose ARN matches the pattern never arrives."""
+        self.faults.append(DeliveryFault("lose", target, nth))
+
+    def repeat(self, target: str = "*", nth: int = 1, seconds: float = 5.0) -> None:
+        """The nth delivery arrives, and again `seconds` later."""
+        self.faults.append(DeliveryFault("repeat", target, nth, seconds))
+
+    def postpone(self, seconds: float, target: str = "*", nth: int = 1) -> None:
+        """The nth delivery arrives `seconds` late."""
+        self.faults.append(DeliveryFault("postpone", target, nth, seconds))
+
+    def _deliver(self, rule_name: str, target: dict[str, Any], event: dict[str, Any]) -> None:
+        payload = payload_for(target, event)
+        arn = target["Arn"]
+
+        def hand_over() -> None:
+            self._note(rule_name, arn, payload, self._hand_over(arn, payload))
+
+        fault = self._due_fault(arn)
+        if fault is None or fault.kind == "repeat":
+            hand_over()
+        if fault is not None and fault.kind in ("repeat", "postpone"):
+            self._clock.after(fault.seconds, hand_over)
+        if fault is not None and fault.kind == "lose":
+            self._note(rule_name, arn, payload, "lost")
+
+    def _due_fault(self, arn: str) -> DeliveryFault | None:
+        due = None
+        for fault in self.faults:
+            if fnmatchcase(arn, fault.target):
+                fault.seen += 1
+                if fault.seen == fault.nth and due is None:
+                    due = fault
+        return due
+
+    def _note(self, rule_name: str, arn: str, payload: str, outcome: str) -> None:
+        self.deliveries.append(Delivery(self._clock.elapsed(), rule_name, arn, payload, outcome))
+
+    def _hand_over(self, arn: str, payload: str) -> str:
+        service = arn.split(":")[2]
+        try:
+            if service == "states":
+                self._engine.start_execution(arn, payload)
+            elif service == "lambda":
+                self._engine.invoke_async(arn, json.loads(payload))
+            elif service == "sns":
+                with self._lock:
+                    backend: SNSBackend = sns_backends[self._account][self._region]
+                    backend.publish(payload, arn=arn)
+            else:
+                return f"a target of this kind is not part of the world: {arn}"
+        except (ApiError, ServiceException, HTTPException, ValueError) as error:
+            return str(error)
+        return "delivered"
+
+    def _published(
+        self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **__: Any
+    ) -> None:
+        notification = Notification(self._clock.elapsed(), topic.arn, message, subject, message_attributes or {})
+        self.notifications.append(notification)
+
+
+def _service(target: dict[str, Any]) -> str:
+    return target["Arn"].split(":")[2]
+
+
+def _takes(rule: Rule, event: dict[str, Any]) -> bool:
+    """moto lets a rule without a pattern (a schedule) match everything."""
+    return rule.state == "ENABLED" and bool(rule.event_pattern.get_pattern()) and rule.event_pattern.matches_event(event)
+
+
+def _status_detail(engine: Engine, execution: Execution) -> dict[str, Any]:
+    """AWS docs, "Events from Step Functions": every field is there, null where it does not apply; dates in milliseconds."""
+    about = engine.describe(execution.arn)
+    detail = {name: about.get(name) for name in _STATUS_FIELDS}
+    for name in ("startDate", "stopDate", "redriveDate"):
+        detail[name] = round(detail[name] * 1000) if detail[name] is not None else None
+    for name in ("input", "output"):
+        if detail[name] is not None:
+            included = len(detail[name].encode()) <= LARGEST_EVENT_DATA
+            detail[f"{name}Details"] = {"included": included}
+            detail[name] = detail[name] if included else None
+    return detail
+
+
+_STATUS_FIELDS = (
+    "executionArn",
+    "stateMachineArn",
+    "stateMachineVersionArn",
+    "stateMachineAliasArn",
+    "name",
+    "status",
+    "startDate",
+    "stopDate",
+    "input",
+    "inputDetails",
+    "output",
+    "outputDetails",
+    "error",
+    "cause",
+    "redriveCount",
+    "redriveDate",
+    "redriveStatus",
+    "redriveStatusReason",
+)
+
+
+# What a target gets
+
+
+def payload_for(target: dict[str, Any], event: dict[str, Any]) -> str:
+    """The text for a target: its constant Input, the part at InputPath, the filled InputTransformer, or the whole event."""
+    if target.get("Input"):
+        return target["Input"]
+    if target.get("InputPath"):
+        return json.dumps(value_at(event, target["InputPath"]))
+    transformer = target.get("InputTransformer")
+    if not transformer:
+        return json.dumps(event)
+    values = {name: value_at(event, path) for name, path in transformer.get("InputPathsMap", {}).items()}
+    values["aws.events.event.json"] = event
+    values["aws.events.event"] = {name: value for name, value in event.items() if name != "detail"}
+    values["aws.events.event.ingestion-time"] = event["time"]
+    return fill_template(transformer["InputTemplate"], values)
+
+
+def value_at(event: dict[str, Any], path: str) -> Any:
+    """The value at a JSON path of names and indices ($.detail.responses[0]['instance-id']); None if there is none."""
+    value: Any = event
+    for name, index, quoted in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']+)'\]", path):
+        if index:
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+        else:
+            value = value.get(name or quoted) if isinstance(value, dict) else None
+    return value
+
+
+def fill_template(template: str, values: dict[str, Any]) -> str:
+    """AWS docs, "Input transformation": `<name>` outside quotes becomes a JSON value, inside a string its bare text.
+
+    A value that does not exist leaves nothing, so `{"a": <missing>}` is no JSON and its delivery fails.
+    """
+    filled: list[str] = []
+    quoted = False
+    for part in re.findall(r'<[A-Za-z0-9_.\-]+>|\\.|[^\\]', template, re.DOTALL):
+        name = part[1:-1] if len(part) > 2 and part.startswith("<") else None
+        if name is None or name not in values:
+            quoted = quoted != (part == '"')
+            filled.append(part)
+        else:
+            filled.append(_inserted(values[name], quoted))
+    return "".join(filled)
+
+
+def _inserted(value: Any, quoted: bool) -> str:
+    if value is None:
+        return ""
+    text = json.dumps(value)
+    if not quoted:
+        return text
+    return text[1:-1] if isinstance(value, str) else text.replace('"', "")

@@ -1,0 +1,154 @@
+"""AWS SDK integrations (`aws-sdk:<service>:<action>`) of the Step Functions world, through boto3 against an endpoint.
+
+Step Functions writes names in PascalCase whatever the API's own spelling, times as ISO 8601, and names an error as the AWS SDK
+for Java does, prefixed with the service. Sources: AWS docs, "Learning to use AWS service SDK integrations in Step Functions";
+the names of exceptions: the Java SDK's code generator (Fault becomes Exception; what is not modelled is <Service>Exception).
+
+A call runs in a thread of its own, as a clock Call: the server that answers may let virtual time pass.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
+
+from world.clock import Call
+from world.state_errors import StateError
+from world.texts import iso
+
+Json = Any
+
+# Step Functions' name of a service -> boto3's, where they differ.
+_BOTO_NAMES = {
+    "sfn": "stepfunctions",
+    "eventbridge": "events",
+    "elasticloadbalancingv2": "elbv2",
+    "elasticloadbalancing": "elb",
+    "cloudwatchlogs": "logs",
+}
+# Step Functions' name of a service -> prefix of its errors, where it is not just capitalised.
+_ERROR_PREFIXES = {
+    "autoscaling": "AutoScaling",
+    "cloudwatch": "CloudWatch",
+    "cloudwatchlogs": "CloudWatchLogs",
+    "dynamodb": "DynamoDb",
+    "elasticloadbalancing": "ElasticLoadBalancing",
+    "elasticloadbalancingv2": "ElasticLoadBalancingV2",
+    "eventbridge": "EventBridge",
+}
+
+
+class AwsServices:
+    """Calls AWS APIs for the engine. `endpoint` may be set later than the object is made."""
+
+    def __init__(self, endpoint: str, region: str, access_key: str = "step-functions", timeout: float = 120):
+        self.endpoint = endpoint
+        self._region = region
+        self._access_key = access_key
+        self._timeout = timeout
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    def call(self, service: str, action: str, parameters: Json) -> Call:
+        """Answers the result as Step Functions shows it, or fails with StateError."""
+
+        def work(call: Call) -> None:
+            try:
+                call.answer(self._request(service, action, parameters))
+            except BaseException as error:
+                call.fail(error)
+
+        return Call(lambda call: threading.Thread(target=work, args=(call,), daemon=True).start(), f"{service}:{action}")
+
+    def _request(self, service: str, action: str, parameters: Json) -> Json:
+        client = self._client(_BOTO_NAMES.get(service, service))
+        operation = _operation(client, action)
+        if operation is None:
+            raise StateError("States.Runtime", f"The resource 'aws-sdk:{service}:{action}' does not exist")
+        request = to_request(parameters, operation.input_shape) if operation.input_shape else {}
+        try:
+            answer = getattr(client, xform_name(operation.name))(**request)
+        except ClientError as error:
+            raise _named(service, operation, error) from error
+        except BotoCoreError as error:
+            raise StateError(f"{_prefix(service)}.SdkClientException", str(error)) from error
+        answer.pop("ResponseMetadata", None)
+        return to_result(answer, operation.output_shape)
+
+    def _client(self, name: str) -> Any:
+        key = (name, self.endpoint)
+        if key not in self._clients:
+            config = Config(parameter_validation=False, retries={"total_max_attempts": 1}, read_timeout=self._timeout)
+            self._clients[key] = boto3.client(
+                name,
+                region_name=self._region,
+                endpoint_url=self.endpoint,
+                aws_access_key_id=self._access_key,
+                aws_secret_access_key="secret",
+                config=config,
+            )
+        return self._clients[key]
+
+
+def _operation(client: Any, action: str) -> OperationModel | None:
+    model = client.meta.service_model
+    name = action[0].upper() + action[1:]
+    return model.operation_model(name) if name in model.operation_names else None
+
+
+def _prefix(service: str) -> str:
+    return _ERROR_PREFIXES.get(service, service.capitalize())
+
+
+def _named(service: str, operation: OperationModel, error: ClientError) -> StateError:
+    code = error.response["Error"].get("Code", "")
+    message = error.response["Error"].get("Message", "")
+    modelled = {}
+    for shape in operation.service_model.error_shapes:
+        modelled[shape.name] = modelled[shape.error_code] = shape.name
+    name = modelled.get(code, f"{_prefix(service)}Exception")
+    name = name.removesuffix("Fault")
+    if not name.endswith("Exception"):
+        name += "Exception"
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    cause = f"{message} (Service: {_prefix(service)}, Status Code: {status}, Error Code: {code})"
+    return StateError(f"{_prefix(service)}.{name}", cause)
+
+
+def to_request(value: Json, shape: Shape) -> Any:
+    """Arguments in PascalCase to the API's own spelling. Raises States.Runtime for a name that the API does not have."""
+    if isinstance(shape, StructureShape) and isinstance(value, dict):
+        return dict(_request_member(name, item, shape) for name, item in value.items())
+    if isinstance(shape, ListShape) and isinstance(value, list):
+        return [to_request(item, shape.member) for item in value]
+    if isinstance(shape, MapShape) and isinstance(value, dict):
+        return {name: to_request(item, shape.value) for name, item in value.items()}
+    return value
+
+
+def _request_member(name: str, value: Json, shape: StructureShape) -> tuple[str, Any]:
+    for member in (name, name[0].lower() + name[1:]):
+        if member in shape.members:
+            return member, to_request(value, shape.members[member])
+    raise StateError("States.Runtime", f"The field '{name}' is not supported by Step Functions")
+
+
+def to_result(value: Any, shape: Shape | None) -> Json:
+    """An API's answer as Step Functions shows it."""
+    if isinstance(shape, StructureShape):
+        return {name[0].upper() + name[1:]: to_result(item, shape.members.get(name)) for name, item in value.items()}
+    if isinstance(shape, ListShape):
+        return [to_result(item, shape.member) for item in value]
+    if isinstance(shape, MapShape):
+        return {name: to_result(item, shape.value) for name, item in value.items()}
+    if isinstance(value, datetime.datetime):
+        return iso(value.timestamp())
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.read().decode(errors="replace") if hasattr(value, "read") else value
