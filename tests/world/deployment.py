@@ -1,0 +1,101 @@
+"""recycle-eks in the local world, deployed by real Terraform from `terraform/examples/complete`.
+
+A deployment is a function of the module, the state machine and the functions' zips. While none of them changes, later sessions make
+the recorded calls of Terraform again instead of running it: a second instead of a minute. `apply`, `plan` and `destroy` are there for
+whoever wants the real thing each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prepare import ROOT
+from world.aws import REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.terraform import Terraform, copy_of_project
+
+CLUSTER = "world"
+#: Where `prepare.py` puts the functions' zips.
+ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
+
+
+def variables() -> dict[str, object]:
+    """The example's variables in the local world: this cluster, these zips, this machine's processor."""
+    architecture = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+    return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": architecture}
+
+
+class Deployment:
+    """One deployment into one account."""
+
+    def __init__(self, aws: Aws, say: Callable[[str], None]) -> None:
+        self._aws = aws
+        self._say = say
+        self.outputs: dict[str, Any] = {}
+
+    def deploy(self) -> None:
+        """By making Terraform's calls again if nothing changed, else by Terraform."""
+        recorded = ZIPS / f"deployment-{fingerprint()}.json"
+        outputs = recorded.with_suffix(".outputs")
+        if recorded.exists() and outputs.exists():
+            self._aws.replay(load_requests(recorded))
+            self.outputs = json.loads(outputs.read_text())
+            return
+        self._say("deploying by Terraform (about a minute; later sessions repeat its calls while nothing changes)")
+        self._aws.start_recording()
+        with tempfile.TemporaryDirectory(prefix="recycle-eks-") as folder:
+            terraform = self.terraform(Path(folder))
+            terraform.init()
+            terraform.apply(**variables())
+            self.outputs = terraform.outputs()
+        for stale in ZIPS.glob("deployment-*"):
+            stale.unlink(missing_ok=True)
+        _write_whole(outputs, lambda file: file.write_text(json.dumps(self.outputs)))
+        requests = self._aws.stop_recording()
+        _write_whole(recorded, lambda file: save_requests(requests, file))
+
+    def terraform(self, folder: Path) -> Terraform:
+        """Terraform in a copy of the example, with this account as all of AWS."""
+        module = copy_of_project(folder)
+        return Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    """What makes an AWS client talk to the local world."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": ROOT_ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": "world",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def fingerprint() -> str:
+    """Of everything that a deployment depends on."""
+    here = Path(__file__).parent
+    files = [
+        *sorted((ROOT / "terraform").rglob("*.tf")),
+        *sorted((ROOT / "terraform" / "rbac").iterdir()),
+        *sorted((ROOT / "state-machine").iterdir()),
+        *sorted(ZIPS.glob("*.zip")),
+        *(here / name for name in ("aws.py", "deployment.py", "stepfunctions_api.py", "terraform_gaps.py")),
+    ]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _write_whole(file: Path, write: Callable[[Path], Any]) -> None:
+    """Another run that looks meanwhile sees all of it or nothing."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    write(temporary)
+    temporary.replace(file)

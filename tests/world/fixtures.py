@@ -1,0 +1,29 @@
+"""The fixtures of every scenario, wherever its file lies: `world`, and `deployed_world` for whoever resets it by themselves."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from world.world import World
+
+
+@pytest.fixture(scope="session")
+def deployed_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """One world for the whole session."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n  world: {text}", flush=True)
+
+    world = World(say)
+    world.start()
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def world(deployed_world: World) -> World:
+    """The world at the beginning of a scenario: recycle-eks is deployed, nothing else is there."""
+    deployed_world.reset()
+    return deployed_world

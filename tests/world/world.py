@@ -1,0 +1,507 @@
+"""The local world: an AWS account, a Kubernetes cluster and recycle-eks deployed between them, all on one virtual clock.
+
+    world.group("workers", size=3)              an Auto Scaling group whose instances are nodes of the cluster
+    node.job("train", labels={"app": "train"})  what runs on a node
+    world.at("19h", pod.finishes)               what happens meanwhile
+    world.recycle(node, label_selector="…")     an execution of the deployed state machine
+    execution.finishes()                        lets time pass until it has ended
+
+Everything that recycle-eks consists of is real: the state machine as Terraform rendered it, the compiled functions that Terraform
+uploaded, the API server with its authenticator. `tests/README.md` documents this API with examples.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from world import terraform_gaps
+from world.autoscaling import AutoScaling, Launch
+from world.aws import ACCOUNT, LOCK, REGION, Aws
+from world.clock import Clock
+from world.deployment import CLUSTER, Deployment
+from world.ec2 import Ec2
+from world.events import Events
+from world.faults import Plan
+from world.kubernetes import Kubernetes, Pod, Workload
+from world.kubernetes import Node as KubernetesNode
+from world.lambda_host import LambdaHost
+from world.sdk_integrations import AwsServices
+from world.stepfunctions import Engine
+from world.stepfunctions import Execution as EngineExecution
+from world.stepfunctions_api import MotoMachines
+from world.stepfunctions_api import install as install_step_functions
+
+#: An execution may take this long, in virtual seconds, before a scenario gives it up: the longest drain and a day more.
+PATIENCE = 31 * 86_400
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+
+def seconds(time: str | float) -> float:
+    """Virtual seconds of "20h10m", "90s", "2d" or a number."""
+    if not isinstance(time, str):
+        return float(time)
+    if not re.fullmatch(r"(\d+(\.\d+)?[dhms])+", time):
+        raise ValueError(f"a time looks like 20h10m, 90s or 2d, not like {time!r}")
+    return sum(float(number) * _UNITS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([dhms])", time))
+
+
+class World:
+    """One world for many scenarios; `reset` between them takes well under a second."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        """`say` gets a line for each slow step of `start`."""
+        self._say = say
+        self.clock = Clock()
+        self.faults = Plan()
+        self.aws = Aws(self.clock, self.faults)
+        self.ec2 = Ec2(self.aws, self.clock, self._emit)
+        self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
+        self.kubernetes = Kubernetes(self.clock, CLUSTER, self.faults)
+        self.host = LambdaHost(self.aws, self.clock, self.faults)
+        self.services = AwsServices("", REGION)
+        machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
+        self.engine = Engine(self.clock, machines, self.host, self.services, ACCOUNT, REGION)
+        self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.eks = terraform_gaps.Eks(self.aws)
+        self.deployment: Deployment
+        self.groups: dict[str, Group] = {}
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts account and cluster (3 real seconds) and deploys recycle-eks: by Terraform (about a minute) when anything of it
+        changed since the last time, else by making Terraform's calls again (a second)."""
+        self.services.endpoint = self.aws.start()
+        install_step_functions(self.engine)
+        self.events.install()
+        self.clock.before_jump.append(self.kubernetes.settle)
+        self.autoscaling.on_in_service.append(self._joins)
+        self.autoscaling.on_terminated.append(self._leaves)
+        self._say("starting the Kubernetes control plane (3 seconds)")
+        self.kubernetes.start()
+        self.kubernetes.proxy.caller_of = self.aws.callers.get
+        self.eks.on_access_entries = lambda entries: self.kubernetes.set_access_entries(entries)
+        self.eks.create_cluster(CLUSTER, self.kubernetes.endpoint, self.kubernetes.control_plane.authority.pem)
+        self.deployment = Deployment(self.aws, self._say)
+        self.deployment.deploy()
+        self.autoscaling.remember_hooks()
+        self.kubernetes.apply(self.deployment.outputs["rbac_manifest"])
+        self.reset()
+
+    def stop(self) -> None:
+        """Stops everything; nothing is left running."""
+        self.clock.reset()
+        self.host.stop()
+        self.kubernetes.stop()
+        self.aws.stop()
+
+    def reset(self, seed: int | None = None) -> None:
+        """A new scenario: what was deployed stays, everything else goes. With a seed, what is ready at the same moment runs in
+        an order of its own, the same for each seed."""
+        self.clock.reset(seed=seed)
+        self.faults.clear()
+        self.engine.reset()
+        self.events.reset()
+        self.aws.reset()
+        self.host.reset()
+        self.kubernetes.reset()
+        self.groups.clear()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def at(self, time: str | float, action: Callable[[], Any]) -> None:
+        """Does something at a virtual time since the scenario began."""
+        self.clock.at(seconds(time), action)
+
+    def run(self, until: str | float) -> None:
+        """Lets the world go on up to a virtual time since the scenario began."""
+        self.clock.run(limit=seconds(until))
+
+    @staticmethod
+    def seconds(time: str | float) -> float:
+        """Virtual seconds of "20h10m"."""
+        return seconds(time)
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def group(
+        self,
+        name: str = "workers",
+        size: int = 3,
+        minimum: int = 1,
+        maximum: int = 6,
+        zones: Sequence[str] = (f"{REGION}a",),
+        cluster: str = CLUSTER,
+        labels: Mapping[str, str] | None = None,
+    ) -> Group:
+        """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes."""
+        group = Group(self, name, cluster, dict(labels or {}))
+        self.groups[name] = group
+        self.autoscaling.plan_launches(name, *[Arrival(seconds=0)] * size)
+        ec2, autoscaling = self.aws.client("ec2"), self.aws.client("autoscaling")
+        template = ec2.create_launch_template(
+            LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "m7i.2xlarge"}
+        )["LaunchTemplate"]["LaunchTemplateId"]
+        autoscaling.create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            MinSize=minimum,
+            MaxSize=maximum,
+            DesiredCapacity=size,
+            AvailabilityZones=list(zones),
+            LaunchTemplate={"LaunchTemplateId": template, "Version": "$Latest"},
+            Tags=[{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned", "PropagateAtLaunch": True}],
+        )
+        self.clock.run(limit=self.clock.elapsed())
+        states = list(group.states.values())
+        assert states == ["InService"] * size, states
+        self.forget_calls()
+        return group
+
+    def instance_without_group(self) -> Instance:
+        """An instance that nobody scales."""
+        ran = self.aws.client("ec2").run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+        self.forget_calls()
+        return Instance(self, ran["Instances"][0]["InstanceId"])
+
+    def instance(self, instance_id: str) -> Instance:
+        """An EC2 instance by id."""
+        return Instance(self, instance_id)
+
+    def budget(self, workload: Workload, **limits: Any) -> None:
+        """A PodDisruptionBudget over a workload's pods: `min_available` or `max_unavailable`."""
+        self.kubernetes.budget(workload.name, workload, **limits)
+
+    # -- recycling -----------------------------------------------------------------------------------------------
+
+    def recycle(self, what: Node | Mapping[str, Any] | Any, **fields: Any) -> Execution:
+        """Starts an execution through the alias `live`: for a node with further fields of the input, or with any input at all."""
+        self.kubernetes.settle()
+        given = {"instance_id": what.instance_id, "cluster_name": CLUSTER, **fields} if isinstance(what, Node) else what
+        started = self.aws.client("stepfunctions").start_execution(
+            stateMachineArn=self.deployment.outputs["state_machine_alias_arn"], input=json.dumps(given)
+        )
+        return Execution(self, started["executionArn"])
+
+    # -- what was called -----------------------------------------------------------------------------------------
+
+    def calls(self, action: str | None = None, succeeded: bool | None = None) -> list[Any]:
+        """The functions' calls to AWS and Kubernetes in the order in which they were made, such as `autoscaling:EnterStandby` or
+        `kubernetes:POST pods/eviction`."""
+        made = [call for call in (*self.aws.calls, *self.kubernetes.calls) if call.function is not None]
+        return [
+            call
+            for call in sorted(made, key=lambda call: call.at)
+            if action in (None, call.action) and succeeded in (None, call.status is not None and call.status < 300)
+        ]
+
+    def writes(self) -> list[Any]:
+        """The calls of functions that change something."""
+        return [call for call in self.calls() if call.write]
+
+    def forget_calls(self) -> None:
+        """What was called so far was preparation."""
+        self.aws.calls.clear()
+        self.kubernetes.calls.clear()
+
+    # -- the actors ----------------------------------------------------------------------------------------------
+
+    def _emit(self, source: str, detail_type: str, detail: dict[str, Any], resources: list[str]) -> None:
+        self.events.emit(source, detail_type, detail, resources)
+
+    def _joins(self, member: Any) -> None:
+        """A kubelet registers when its instance is in service; one that comes back from Standby is registered already."""
+        group = self.groups[member.group.name]
+        arrival = member.launch
+        if group.cluster != CLUSTER or not arrival.joins_cluster or group.node_of(member.instance_id) is not None:
+            return
+        taints = [{"key": arrival.startup_taint, "effect": "NoSchedule"}] if arrival.startup_taint else []
+        node = self.kubernetes.add_node(
+            member.instance.private_dns,
+            f"aws:///{member.availability_zone}/{member.instance_id}",
+            member.availability_zone,
+            labels=group.labels,
+            ready=arrival.becomes_ready,
+            startup_taints=taints,
+            startup_taints_go_after=arrival.taint_lasts,
+            allocatable=arrival.allocatable,
+        )
+        group.nodes_seen[member.instance_id] = Node(group, member.instance_id, node, self.clock.elapsed())
+
+    def _leaves(self, member: Any) -> None:
+        """The cloud controller deletes the Node of a terminated instance."""
+        group = self.groups.get(member.group.name)
+        if group and member.instance_id in group.nodes_seen:
+            self.kubernetes.remove_node(group.nodes_seen[member.instance_id].name)
+
+
+@dataclass
+class Arrival(Launch):
+    """How one launch goes, down to the Node."""
+
+    becomes_ready: bool = True
+    startup_taint: str | None = None
+    taint_lasts: float = 0.0
+    allocatable: Mapping[str, str] | None = None
+
+
+class Group:
+    """An Auto Scaling group."""
+
+    def __init__(self, world: World, name: str, cluster: str, labels: dict[str, str]) -> None:
+        self._world = world
+        self.name = name
+        self.cluster = cluster
+        self.labels = labels
+        self.nodes_seen: dict[str, Node] = {}
+
+    def __repr__(self) -> str:
+        return f"group {self.name}"
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Minimum, desired, maximum."""
+        group = self._world.autoscaling.group(self.name)
+        return group.min_size, group.desired_capacity, group.max_size
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The members' lifecycle states by instance id."""
+        return {m.instance_id: m.lifecycle_state for m in self._world.autoscaling.group(self.name).instance_states}
+
+    @property
+    def instances(self) -> list[str]:
+        """The members' instance ids."""
+        return list(self.states)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The members' nodes, in the order in which they registered."""
+        return [node for instance, node in self.nodes_seen.items() if instance in self.states]
+
+    @property
+    def newest(self) -> Node:
+        """The node that registered last."""
+        return self.nodes[-1]
+
+    def node_of(self, instance_id: str) -> Node | None:
+        """The node of an instance, if it registered."""
+        return self.nodes_seen.get(instance_id)
+
+    def next_launch(
+        self,
+        takes: str | float | None = None,
+        fails: str | None = None,
+        never_registers: bool = False,
+        never_ready: bool = False,
+        startup_taint: str | None = None,
+        taint_lasts: str | float = 0,
+        allocatable: Mapping[str, str] | None = None,
+    ) -> None:
+        """How the next launch goes. `fails` is AWS's message, and all further launches fail, too."""
+        arrival = Arrival(
+            seconds=None if takes is None else seconds(takes),
+            failure=fails,
+            joins_cluster=not never_registers,
+            becomes_ready=not never_ready,
+            startup_taint=startup_taint,
+            taint_lasts=seconds(taint_lasts),
+            allocatable=allocatable,
+        )
+        self._world.autoscaling.plan_launches(self.name, *[arrival] * (1000 if fails else 1))
+
+    def protect(self, node: Node) -> None:
+        """A person protects a member from scale-in."""
+        self._world.aws.client("autoscaling").set_instance_protection(
+            AutoScalingGroupName=self.name, InstanceIds=[node.instance_id], ProtectedFromScaleIn=True
+        )
+
+    def suspend(self, *processes: str) -> None:
+        """A person suspends processes such as Launch."""
+        self._world.aws.client("autoscaling").suspend_processes(AutoScalingGroupName=self.name, ScalingProcesses=processes)
+
+    def terminate(self, node: Node) -> None:
+        """A person terminates a member; the group replaces it."""
+        self._world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=node.instance_id, ShouldDecrementDesiredCapacity=False
+        )
+
+
+class Node:
+    """An instance of a group with its Node object."""
+
+    def __init__(self, group: Group, instance_id: str, node: KubernetesNode, ready_at: float) -> None:
+        self.group = group
+        self.instance_id = instance_id
+        self.ready_at = ready_at
+        """Virtual seconds since the scenario began at which it registered."""
+        self.kubernetes = node
+        """The handle with everything about the Node object."""
+
+    def __repr__(self) -> str:
+        return f"{self.kubernetes!r} ({self.instance_id})"
+
+    @property
+    def name(self) -> str:
+        """The Node's name."""
+        return self.kubernetes.name
+
+    @property
+    def exists(self) -> bool:
+        """Whether the Node object is there."""
+        return self.kubernetes.exists
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether it is cordoned."""
+        return self.kubernetes.is_cordoned
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The Node's annotations."""
+        return self.kubernetes.annotations
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The Node's labels."""
+        return self.kubernetes.labels
+
+    def has_taint(self, key: str) -> bool:
+        """Whether it has a taint of this key."""
+        return any(taint["key"] == key for taint in self.kubernetes.taints)
+
+    def annotate(self, key: str, value: str | None) -> None:
+        """A person annotates it."""
+        self.kubernetes.annotate(**{key: value})
+
+    # What runs on it. Further arguments: see `kubernetes.pod_template`.
+
+    def job(self, name: str, **how: Any) -> Pod:
+        """The pod of a Job, which runs until the scenario says that it `finishes`."""
+        return self._cluster.job(name, on=self.kubernetes, **how).pods()[0]
+
+    def finished_job(self, name: str, **how: Any) -> Pod:
+        """The pod of a Job that is done."""
+        pod = self.job(name, **how)
+        self._cluster.settle()
+        pod.finishes()
+        return pod
+
+    def bare_pod(self, name: str, **how: Any) -> Pod:
+        """A pod that nobody controls."""
+        return self._cluster.bare_pod(name, self.kubernetes, **how)
+
+    def mirror_pod(self, name: str, **how: Any) -> Pod:
+        """What the API server shows of a pod that the kubelet runs from a file."""
+        return self._cluster.static_pod(name, self.kubernetes, **how)
+
+    def deployment(self, name: str, replicas: int = 1, **how: Any) -> Workload:
+        """A Deployment whose first pods are here."""
+        return self._cluster.deployment(name, replicas, on=self.kubernetes, **how)
+
+    def stateful_set(self, name: str, replicas: int = 1, **how: Any) -> Workload:
+        """A StatefulSet whose first pods are here."""
+        return self._cluster.stateful_set(name, replicas, on=self.kubernetes, **how)
+
+    def daemon_set(self, name: str, **how: Any) -> Workload:
+        """A DaemonSet: one pod here, and one on every other node."""
+        return self._cluster.daemon_set(name, **how)
+
+    @property
+    def _cluster(self) -> Kubernetes:
+        return self.group._world.kubernetes
+
+
+class Instance:
+    """An EC2 instance as DescribeInstances shows it."""
+
+    def __init__(self, world: World, instance_id: str) -> None:
+        self._world = world
+        self.id = instance_id
+
+    @property
+    def state(self) -> str:
+        """`running`, `stopped`, `terminated` …"""
+        return self._world.ec2.instance(self.id)._state.name
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        answer = self._world.aws.client("ec2").describe_tags(Filters=[{"Name": "resource-id", "Values": [self.id]}])
+        return {tag["Key"]: tag["Value"] for tag in answer["Tags"]}
+
+
+@dataclass(frozen=True)
+class End:
+    """How an execution ended."""
+
+    status: str
+    outcome: str | None
+    """The outcome's name, if it SUCCEEDED."""
+    output: Any
+    error: str | None
+    cause: str
+    at: float
+    """Virtual seconds since the scenario began."""
+    history_events: int
+
+
+class Execution:
+    """One execution of the state machine."""
+
+    def __init__(self, world: World, arn: str) -> None:
+        self._world = world
+        self.arn = arn
+
+    @property
+    def _engine(self) -> EngineExecution:
+        return self._world.engine.execution(self.arn)
+
+    @property
+    def status(self) -> str:
+        """RUNNING, SUCCEEDED, FAILED, ABORTED or TIMED_OUT."""
+        return self._engine.status
+
+    def finishes(self, within: str | float = PATIENCE) -> End:
+        """Lets time pass until it has ended."""
+        limit = self._world.clock.elapsed() + seconds(within)
+        self._world.clock.run(until=lambda: self.status != "RUNNING", limit=limit)
+        ended = self._engine
+        output = ended.output
+        return End(
+            status=ended.status,
+            outcome=output.get("outcome") if isinstance(output, dict) else None,
+            output=output,
+            error=ended.error,
+            cause=ended.cause or "",
+            at=ended.stop - self._world.clock.start,
+            history_events=len(ended.events),
+        )
+
+    def stop(self) -> None:
+        """A person stops it."""
+        self._world.engine.stop_execution(self.arn)
+
+    def redrive(self) -> None:
+        """A person redrives it: it goes on where it ended."""
+        self._world.engine.redrive_execution(self.arn)
+
+    @property
+    def path(self) -> list[str]:
+        """The names of the states that it entered."""
+        return [name for _, name in self._entries()]
+
+    def entered(self, state: str) -> list[float]:
+        """When it entered a state, in virtual seconds since the scenario began."""
+        return [moment for moment, name in self._entries() if name == state]
+
+    def _entries(self) -> list[tuple[float, str]]:
+        return [
+            (event["timestamp"] - self._world.clock.start, event["stateEnteredEventDetails"]["name"])
+            for event in self._engine.events
+            if "stateEnteredEventDetails" in event
+        ]
