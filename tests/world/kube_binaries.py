@@ -130,15 +130,14 @@ def _build(go: str, folder: pathlib.Path) -> None:
     commands = [f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")]
     started = time.monotonic()
     _say(f"building the local control plane, once: {_USUAL_DURATION}", started)
-    build = [go, "build", "-trimpath"]
     _run(
         f"kubernetes {kubernetes}",
-        [*build, f"-o={folder}/", f"-ldflags=-s -w {stamps}", *commands],
+        [go, "build", f"-o={folder}/", f"-ldflags=-s -w {stamps}", *commands],
         _PINS / "kubernetes",
         started,
     )
-    _run("etcd", [*build, f"-o={folder / 'etcd'}", "-ldflags=-s -w", "go.etcd.io/etcd/server/v3"], _PINS / "etcd", started)
-    install = [go, "install", "-trimpath", "-ldflags=-s -w", AUTHENTICATOR]
+    _run("etcd", [go, "build", f"-o={folder / 'etcd'}", "-ldflags=-s -w", "go.etcd.io/etcd/server/v3"], _PINS / "etcd", started)
+    install = [go, "install", "-ldflags=-s -w", AUTHENTICATOR]
     _run("aws-iam-authenticator", install, folder, started, GOBIN=str(folder))
     _say(f"done: {folder.name}", started)
 
@@ -157,7 +156,7 @@ def _run(what: str, command: list[str], folder: pathlib.Path, started: float, **
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "CGO_ENABLED": "0", **environment},
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -293,6 +293,9 @@ class Kubernetes:
                             "kubernetes.io/hostname": name,
                             "kubernetes.io/os": "linux",
                             "kubernetes.io/arch": "amd64",
+                            # The node controller adds these where they are missing.
+                            "beta.kubernetes.io/os": "linux",
+                            "beta.kubernetes.io/arch": "amd64",
                             "node.kubernetes.io/instance-type": "m7i.2xlarge",
                             "topology.kubernetes.io/region": region,
                             "topology.kubernetes.io/zone": zone,

@@ -1,0 +1,65 @@
+"""Objects that show whether the controllers have caught up.
+
+When a scenario's objects are erased, the controllers learn of it a few milliseconds later, each kind by a watch of its own. A
+new scenario that uses the same names before they have would meet the old one's ghosts (a Deployment that is thought to have
+pods already, say). So after erasing, one object of each kind is created whose treatment shows in its status or on another
+object: what is seen after the erasure is seen after all of it.
+"""
+
+from __future__ import annotations
+
+from .kube_client import Json, KubeClient
+
+NAMESPACE = "world-canaries"
+
+_ROLLOUT = {
+    "selector": {"matchLabels": {"canary": "none"}},
+    "template": {
+        "metadata": {"labels": {"canary": "none"}},
+        "spec": {
+            "containers": [{"name": "main", "image": "example.invalid/none"}],
+            "nodeSelector": {"canary": "nowhere"},
+        },
+    },
+}
+
+
+def create(client: KubeClient, generation: int) -> None:
+    """One set of canaries. `generation` must differ from all before: their names must be new ones."""
+    name = f"canary-{generation}"
+    for path, kind, spec in (
+        ("/apis/apps/v1", "Deployment", {"replicas": 0, **_ROLLOUT}),
+        ("/apis/apps/v1", "StatefulSet", {"replicas": 0, "serviceName": name, **_ROLLOUT}),
+        ("/apis/apps/v1", "DaemonSet", _ROLLOUT),
+        ("/apis/batch/v1", "Job", _suspended_job()),
+        # It says that it has a healthy pod once the pod below was placed by the scheduler and started by the kubelet.
+        ("/apis/policy/v1", "PodDisruptionBudget", {"minAvailable": 1, "selector": {"matchLabels": {"canary": name}}}),
+    ):
+        collection = f"{path}/namespaces/{NAMESPACE}/{kind.lower()}s"
+        manifest = {"apiVersion": path.removeprefix("/apis/"), "kind": kind, "metadata": {"name": name}, "spec": spec}
+        client.create(collection, manifest)
+    client.create(f"/api/v1/namespaces/{NAMESPACE}/pods", _pod(name))
+    client.create("/api/v1/nodes", _cordoned_node(name))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "1"}}
+    client.patch(f"/api/v1/nodes/{name}/status", {"status": ready})
+
+
+def _suspended_job() -> Json:
+    template = {"spec": {**_ROLLOUT["template"]["spec"], "restartPolicy": "Never"}}
+    return {"suspend": True, "template": template}
+
+
+def _pod(name: str) -> Json:
+    spec = {
+        **_ROLLOUT["template"]["spec"],
+        "nodeSelector": {"canary": name},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    metadata = {"name": name, "labels": {"canary": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _cordoned_node(name: str) -> Json:
+    """Cordoned, so that the node controller has a taint to add."""
+    metadata = {"name": name, "labels": {"canary": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}}
