@@ -1,7 +1,7 @@
 """EventBridge's default bus in the world: events on the virtual clock, moto's rules, deliveries that can go wrong.
 
     events = Events(clock, engine, ACCOUNT, REGION, LOCK)
-    events.install()                                         # once per process; again for another object
+    uninstall = events.install()
     events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"})
     events.lose("*:topic")                                   # the next delivery to a target whose ARN matches is lost
     events.notifications                                     # what was published to SNS topics
@@ -20,7 +20,7 @@ import re
 import uuid
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, ContextManager
+from typing import Any, Callable, ContextManager
 
 from moto.core.exceptions import ServiceException
 from moto.events.models import Rule, events_backends
@@ -109,9 +109,10 @@ class Events:
         self.faults: list[DeliveryFault] = []
         self._ids = 0
 
-    def install(self) -> None:
-        """Lets moto's PutEvents, and whatever else goes through moto's rules, arrive at our targets too."""
+    def install(self) -> Callable[[], None]:
+        """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The answer puts back what was before."""
         events = self
+        before = Rule.send_to_targets, Topic.publish
 
         def send_to_targets(rule: Rule, event: dict[str, Any], transform_input: bool = True) -> None:
             events._sent_by_moto(rule, event, transform_input)
@@ -122,6 +123,11 @@ class Events:
 
         Rule.send_to_targets = send_to_targets
         Topic.publish = publish
+
+        def uninstall() -> None:
+            Rule.send_to_targets, Topic.publish = before
+
+        return uninstall
 
     # Events
 

@@ -5,7 +5,7 @@ moto 5.2.5 lacks of versions, and refuses at create and update a definition that
 
     machines = MotoMachines(clock, ACCOUNT, REGION, LOCK)
     engine = Engine(clock, machines, functions, services)
-    install(engine)                    # once per process; again for another engine
+    uninstall = install(engine)
 """
 
 from __future__ import annotations
@@ -87,10 +87,20 @@ def _as_version(version: StateMachineVersion, alias_arn: str | None = None) -> M
     return Machine(version.source_arn, version.definition, version.roleArn, version.arn, alias_arn)
 
 
-def install(engine: Engine) -> None:
-    """Puts the engine behind moto's Step Functions endpoint."""
+def install(engine: Engine) -> Callable[[], None]:
+    """Puts the engine behind moto's Step Functions endpoint. The answer puts back what was there before."""
+    before = {name: StepFunctionResponse.__dict__.get(name) for name in _HANDLERS}
     for name, handler in _HANDLERS.items():
         setattr(StepFunctionResponse, name, _served(handler, engine))
+
+    def uninstall() -> None:
+        for name, method in before.items():
+            if method is None:
+                delattr(StepFunctionResponse, name)
+            else:
+                setattr(StepFunctionResponse, name, method)
+
+    return uninstall
 
 
 def _served(handler: Callable[[StepFunctionResponse, Engine], Any], engine: Engine) -> Callable[[StepFunctionResponse], Any]:

@@ -1,0 +1,83 @@
+"""A moto server for tests of the Step Functions API and of events, in a region of its own.
+
+The region differs from the world's, and everything is put back afterwards, so that these tests can share a process with a
+deployed world.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator
+
+import boto3
+import pytest
+from botocore.config import Config
+from moto.events.models import events_backends
+from moto.server import ThreadedMotoServer
+from moto.sns.models import sns_backends
+from moto.stepfunctions.models import stepfunctions_backends
+
+from world.clock import Clock
+from world.events import Events
+from world.in_memory import PythonFunctions
+from world.sdk_integrations import AwsServices
+from world.stepfunctions import Engine, Execution
+from world.stepfunctions_api import MotoMachines, install
+
+ACCOUNT = "123456789012"
+REGION = "eu-central-1"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/machine"
+
+
+class MotoRegion:
+    """Engine, bus and moto's endpoint together."""
+
+    def __init__(self, endpoint: str):
+        self.endpoint = endpoint
+        self.clock = Clock()
+        self.functions = PythonFunctions()
+        self.services = AwsServices(endpoint, REGION)
+        machines = MotoMachines(self.clock, ACCOUNT, REGION)
+        self.engine = Engine(self.clock, machines, self.functions, self.services, ACCOUNT, REGION)
+        self.events = Events(self.clock, self.engine, ACCOUNT, REGION)
+        self.sfn = self.client("stepfunctions")
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.endpoint,
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+    def create(self, name: str, definition: dict, **options: Any) -> str:
+        text = json.dumps(definition)
+        return self.sfn.create_state_machine(name=name, definition=text, roleArn=ROLE, **options)["stateMachineArn"]
+
+    def run(self, definition: dict, value: Any = None) -> Execution:
+        arn = self.create(f"machine-{len(self.engine.executions)}", definition)
+        started = self.sfn.start_execution(stateMachineArn=arn, input=json.dumps(value or {}))
+        self.clock.run()
+        return self.engine.execution(started["executionArn"])
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def region(moto_endpoint: str) -> Iterator[MotoRegion]:
+    region = MotoRegion(moto_endpoint)
+    undo = [install(region.engine), region.events.install()]
+    yield region
+    for put_back in undo:
+        put_back()
+    for backends in (stepfunctions_backends, events_backends, sns_backends):
+        backends[ACCOUNT][REGION].reset()
