@@ -278,3 +278,273 @@ pub fn has_ended(status: &str) -> bool {
 pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
     matches!(found, Some(StoredClaim::Known(claim)) if claim.fence == *me)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixtures::{ARN, at, claim, fence};
+
+    fn owner(execution: &str, status: &str) -> Owner {
+        Owner {
+            execution: execution.parse().unwrap(),
+            status: status.to_owned(),
+        }
+    }
+
+    fn known(fence: Fence) -> StoredClaim {
+        StoredClaim::Known(Claim {
+            fence,
+            ..claim(Phase::Draining)
+        })
+    }
+
+    fn other_fence() -> Fence {
+        Fence {
+            execution: ARN.replace("run-1", "run-2").parse().unwrap(),
+            redrive_count: 0,
+        }
+    }
+
+    #[test]
+    fn a_newcomer_decides_by_what_it_finds() {
+        let me = fence(1);
+        let dead = owner(other_fence().execution.as_str(), "ABORTED");
+        let alive = owner(other_fence().execution.as_str(), "RUNNING");
+        let forbidden = owner(other_fence().execution.as_str(), "Sfn.AccessDeniedException");
+        let gone = owner(
+            other_fence().execution.as_str(),
+            "Sfn.ExecutionDoesNotExistException",
+        );
+        let somebody = owner(ARN, "SUCCEEDED");
+        let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 12] = [
+            ("no claim is taken", None, None, "take"),
+            ("my own claim is mine", Some(known(fence(1))), None, "ours"),
+            (
+                "my claim before the redrive is resumed",
+                Some(known(fence(0))),
+                None,
+                "resume",
+            ),
+            (
+                "a later redrive of mine wins",
+                Some(known(fence(2))),
+                None,
+                "duplicate",
+            ),
+            (
+                "about another's claim its owner is asked for",
+                Some(known(other_fence())),
+                None,
+                "ask",
+            ),
+            (
+                "an answer about somebody else does not count",
+                Some(known(other_fence())),
+                Some(&somebody),
+                "ask",
+            ),
+            (
+                "a dead owner's claim is resumed",
+                Some(known(other_fence())),
+                Some(&dead),
+                "resume",
+            ),
+            (
+                "the claim of an unknown execution is resumed",
+                Some(known(other_fence())),
+                Some(&gone),
+                "resume",
+            ),
+            (
+                "a living owner keeps it",
+                Some(known(other_fence())),
+                Some(&alive),
+                "duplicate",
+            ),
+            (
+                "who may not ask takes it for alive",
+                Some(known(other_fence())),
+                Some(&forbidden),
+                "duplicate",
+            ),
+            (
+                "a newer schema is alive",
+                Some(StoredClaim::Newer(2)),
+                Some(&dead),
+                "duplicate",
+            ),
+            (
+                "what is no claim is left to a person",
+                Some(StoredClaim::Unreadable("x".to_owned())),
+                None,
+                "unreadable",
+            ),
+        ];
+        for (name, found, owner, expected) in cases {
+            let decision = match decide_claim(found.as_ref(), &me, owner) {
+                ClaimDecision::Take => "take",
+                ClaimDecision::Ours(_) => "ours",
+                ClaimDecision::Resume(_) => "resume",
+                ClaimDecision::AskOwner(_) => "ask",
+                ClaimDecision::Duplicate(_) => "duplicate",
+                ClaimDecision::Unreadable(_) => "unreadable",
+            };
+            assert_eq!(decision, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_duplicate_says_who_works_on_the_node_since_when() {
+        let found = known(other_fence());
+        let alive = owner(other_fence().execution.as_str(), "RUNNING");
+        let ClaimDecision::Duplicate(text) = decide_claim(Some(&found), &fence(0), Some(&alive)) else {
+            panic!()
+        };
+        assert!(
+            text.contains("run-2 (RUNNING)") && text.contains("2027-01-01T00:00:00Z"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn only_a_final_status_or_no_execution_means_that_it_ended() {
+        for status in [
+            "SUCCEEDED",
+            "FAILED",
+            "TIMED_OUT",
+            "ABORTED",
+            "Sfn.ExecutionDoesNotExistException",
+        ] {
+            assert!(has_ended(status), "{status}");
+        }
+        for status in [
+            "RUNNING",
+            "PENDING_REDRIVE",
+            "",
+            "Sfn.AccessDeniedException",
+            "States.Timeout",
+            "aborted",
+        ] {
+            assert!(!has_ended(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_step_acts_only_under_its_own_fence() {
+        assert!(holds_claim(Some(&known(fence(1))), &fence(1)));
+        for found in [
+            None,
+            Some(known(fence(0))),
+            Some(known(other_fence())),
+            Some(StoredClaim::Newer(2)),
+            Some(StoredClaim::Unreadable(String::new())),
+        ] {
+            assert!(!holds_claim(found.as_ref(), &fence(1)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_fits_into_ec2s_limit_with_the_longest_names() {
+        // The longest partition and region names that AWS has, a machine's name as the module limits it, an execution's of 80.
+        let execution = format!(
+            "arn:aws-iso-b:states:us-isob-east-1:123456789012:execution:{}:{}",
+            "m".repeat(40),
+            "e".repeat(80)
+        );
+        let claim = Claim {
+            schema: 99,
+            fence: Fence {
+                execution: execution.parse().unwrap(),
+                redrive_count: u32::MAX,
+            },
+            phase: Phase::Disposing,
+            claimed_at: "2027-01-01T00:00:00.123456789Z".parse().unwrap(),
+            ..claim(Phase::Claimed)
+        };
+        assert!(
+            claim.to_tag().len() <= 256,
+            "{} characters: {}",
+            claim.to_tag().len(),
+            claim.to_tag()
+        );
+    }
+
+    #[test]
+    fn a_newer_schema_is_recognised_whatever_else_it_says() {
+        let group = "workers".parse().unwrap();
+        assert_eq!(
+            Claim::from_tag("2 anything at all", &group),
+            StoredClaim::Newer(2)
+        );
+        assert_eq!(
+            Claim::from_annotation(r#"{"schema": 2, "who": "knows"}"#),
+            StoredClaim::Newer(2)
+        );
+    }
+
+    #[test]
+    fn what_somebody_edited_is_unreadable_and_kept_as_text() {
+        let group = "workers".parse().unwrap();
+        for text in [
+            "",
+            "1",
+            "1 planned",
+            "x planned claimed y z",
+            "1 planned claimed 2027-01-01T00:00:00Z nobody",
+        ] {
+            assert_eq!(
+                Claim::from_tag(text, &group),
+                StoredClaim::Unreadable(text.to_owned())
+            );
+        }
+        for text in ["", "{}", "null", r#"{"schema":1}"#, r#"{"schema":"1"}"#] {
+            assert_eq!(
+                Claim::from_annotation(text),
+                StoredClaim::Unreadable(text.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn phases_and_urgencies_are_written_as_serde_writes_them() {
+        for phase in Phase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        }
+        for urgency in Urgency::ALL {
+            assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.name());
+        }
+        assert!("Claimed".parse::<Phase>().is_err());
+    }
+
+    fn any_claim() -> impl Strategy<Value = Claim> {
+        (
+            prop::sample::select(Phase::ALL.to_vec()),
+            prop::sample::select(Urgency::ALL.to_vec()),
+            any::<u32>(),
+            0_i64..4_000_000_000,
+        )
+            .prop_map(|(phase, urgency, redrives, seconds)| Claim {
+                urgency,
+                fence: fence(redrives),
+                claimed_at: at(seconds),
+                ..claim(phase)
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_claim_survives_tag_and_annotation(claim in any_claim()) {
+            prop_assert_eq!(Claim::from_tag(&claim.to_tag(), &claim.group), StoredClaim::Known(claim.clone()));
+            let annotation = serde_json::to_string(&claim).unwrap();
+            prop_assert_eq!(Claim::from_annotation(&annotation), StoredClaim::Known(claim));
+        }
+
+        #[test]
+        fn no_text_makes_a_reader_panic(text in "\\PC{0,60}") {
+            let _ = Claim::from_tag(&text, &"workers".parse().unwrap());
+            let _ = Claim::from_annotation(&text);
+        }
+    }
+}

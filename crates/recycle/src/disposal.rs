@@ -165,3 +165,302 @@ fn is_terminating(lifecycle_state: &str) -> bool {
 fn whole_seconds(seconds: i64) -> u32 {
     u32::try_from(seconds).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Phase;
+    use crate::fixtures::{at, claimed, instance, node, strings};
+    use crate::node::Record;
+
+    fn out_of_balancers() -> NodeFacts {
+        NodeFacts {
+            labels: strings([(EXCLUDE_FROM_BALANCERS_LABEL, "true")]),
+            ..node("old")
+        }
+    }
+
+    fn with_volume() -> NodeFacts {
+        NodeFacts {
+            volumes: vec!["vol-1".to_owned()],
+            ..out_of_balancers()
+        }
+    }
+
+    fn in_state(state: &str) -> Instance {
+        Instance {
+            state: state.to_owned(),
+            ..instance()
+        }
+    }
+
+    fn retired() -> Instance {
+        Instance {
+            tags: strings([(STOPPED_TAG, "2027-01-01T00:00:00Z")]),
+            ..in_state("stopped")
+        }
+    }
+
+    /// The step with the default grace of a minute.
+    fn step(
+        dispose: Dispose,
+        node: Option<&NodeFacts>,
+        instance: Option<&Instance>,
+        lifecycle_state: Option<&str>,
+        now: i64,
+    ) -> DisposalStep {
+        next_disposal_step(dispose, node, instance, lifecycle_state, at(0), at(now), 60)
+    }
+
+    #[test]
+    fn a_node_leaves_balancers_and_volumes_before_it_goes() {
+        let running = instance();
+        let before_us = claimed(
+            with_volume(),
+            Phase::Disposing,
+            &Record {
+                excluded_before: Some("true".to_owned()),
+                ..Record::default()
+            },
+        );
+        let not_held = NodeFacts {
+            volumes: Vec::new(),
+            ..before_us.clone()
+        };
+        for (dispose, goes) in [
+            (Dispose::Terminate, DisposalStep::Terminate(DISPOSAL_WAIT)),
+            (Dispose::Stop, DisposalStep::Stop(DISPOSAL_WAIT)),
+        ] {
+            let cases = [
+                (
+                    "first the label",
+                    Some(node("old")),
+                    0,
+                    DisposalStep::LeaveBalancers(60),
+                ),
+                (
+                    "the label even late",
+                    Some(node("old")),
+                    9_999,
+                    DisposalStep::LeaveBalancers(60),
+                ),
+                (
+                    "then the grace",
+                    Some(out_of_balancers()),
+                    20,
+                    DisposalStep::Wait(
+                        40,
+                        "the load balancers are given time to forget the node".to_owned(),
+                    ),
+                ),
+                (
+                    "then the volumes",
+                    Some(with_volume()),
+                    60,
+                    DisposalStep::Wait(30, "1 volumes are still attached".to_owned()),
+                ),
+                (
+                    "volumes for five minutes only",
+                    Some(with_volume()),
+                    360,
+                    goes.clone(),
+                ),
+                (
+                    "without volumes at once",
+                    Some(out_of_balancers()),
+                    60,
+                    goes.clone(),
+                ),
+                (
+                    "who was out of balancers before needs no grace",
+                    Some(not_held.clone()),
+                    0,
+                    goes.clone(),
+                ),
+                (
+                    "where the Node is gone there is nothing to leave",
+                    None,
+                    0,
+                    goes.clone(),
+                ),
+            ];
+            for (name, node, now, expected) in cases {
+                assert_eq!(
+                    step(dispose, node.as_ref(), Some(&running), Some("Standby"), now),
+                    expected,
+                    "{dispose:?}: {name}"
+                );
+            }
+            assert!(
+                matches!(
+                    step(dispose, Some(&before_us), Some(&running), Some("Standby"), 0),
+                    DisposalStep::Wait(30, _)
+                ),
+                "{dispose:?}: volumes count for it, too"
+            );
+        }
+    }
+
+    #[test]
+    fn no_grace_still_sets_the_label() {
+        let set = next_disposal_step(
+            Dispose::Terminate,
+            Some(&node("old")),
+            Some(&instance()),
+            Some("Standby"),
+            at(0),
+            at(0),
+            0,
+        );
+        assert_eq!(set, DisposalStep::LeaveBalancers(1));
+    }
+
+    #[test]
+    fn an_instance_goes_from_wherever_it_is() {
+        use DisposalStep::{Done, Retire, Stop, Terminate};
+        use Dispose::{Stop as Stopping, Terminate as Terminating};
+        let running = || Some(instance());
+        let cases = [
+            (
+                "from Standby",
+                Terminating,
+                running(),
+                Some("Standby"),
+                Terminate(30),
+            ),
+            (
+                "from service, if a person put it back",
+                Terminating,
+                running(),
+                Some("InService"),
+                Terminate(30),
+            ),
+            (
+                "a retained one",
+                Terminating,
+                running(),
+                Some("Terminating:Retained"),
+                Terminate(30),
+            ),
+            ("out of the group", Terminating, running(), None, Done),
+            ("out of the group and unknown", Terminating, None, None, Done),
+            (
+                "out of the group and terminated",
+                Terminating,
+                Some(in_state("terminated")),
+                None,
+                Done,
+            ),
+            (
+                "dead but listed in Standby",
+                Terminating,
+                Some(in_state("terminated")),
+                Some("Standby"),
+                Terminate(30),
+            ),
+            (
+                "dead though it should be stopped",
+                Stopping,
+                Some(in_state("shutting-down")),
+                Some("Standby"),
+                Terminate(30),
+            ),
+            (
+                "forgotten but listed in Standby",
+                Stopping,
+                None,
+                Some("Standby"),
+                Terminate(30),
+            ),
+            (
+                "running is stopped",
+                Stopping,
+                running(),
+                Some("Standby"),
+                Stop(30),
+            ),
+            (
+                "stopped is retired",
+                Stopping,
+                Some(in_state("stopped")),
+                Some("Standby"),
+                Retire,
+            ),
+            (
+                "tagged without its Node is done",
+                Stopping,
+                Some(retired()),
+                Some("Standby"),
+                Done,
+            ),
+        ];
+        for (name, dispose, instance, lifecycle_state, expected) in cases {
+            assert_eq!(
+                step(dispose, None, instance.as_ref(), lifecycle_state, 400),
+                expected,
+                "{name}"
+            );
+        }
+        let half = step(
+            Stopping,
+            Some(&out_of_balancers()),
+            Some(&retired()),
+            Some("Standby"),
+            400,
+        );
+        assert_eq!(half, Retire, "tagged, but the Node is still there");
+    }
+
+    #[test]
+    fn waits_say_for_what_and_are_bounded() {
+        let last = i64::from(60 + VOLUME_GRACE + DISPOSAL_PATIENCE);
+        let cases = [
+            (
+                "terminating",
+                Dispose::Terminate,
+                "running",
+                "Terminating",
+                "the instance is Terminating",
+            ),
+            (
+                "a foreign hook",
+                Dispose::Stop,
+                "running",
+                "Terminating:Wait",
+                "the instance is Terminating:Wait",
+            ),
+            (
+                "entering Standby",
+                Dispose::Terminate,
+                "running",
+                "EnteringStandby",
+                "the instance is EnteringStandby",
+            ),
+            (
+                "stopping",
+                Dispose::Stop,
+                "stopping",
+                "Standby",
+                "the instance is stopping",
+            ),
+            (
+                "put back",
+                Dispose::Stop,
+                "running",
+                "InService",
+                "the instance is InService and no longer in Standby",
+            ),
+        ];
+        for (name, dispose, state, lifecycle_state, expected) in cases {
+            let step = |now| step(dispose, None, Some(&in_state(state)), Some(lifecycle_state), now);
+            assert_eq!(step(400), DisposalStep::Wait(30, expected.to_owned()), "{name}");
+            match step(last) {
+                DisposalStep::Done => assert!(lifecycle_state.starts_with("Terminating"), "{name}"),
+                DisposalStep::GiveUp(text) => {
+                    assert_eq!(text, format!("{expected} after {last} seconds"), "{name}");
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}

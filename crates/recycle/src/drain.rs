@@ -239,3 +239,232 @@ pub fn write_progress(
         until: deadline.at,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, job_pod, pod};
+
+    const DAY: u32 = 86_400;
+
+    fn until(seconds: i64) -> Deadline {
+        Deadline {
+            at: at(seconds),
+            by_person: false,
+        }
+    }
+
+    fn waiting() -> PodSurvey {
+        PodSurvey {
+            awaited: vec![job_pod("job")],
+            ..PodSurvey::default()
+        }
+    }
+
+    fn evicting() -> PodSurvey {
+        PodSurvey {
+            evictable: vec![pod("web")],
+            ..waiting()
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_from_pods_time_and_budget() {
+        let clear = PodSurvey::default;
+        let wait = |seconds| DrainVerdict::Wait(seconds);
+        let evict = |seconds| DrainVerdict::Evict(seconds);
+        let cases = [
+            (
+                "a clear node is disposed of",
+                clear(),
+                0,
+                1,
+                false,
+                DrainVerdict::Dispose,
+            ),
+            (
+                "a clear node is disposed of though time is over",
+                clear(),
+                86_400,
+                1,
+                false,
+                DrainVerdict::Dispose,
+            ),
+            (
+                "a clear node is disposed of though the budget is spent",
+                clear(),
+                9,
+                POLL_BUDGET,
+                false,
+                DrainVerdict::Dispose,
+            ),
+            ("awaited pods are waited for", waiting(), 0, 1, false, wait(30)),
+            (
+                "the wait grows with the time",
+                waiting(),
+                20_000,
+                1,
+                false,
+                wait(200),
+            ),
+            (
+                "the wait ends at the deadline",
+                waiting(),
+                86_390,
+                1,
+                false,
+                wait(10),
+            ),
+            ("what can be evicted is", evicting(), 20_000, 1, false, evict(200)),
+            (
+                "at the deadline one last eviction is tried",
+                evicting(),
+                86_400,
+                1,
+                false,
+                evict(SHORTEST_WAIT),
+            ),
+            (
+                "at the end of the budget, too",
+                evicting(),
+                9,
+                POLL_BUDGET,
+                false,
+                evict(SHORTEST_WAIT),
+            ),
+        ];
+        for (name, survey, now, polls, tried, expected) in cases {
+            let verdict = judge_drain(&survey, at(0), at(now), until(86_400), DAY, polls, tried);
+            assert_eq!(verdict, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_drain_whose_time_is_over_says_which_time_and_what_is_left() {
+        let by_person = Deadline {
+            at: at(50),
+            by_person: true,
+        };
+        let leaving = PodSurvey {
+            terminating: vec![pod("slow")],
+            ..PodSurvey::default()
+        };
+        let many = PodSurvey {
+            awaited: ["f", "e", "d", "c", "b", "a"].map(job_pod).to_vec(),
+            ..PodSurvey::default()
+        };
+        let cases = [
+            (
+                "nothing can be evicted",
+                judge_drain(&waiting(), at(0), at(86_400), until(86_400), DAY, 9, false),
+                "the drain began at 2027-01-01T00:00:00Z and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod \
+                 (default/job)",
+            ),
+            (
+                "the last eviction was tried",
+                judge_drain(&evicting(), at(0), at(86_430), until(86_400), DAY, 9, true),
+                "and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod (default/job), has still to evict 1 pod \
+                 (default/web)",
+            ),
+            (
+                "a person ended it",
+                judge_drain(&leaving, at(0), at(60), by_person, DAY, 9, false),
+                "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z; it sees leaving 1 pod \
+                 (default/slow)",
+            ),
+            (
+                "the budget is spent",
+                judge_drain(&waiting(), at(0), at(60), until(86_400), DAY, POLL_BUDGET, false),
+                "the pods were checked 1230 times, which is as often as one execution can; it waits for",
+            ),
+            (
+                "many pods",
+                judge_drain(&many, at(0), at(86_400), until(86_400), DAY, 9, false),
+                "6 pods (default/a, default/b, default/c, default/d, default/e, …)",
+            ),
+        ];
+        for (name, verdict, expected) in cases {
+            let DrainVerdict::TimedOut(text) = verdict else {
+                panic!("{name}: {verdict:?}")
+            };
+            assert!(text.contains(expected), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_person_moves_the_deadline_and_a_bad_annotation_is_reported() {
+        let planned = until(3_600);
+        let person = |seconds| Deadline {
+            at: at(seconds),
+            by_person: true,
+        };
+        let cases: [(Option<&str>, Deadline, Option<&str>); 9] = [
+            (None, planned, None),
+            (Some("now"), person(1_000), None),
+            (Some(" now "), person(1_000), None),
+            (Some("2027-01-01T12:00:00Z"), person(43_200), None),
+            (Some("2027-01-01T12:00:00+01:00"), person(39_600), None),
+            (Some("2026-12-31T00:00:00Z"), person(-86_400), None),
+            (
+                Some("2028-01-01T00:00:00Z"),
+                person(30 * 86_400),
+                Some("at most 30 days: it ends at 2027-01-31T00:00:00Z"),
+            ),
+            (
+                Some("tomorrow"),
+                planned,
+                Some("must be a time such as 2027-01-31T18:00:00Z, or now, but is \"tomorrow\""),
+            ),
+            (Some("2027-01-01"), planned, Some("it does not count")),
+        ];
+        for (annotation, deadline, reported) in cases {
+            let (found, report) = find_deadline(at(0), at(1_000), 3_600, annotation);
+            assert_eq!(found, deadline, "{annotation:?}");
+            match reported {
+                None => assert_eq!(report, None, "{annotation:?}"),
+                Some(text) => assert!(
+                    report.clone().unwrap().contains(text),
+                    "{annotation:?}: {report:?}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn now_ends_a_drain_at_once() {
+        let (deadline, _) = find_deadline(at(0), at(1_000), DAY, Some("now"));
+        assert!(deadline.is_past(at(1_000)));
+        assert!(matches!(
+            judge_drain(&waiting(), at(0), at(1_000), deadline, DAY, 1, false),
+            DrainVerdict::TimedOut(_)
+        ));
+    }
+
+    #[test]
+    fn the_story_changes_only_if_something_changes() {
+        let survey = || PodSurvey {
+            terminating: vec![pod("old")],
+            ..evicting()
+        };
+        let blocked = ["default/web is held by the budget web".to_owned(), "a".to_owned()];
+        let reversed = [blocked[1].clone(), blocked[0].clone()];
+        let story = write_progress(&survey(), &blocked, at(0), until(60));
+        assert_eq!(story, write_progress(&survey(), &reversed, at(0), until(60)));
+        assert_eq!(
+            story.summary,
+            "it waits for 1 pod (default/job), has still to evict 1 pod (default/web), sees leaving 1 pod (default/old)"
+        );
+        assert_eq!(story.waits_for, ["default/job"]);
+        assert_eq!(story.leaving, ["default/old"]);
+        assert_eq!((story.since, story.until), (at(0), at(60)));
+        assert_ne!(story, write_progress(&waiting(), &blocked, at(0), until(60)));
+    }
+
+    #[test]
+    fn a_story_is_read_as_it_was_written() {
+        let story = write_progress(&evicting(), &[], at(0), until(60));
+        let text = serde_json::to_string(&story).unwrap();
+        assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), story);
+        assert!(!text.contains("blocked_by"), "{text}");
+    }
+}

@@ -1,4 +1,6 @@
-//! The public names of failures: `ErrorEquals` in the ASL matches them, users search for them, so they are API.
+//! The public names of outcomes and failures: `ErrorEquals` in the ASL matches them, users search for them, so they are API.
+//!
+//! Which state ends with which of them is the ASL's.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -65,6 +67,77 @@ impl Failure {
             Self::InternalError => "InternalError",
         }
     }
+
+    /// How the node is then, for the documentation.
+    #[must_use]
+    pub fn describe_node(self) -> &'static str {
+        match self {
+            Self::InvalidInput | Self::PreflightRefused => "untouched",
+            Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
+            Self::NodeLost => "disposed of: it died; the lost pods are named",
+            Self::ReplacementTimedOut | Self::DrainTimedOut => {
+                "kept; the cause says in which state, with the commands that put it back"
+            }
+            Self::StandbyLeftBehind => "in Standby, untainted; the cause has the commands for a person",
+            Self::ClaimLost => "no longer ours: nothing is done",
+            Self::ServiceUnavailable => "kept, as above: AWS or Kubernetes could not be reached for too long",
+            Self::ServiceRefused => {
+                "kept, as above: AWS or Kubernetes refused a call that should have been allowed"
+            }
+            Self::InternalError => "kept, as above: a fault of ours",
+        }
+    }
+}
+
+/// How an execution ends SUCCEEDED; the field `outcome` of its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done as asked.
+    Recycled,
+    /// There was nothing to do.
+    AlreadyGone,
+    /// Dry run.
+    Planned,
+    /// Another execution works on the node.
+    Duplicate,
+    /// A more urgent execution took the node over.
+    Superseded,
+}
+
+impl Outcome {
+    /// All outcomes, for the contract tests and the generated documentation.
+    pub const ALL: [Self; 5] = [
+        Self::Recycled,
+        Self::AlreadyGone,
+        Self::Planned,
+        Self::Duplicate,
+        Self::Superseded,
+    ];
+
+    /// The public name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recycled => "recycled",
+            Self::AlreadyGone => "already_gone",
+            Self::Planned => "planned",
+            Self::Duplicate => "duplicate",
+            Self::Superseded => "superseded",
+        }
+    }
+
+    /// How the node is then, for the documentation.
+    #[must_use]
+    pub fn describe_node(self) -> &'static str {
+        match self {
+            Self::Recycled => "gone, or stopped or detached as asked",
+            Self::AlreadyGone => "gone before we came",
+            Self::Planned => "untouched (dry run); the plan is in the output",
+            Self::Duplicate => "another execution's",
+            Self::Superseded => "a more urgent execution's",
+        }
+    }
 }
 
 /// An error that knows the public name under which the state machine sees it.
@@ -83,4 +156,37 @@ pub fn with_causes(error: &dyn Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("failed to taint node a")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("failed to reach the cluster")]
+    struct Inner(#[source] std::fmt::Error);
+
+    #[test]
+    fn an_error_is_told_with_all_its_causes() {
+        let error = Outer(Inner(std::fmt::Error));
+        assert!(
+            with_causes(&error).starts_with("failed to taint node a: failed to reach the cluster: "),
+            "{}",
+            with_causes(&error)
+        );
+    }
+
+    #[test]
+    fn names_are_what_serde_writes() {
+        for failure in Failure::ALL {
+            assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
+        }
+        for outcome in Outcome::ALL {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
+        }
+    }
 }

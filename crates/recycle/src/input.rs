@@ -875,3 +875,511 @@ fn edit_distance(from: &str, to: &str) -> usize {
     }
     row[to.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{OLD, at, input, input_json, settings};
+
+    fn with_defaults(defaults: Value) -> Settings {
+        let Value::Object(defaults) = defaults else {
+            panic!("{defaults} is no object")
+        };
+        Settings {
+            defaults,
+            ..settings()
+        }
+    }
+
+    fn refusal(more: Value) -> String {
+        parse_input(&input_json(more.clone()), &settings())
+            .expect_err(&more.to_string())
+            .to_string()
+    }
+
+    #[test]
+    fn the_predecessors_three_fields_are_enough() {
+        let input = input(json!({"label_selector": "airflow_version=1.2.3,airflow-worker"}));
+        assert_eq!(
+            input,
+            Input {
+                instance_id: OLD.parse().unwrap(),
+                cluster_name: "prod".parse().unwrap(),
+                awaited: Awaited {
+                    selector: Some("airflow_version=1.2.3,airflow-worker".parse().unwrap()),
+                    namespaces: BTreeSet::new(),
+                },
+                evict: Evict::Others,
+                replacement: Replacement::Before,
+                dispose: Dispose::Terminate,
+                replacement_timeout_seconds: 840,
+                drain_timeout_seconds: 172_800,
+                on_drain_timeout: OnDrainTimeout::Restore,
+                load_balancer_grace_seconds: 60,
+                urgency: Urgency::Planned,
+                dry_run: false,
+                force: BTreeSet::new(),
+                hook: None,
+            }
+        );
+    }
+
+    #[test]
+    fn every_built_value_is_taken() {
+        let input = input(json!({
+            "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
+            "replacement_timeout_seconds": 60, "drain_timeout_seconds": 2_592_000, "on_drain_timeout": "restore",
+            "load_balancer_grace_seconds": 0, "urgency": "planned", "dry_run": true,
+            "force": ["scale_in_protection", "suspended_process"],
+        }));
+        assert_eq!(input.awaited.selector, Some(Selector::everything()));
+        assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
+        assert_eq!(
+            (input.evict, input.dispose, input.dry_run),
+            (Evict::None, Dispose::Stop, true)
+        );
+        assert_eq!(
+            input.force,
+            BTreeSet::from([Force::ScaleInProtection, Force::SuspendedProcess])
+        );
+    }
+
+    #[test]
+    fn a_wrong_field_is_refused_with_what_is_allowed_and_what_was_given() {
+        let cases = [
+            (json!({"instance_id": 1}), "instance_id must be a text, but is 1"),
+            (
+                json!({"instance_id": "i-1"}),
+                "instance_id must be an instance id (i- and 8 or 17 hexadecimal digits), but is \"i-1\"",
+            ),
+            (
+                json!({"instance_id": null}),
+                "instance_id must be a text, but is null",
+            ),
+            (
+                json!({"cluster_name": "test"}),
+                "cluster_name must be \"prod\", the cluster of this module, but is \"test\"",
+            ),
+            (
+                json!({"cluster_name": ["prod"]}),
+                "cluster_name must be a text, but is [\"prod\"]",
+            ),
+            (
+                json!({"cluster_name": "-"}),
+                "cluster_name must be a cluster name",
+            ),
+            (
+                json!({"label_selector": 5}),
+                "label_selector must be a text, but is 5",
+            ),
+            (
+                json!({"label_selector": "app web"}),
+                "label_selector must be a Kubernetes label selector, but is \"app web\": expected one of =, ==, !=, in, notin, <, \
+                 > or a comma at character 5, but found \"web\"",
+            ),
+            (
+                json!({"label_selector": "a".repeat(513)}),
+                "label_selector must have at most 512 characters, but has 513",
+            ),
+            (
+                json!({"namespaces": "jobs"}),
+                "namespaces must be a list of namespace names",
+            ),
+            (json!({"namespaces": ["Jobs"]}), "each), but has \"Jobs\""),
+            (json!({"namespaces": [""]}), "each), but has \"\""),
+            (json!({"namespaces": [7]}), "each), but has 7"),
+            (
+                json!({"namespaces": ["a", "a"]}),
+                "namespaces must name each value once, but has \"a\" twice",
+            ),
+            (
+                json!({"namespaces": vec!["a"; 17]}),
+                "namespaces must have at most 16 names, but has 17",
+            ),
+            (
+                json!({"evict": "all"}),
+                "evict must be one of \"others\", \"none\", but is \"all\"",
+            ),
+            (
+                json!({"evict": null}),
+                "evict must be one of \"others\", \"none\", but is null",
+            ),
+            (
+                json!({"replacement": true}),
+                "replacement must be one of \"before\", \"after\", but is true",
+            ),
+            (
+                json!({"dispose": "Stop"}),
+                "dispose must be one of \"terminate\", \"stop\", \"detach\", but is \"Stop\"",
+            ),
+            (
+                json!({"replacement_timeout_seconds": 59}),
+                "replacement_timeout_seconds must be a whole number from 60 to 3600, but is 59",
+            ),
+            (
+                json!({"drain_timeout_seconds": "2 days"}),
+                "drain_timeout_seconds must be a whole number from 60 to 2592000, but is \"2 days\"",
+            ),
+            (json!({"drain_timeout_seconds": 2_592_001}), "but is 2592001"),
+            (json!({"drain_timeout_seconds": 3_600.5}), "but is 3600.5"),
+            (json!({"drain_timeout_seconds": -1}), "but is -1"),
+            (
+                json!({"drain_timeout_seconds": u64::MAX}),
+                "but is 18446744073709551615",
+            ),
+            (
+                json!({"load_balancer_grace_seconds": 3_601}),
+                "load_balancer_grace_seconds must be a whole number from 0 to 3600, but is 3601",
+            ),
+            (
+                json!({"on_drain_timeout": "kill"}),
+                "on_drain_timeout must be one of \"restore\", \"evict\", \"terminate\", but is \"kill\"",
+            ),
+            (
+                json!({"urgency": "very"}),
+                "urgency must be one of \"planned\", \"hook\", \"spot\", but is \"very\"",
+            ),
+            (
+                json!({"dry_run": "true"}),
+                "dry_run must be true or false, but is \"true\"",
+            ),
+            (
+                json!({"force": "scale_in_protection"}),
+                "force must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", but is \
+                 \"scale_in_protection\"",
+            ),
+            (
+                json!({"force": ["everything"]}),
+                "\"suspended_process\", but has \"everything\"",
+            ),
+            (
+                json!({"force": ["suspended_process", "suspended_process"]}),
+                "force must name each value once, but has \"suspended_process\" twice",
+            ),
+            (
+                json!({"hook": "drain"}),
+                "hook must be an object with name, fired_at (a time) and destination",
+            ),
+        ];
+        for (more, expected) in cases {
+            let text = refusal(more.clone());
+            assert!(text.contains(expected), "{more}: {text}");
+            assert!(!text.contains('\n') && text.len() < 400, "{more}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_unknown_or_missing_is_named() {
+        assert_eq!(
+            parse_input(&json!({"cluster_name": "prod"}), &settings())
+                .unwrap_err()
+                .0,
+            "instance_id is required, but is missing"
+        );
+        assert_eq!(
+            parse_input(&json!({"instance_id": OLD}), &settings())
+                .unwrap_err()
+                .0,
+            "cluster_name is required, but is missing"
+        );
+        assert_eq!(
+            refusal(json!({"drain_timeout_second": 60})),
+            "drain_timeout_second is no field of the input; did you mean drain_timeout_seconds?"
+        );
+        assert_eq!(
+            refusal(json!({"label_selectors": ""})),
+            "label_selectors is no field of the input; did you mean label_selector?"
+        );
+        let text = refusal(json!({"region": "eu-west-1"}));
+        assert!(
+            text.starts_with("region is no field of the input; allowed are instance_id, cluster_name, "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for (input, shown) in [
+            (json!([]), "[]"),
+            (json!("i-1"), "\"i-1\""),
+            (Value::Null, "null"),
+        ] {
+            assert_eq!(
+                parse_input(&input, &settings()).unwrap_err().0,
+                format!("the input must be a JSON object, but is {shown}")
+            );
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_together_are_refused() {
+        let hook = json!({"name": "drain", "fired_at": at(0), "destination": "EC2"});
+        let cases = [
+            (
+                json!({"replacement": "after", "dispose": "stop"}),
+                "replacement \"after\" allows only dispose",
+            ),
+            (
+                json!({"replacement": "after", "dispose": "detach"}),
+                "replacement \"after\" allows only dispose",
+            ),
+            (
+                json!({"on_drain_timeout": "terminate"}),
+                "write force [\"running_pods\"] if that is meant",
+            ),
+            (
+                json!({"hook": hook, "dispose": "stop"}),
+                "hook and dispose make no sense together",
+            ),
+            (
+                json!({"hook": hook, "replacement": "before"}),
+                "hook and replacement make no sense together",
+            ),
+            (
+                json!({"hook": hook, "urgency": "planned"}),
+                "hook and urgency \"planned\" make no sense together",
+            ),
+            (
+                json!({"urgency": "hook"}),
+                "urgency \"hook\" makes no sense without hook",
+            ),
+            (
+                json!({"namespaces": ["jobs"]}),
+                "write label_selector \"*\" to wait for every pod in these namespaces",
+            ),
+            (
+                json!({"namespaces": ["jobs"], "label_selector": ""}),
+                "namespaces narrows label_selector",
+            ),
+        ];
+        for (more, expected) in cases {
+            let text = refusal(more.clone());
+            assert!(text.contains(expected), "{more}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_not_built_yet_is_refused_by_name() {
+        let cases = [
+            (
+                json!({"replacement": "after"}),
+                "replacement: after is not built yet; allowed now: before",
+            ),
+            (
+                json!({"dispose": "detach"}),
+                "dispose: detach is not built yet; allowed now: terminate, stop",
+            ),
+            (
+                json!({"on_drain_timeout": "evict"}),
+                "on_drain_timeout: evict is not built yet; allowed now: restore",
+            ),
+            (
+                json!({"on_drain_timeout": "terminate", "force": ["running_pods"]}),
+                "on_drain_timeout: terminate is not built yet; allowed now: restore",
+            ),
+            (
+                json!({"urgency": "spot"}),
+                "urgency: spot is not built yet; allowed now: planned",
+            ),
+            (
+                json!({"force": ["last_target"]}),
+                "force: last_target is not built yet; allowed now: scale_in_protection, suspended_process",
+            ),
+            (
+                json!({"force": ["running_pods"]}),
+                "force: running_pods is not built yet; allowed now: scale_in_protection, suspended_process",
+            ),
+            (
+                json!({"hook": {"name": "drain", "fired_at": at(0), "destination": "EC2"}}),
+                "hook is not built yet; leave it out",
+            ),
+        ];
+        for (more, expected) in cases {
+            assert_eq!(refusal(more.clone()), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_module_setting_is_the_default_and_the_input_wins() {
+        let settings = with_defaults(
+            json!({"evict": "none", "drain_timeout_seconds": 600, "label_selector": "app=batch",
+            "namespaces": ["jobs"], "dispose": null}),
+        );
+        let by_default = parse_input(&input_json(json!({})), &settings).unwrap();
+        assert_eq!(
+            (by_default.evict, by_default.drain_timeout_seconds),
+            (Evict::None, 600)
+        );
+        assert_eq!(by_default.awaited.selector, Some("app=batch".parse().unwrap()));
+        assert_eq!(by_default.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
+        assert_eq!(by_default.dispose, Dispose::Terminate);
+
+        let given = parse_input(
+            &input_json(json!({"evict": "others", "label_selector": ""})),
+            &settings,
+        )
+        .unwrap();
+        assert_eq!(given.evict, Evict::Others);
+        assert_eq!(
+            given.awaited,
+            Awaited::default(),
+            "none by label: there is nothing to narrow"
+        );
+
+        let everywhere = parse_input(&input_json(json!({"namespaces": []})), &settings).unwrap();
+        assert!(everywhere.awaited.namespaces.is_empty());
+    }
+
+    #[test]
+    fn a_setting_narrows_a_selector_that_the_input_gives() {
+        let settings = with_defaults(json!({"label_selector": "", "namespaces": []}));
+        let input = parse_input(
+            &input_json(json!({"label_selector": "*", "namespaces": ["a"]})),
+            &settings,
+        )
+        .unwrap();
+        assert_eq!(input.awaited.namespaces.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_module_setting_is_named_as_one() {
+        let cases = [
+            (
+                json!({"evict": "all"}),
+                "the module setting evict must be one of \"others\", \"none\", but is \"all\"",
+            ),
+            (
+                json!({"label_selector": "=" }),
+                "the module setting label_selector must be a Kubernetes label selector",
+            ),
+            (
+                json!({"namespaces": ["a"]}),
+                "the module setting namespaces narrows label_selector, but there is none",
+            ),
+            (
+                json!({"namespaces": ["A"]}),
+                "the module setting namespaces must be a list",
+            ),
+            (
+                json!({"replacement": "after"}),
+                "the module setting replacement: after is not built yet",
+            ),
+            (
+                json!({"force": [1]}),
+                "the module setting force must be a list of",
+            ),
+            (
+                json!({"dry_run": 1}),
+                "the module setting dry_run must be true or false, but is 1",
+            ),
+            (
+                json!({"drain_timeout": 60}),
+                "the module has no setting drain_timeout; ",
+            ),
+            (
+                json!({"evicts": "none"}),
+                "the module has no setting evicts; did you mean evict?",
+            ),
+            (
+                json!({"instance_id": OLD}),
+                "the module has no setting instance_id; allowed are label_selector, ",
+            ),
+            (
+                json!({"urgency": "planned"}),
+                "the module has no setting urgency; ",
+            ),
+        ];
+        for (defaults, expected) in cases {
+            let text = parse_input(&input_json(json!({})), &with_defaults(defaults.clone()))
+                .unwrap_err()
+                .0;
+            assert!(text.contains(expected), "{defaults}: {text}");
+        }
+    }
+
+    /// The values that a type reads, from what serde says of one that it does not.
+    fn values_of<T: DeserializeOwned>() -> Vec<String> {
+        let error = serde_json::from_value::<T>(json!("?")).err().unwrap().to_string();
+        error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_and_the_types_know_the_same_values() {
+        let mut compared = 0;
+        for field in FIELDS.iter().filter(|field| !choices(field).is_empty()) {
+            let of_type = match field.name {
+                "evict" => values_of::<Evict>(),
+                "replacement" => values_of::<Replacement>(),
+                "dispose" => values_of::<Dispose>(),
+                "on_drain_timeout" => values_of::<OnDrainTimeout>(),
+                "urgency" => values_of::<Urgency>(),
+                "force" => values_of::<Force>(),
+                name => panic!("{name} has a closed list that no type reads"),
+            };
+            let of_table: Vec<&str> = choices(field).iter().map(|choice| choice.value).collect();
+            assert_eq!(of_type, of_table, "{}", field.name);
+            compared += 1;
+        }
+        assert_eq!(compared, 6);
+    }
+
+    #[test]
+    fn every_default_is_one_that_the_table_allows() {
+        for field in &FIELDS {
+            if !field.default.is_empty() {
+                let value: Value = serde_json::from_str(field.default).unwrap();
+                parse_input(&input_json(json!({field.name: value})), &settings()).unwrap();
+            }
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            prop::sample::select(vec![
+                "",
+                "*",
+                "app=web",
+                "others",
+                "after",
+                "stop",
+                "last_target",
+                "prod",
+                "Ü"
+            ])
+            .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(2, 8, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                inner.prop_map(|value| json!({"name": value})),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_is_taken_or_refused_in_one_sentence(
+            fields in prop::collection::btree_map(
+                prop::sample::select(FIELDS.iter().map(|field| field.name).chain(["unknown"]).collect::<Vec<_>>()),
+                any_value(),
+                0..4,
+            ),
+        ) {
+            let more: Map<String, Value> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            match parse_input(&input_json(Value::Object(more)), &settings()) {
+                Ok(input) => {
+                    // What travels in `run` is read again as it was.
+                    let carried = serde_json::to_value(&input).unwrap();
+                    prop_assert_eq!(serde_json::from_value::<Input>(carried).unwrap(), input);
+                }
+                Err(error) => prop_assert!(!error.0.is_empty() && !error.0.contains('\n')),
+            }
+        }
+    }
+}

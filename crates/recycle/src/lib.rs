@@ -8,6 +8,8 @@ pub mod contract;
 pub mod disposal;
 pub mod drain;
 pub mod failure;
+#[cfg(test)]
+mod fixtures;
 pub mod ids;
 pub mod input;
 pub mod left_behind;
@@ -20,3 +22,4 @@ pub mod poll;
 pub mod preflight;
 pub mod replacement;
 pub mod selector;
+pub mod tables;

@@ -1,5 +1,7 @@
 //! What we may do in the cluster: the ClusterRole, SelfSubjectAccessReview and the documentation all come from this table.
 
+use std::fmt;
+
 /// One verb on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
@@ -11,7 +13,13 @@ pub struct Permission {
     pub verb: &'static str,
 }
 
-/// Exactly the verbs that are used.
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)
+    }
+}
+
+/// Exactly the verbs that are used; those of one resource stand together.
 pub const PERMISSIONS: &[Permission] = &[
     Permission {
         group: "",
@@ -49,3 +57,91 @@ pub const PERMISSIONS: &[Permission] = &[
         verb: "create",
     },
 ];
+
+/// The Kubernetes group of every function's access entry, and the name of its ClusterRole and ClusterRoleBinding.
+pub const GROUP: &str = "recycle-eks";
+
+/// The manifest `terraform/rbac/recycle-eks.yaml`.
+#[must_use]
+pub fn render_manifest() -> String {
+    let rules: String = PERMISSIONS
+        .chunk_by(|one, next| (one.group, one.resource) == (next.group, next.resource))
+        .map(render_rule)
+        .collect();
+    format!(
+        "\
+# Generated from crates/recycle/src/permissions.rs by `{COMMAND}`.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {GROUP}
+rules:
+{rules}---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {GROUP}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {GROUP}
+subjects:
+  - apiGroup: rbac.authorization.k8s.io
+    kind: Group
+    name: {GROUP}
+"
+    )
+}
+
+/// Writes the manifest anew.
+const COMMAND: &str = "cargo run -q -p recycle --example rbac > terraform/rbac/recycle-eks.yaml";
+
+fn render_rule(permissions: &[Permission]) -> String {
+    let Some(Permission { group, resource, .. }) = permissions.first() else {
+        return String::new();
+    };
+    let verbs: Vec<String> = permissions
+        .iter()
+        .map(|permission| format!("{:?}", permission.verb))
+        .collect();
+    format!(
+        "  - apiGroups: [{group:?}]\n    resources: [{resource:?}]\n    verbs: [{}]\n",
+        verbs.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_manifest_is_the_generated_one() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../terraform/rbac/recycle-eks.yaml"
+        );
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(
+            committed == render_manifest(),
+            "the manifest differs from permissions.rs; run: {COMMAND}"
+        );
+    }
+
+    #[test]
+    fn no_permission_is_listed_twice_and_none_is_a_wildcard() {
+        let mut sorted = PERMISSIONS.to_vec();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), PERMISSIONS.len());
+        assert!(
+            PERMISSIONS
+                .iter()
+                .all(|permission| permission.verb != "*" && permission.resource != "*")
+        );
+    }
+
+    #[test]
+    fn a_permission_reads_as_verb_and_resource() {
+        assert_eq!(PERMISSIONS[5].to_string(), "create pods/eviction");
+    }
+}

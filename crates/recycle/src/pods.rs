@@ -300,3 +300,441 @@ fn cut_name(name: &mut String, length: usize) {
         *name = name.chars().take(length - 1).chain(['…']).collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
+    use crate::fixtures::{at, controller, input, job_pod, pod, strings};
+
+    fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
+        Awaited {
+            selector: Some(selector.parse().unwrap()),
+            namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn with_annotation(pod: PodFacts, annotation: &str, value: &str) -> PodFacts {
+        PodFacts {
+            annotations: strings([(annotation, value)]),
+            ..pod
+        }
+    }
+
+    fn with_label(pod: PodFacts, label: &str, value: &str) -> PodFacts {
+        PodFacts {
+            labels: strings([(label, value)]),
+            ..pod
+        }
+    }
+
+    fn bare(name: &str) -> PodFacts {
+        PodFacts {
+            controller: None,
+            ..pod(name)
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let all = || awaiting("*", &[]);
+        let none = Awaited::default;
+        let batch = || with_label(pod("a"), "app", "batch");
+        let finished = |phase: &str| PodFacts {
+            phase: phase.to_owned(),
+            ..job_pod("a")
+        };
+        let daemon = PodFacts {
+            controller: controller("DaemonSet"),
+            ..pod("a")
+        };
+        let static_pod = PodFacts {
+            controller: controller("Node"),
+            ..pod("a")
+        };
+        let mirror = with_annotation(pod("a"), "kubernetes.io/config.mirror", "x");
+        let no_disrupt = |pod| with_annotation(pod, "karpenter.sh/do-not-disrupt", "true");
+        let unsafe_to_evict =
+            |pod| with_annotation(pod, "cluster-autoscaler.kubernetes.io/safe-to-evict", "false");
+        let drain = |pod, value| with_annotation(pod, "recycle-eks/drain", value);
+        let custom = PodFacts {
+            controller: controller("Workflow"),
+            ..pod("a")
+        };
+        use Evict::{None as Nobody, Others};
+        use PodClass::{Evict as Go, Ignore, Wait};
+        let cases = [
+            (
+                "a succeeded pod is ignored though selected",
+                finished("Succeeded"),
+                all(),
+                Others,
+                Ignore,
+            ),
+            (
+                "a failed pod is ignored though selected",
+                finished("Failed"),
+                all(),
+                Others,
+                Ignore,
+            ),
+            (
+                "a DaemonSet's pod is ignored though selected",
+                daemon.clone(),
+                all(),
+                Others,
+                Ignore,
+            ),
+            (
+                "a DaemonSet's pod is ignored though annotated",
+                drain(daemon, "wait"),
+                all(),
+                Others,
+                Ignore,
+            ),
+            ("a mirror pod is ignored", mirror, all(), Others, Ignore),
+            ("a static pod is ignored", static_pod, all(), Others, Ignore),
+            (
+                "our annotation wait wins over no selector",
+                drain(pod("a"), "wait"),
+                none(),
+                Others,
+                Wait,
+            ),
+            (
+                "our annotation evict wins over the selector",
+                drain(pod("a"), "evict"),
+                all(),
+                Others,
+                Go,
+            ),
+            (
+                "our annotation ignore wins over the selector",
+                drain(pod("a"), "ignore"),
+                all(),
+                Others,
+                Ignore,
+            ),
+            (
+                "our annotation evict wins over evict none",
+                drain(pod("a"), "evict"),
+                none(),
+                Nobody,
+                Go,
+            ),
+            (
+                "our annotation evict wins over being bare",
+                drain(bare("a"), "evict"),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "an annotation that says nothing does not count",
+                drain(pod("a"), "Wait"),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "a selected pod is awaited",
+                batch(),
+                awaiting("app=batch", &[]),
+                Others,
+                Wait,
+            ),
+            (
+                "a selected pod is awaited without evictions",
+                batch(),
+                awaiting("app=batch", &[]),
+                Nobody,
+                Wait,
+            ),
+            (
+                "an unselected pod is evicted",
+                batch(),
+                awaiting("app=web", &[]),
+                Others,
+                Go,
+            ),
+            (
+                "a pod in its namespace is awaited",
+                batch(),
+                awaiting("app=batch", &["default"]),
+                Others,
+                Wait,
+            ),
+            (
+                "a pod in another namespace is evicted",
+                batch(),
+                awaiting("app=batch", &["jobs"]),
+                Others,
+                Go,
+            ),
+            (
+                "do-not-disrupt counts for a Job",
+                no_disrupt(job_pod("a")),
+                none(),
+                Others,
+                Wait,
+            ),
+            (
+                "do-not-disrupt does not count for what never ends",
+                no_disrupt(pod("a")),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "safe-to-evict false counts for a Job",
+                unsafe_to_evict(job_pod("a")),
+                none(),
+                Others,
+                Wait,
+            ),
+            (
+                "safe-to-evict false does not count for what never ends",
+                unsafe_to_evict(pod("a")),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "safe-to-evict false counts for an unknown controller",
+                unsafe_to_evict(custom),
+                none(),
+                Others,
+                Wait,
+            ),
+            (
+                "do-not-disrupt counts without evictions",
+                no_disrupt(job_pod("a")),
+                none(),
+                Nobody,
+                Wait,
+            ),
+            (
+                "safe-to-evict true says nothing",
+                with_annotation(
+                    job_pod("a"),
+                    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+                    "true",
+                ),
+                none(),
+                Others,
+                Go,
+            ),
+            ("a bare pod is awaited", bare("a"), none(), Others, Wait),
+            (
+                "a bare pod is awaited without evictions",
+                bare("a"),
+                none(),
+                Nobody,
+                Wait,
+            ),
+            ("everything else is evicted", pod("a"), none(), Others, Go),
+            (
+                "a Job's pod that nobody selected is evicted",
+                job_pod("a"),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "everything else is left alone if asked",
+                pod("a"),
+                none(),
+                Nobody,
+                Ignore,
+            ),
+        ];
+        for (name, pod, awaited, evict, expected) in cases {
+            assert_eq!(classify_pod(&pod, &awaited, evict), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_survey_names_what_people_should_know() {
+        let pods = [
+            with_label(job_pod("job"), "app", "batch"),
+            with_label(pod("endless"), "app", "batch"),
+            bare("lonely"),
+            PodFacts {
+                restart_policy: "Never".to_owned(),
+                ..bare("script")
+            },
+            pod("web"),
+            PodFacts {
+                deletion_at: Some(at(60)),
+                ..pod("leaving")
+            },
+            PodFacts {
+                deletion_at: Some(at(60)),
+                ..with_label(job_pod("finishing"), "app", "batch")
+            },
+            PodFacts {
+                created_at: Some(at(11)),
+                ..pod("tolerant")
+            },
+            PodFacts {
+                created_at: Some(at(10)),
+                ..pod("same-second")
+            },
+            PodFacts {
+                created_at: Some(at(11)),
+                controller: controller("DaemonSet"),
+                ..pod("daemon")
+            },
+            with_annotation(pod("typo"), "recycle-eks/drain", "evicted"),
+        ];
+        let survey = survey_pods(&pods, &awaiting("app=batch", &[]), Evict::Others, Some(at(10)));
+        let names = |pods: &[PodFacts]| pods.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            names(&survey.awaited),
+            ["job", "endless", "lonely", "script", "finishing"]
+        );
+        assert_eq!(names(&survey.evictable), ["web", "same-second", "typo"]);
+        assert_eq!(names(&survey.terminating), ["leaving", "finishing"]);
+        assert_eq!(names(&survey.never_ends), ["endless", "lonely"]);
+        assert_eq!(names(&survey.bare), ["lonely", "script"]);
+        assert_eq!(names(&survey.tolerates_taint), ["tolerant"]);
+        assert_eq!(names(&survey.bad_annotation), ["typo"]);
+        assert_eq!(survey.ignored, 1);
+    }
+
+    #[test]
+    fn counts_and_names_leave_out_empty_classes() {
+        let pods: Vec<PodFacts> = ["g", "c", "a", "b", "f", "e"]
+            .iter()
+            .map(|name| pod(name))
+            .collect();
+        let survey = survey_pods(&pods, &Awaited::default(), Evict::Others, None);
+        assert_eq!(survey.counts(), BTreeMap::from([("evictable".to_owned(), 6)]));
+        assert_eq!(
+            survey.names(),
+            BTreeMap::from([(
+                "evictable".to_owned(),
+                ["a", "b", "c", "e", "f"]
+                    .map(|name| format!("default/{name}"))
+                    .to_vec()
+            )])
+        );
+    }
+
+    #[test]
+    fn a_node_is_clear_when_only_what_does_not_matter_is_left() {
+        let tolerant = PodFacts {
+            created_at: Some(at(11)),
+            ..pod("tolerant")
+        };
+        let daemon = PodFacts {
+            controller: controller("DaemonSet"),
+            ..pod("daemon")
+        };
+        let survey = survey_pods(
+            &[tolerant, daemon],
+            &Awaited::default(),
+            Evict::Others,
+            Some(at(10)),
+        );
+        assert!(survey.is_clear());
+        let leaving = PodFacts {
+            deletion_at: Some(at(0)),
+            ..pod("leaving")
+        };
+        assert!(!survey_pods(&[leaving], &Awaited::default(), Evict::Others, None).is_clear());
+    }
+
+    /// The longest of everything that travels in an answer beside the pods.
+    fn longest_run() -> Run {
+        let namespaces: Vec<String> = (0..16).map(|number| format!("{:a<61}{number:02}", "")).collect();
+        let selector = format!("{},b", vec!["a=b"; 127].join(","));
+        assert!(selector.len() <= 512 && selector.len() > 500);
+        Run {
+            input: input(json!({"label_selector": selector, "namespaces": namespaces,
+                "force": ["scale_in_protection", "suspended_process"]})),
+            way_in: WayIn::Before,
+            cluster: Cluster {
+                name: "c".repeat(100).parse().unwrap(),
+                endpoint: format!("https://{}.gr7.eu-west-1.eks.amazonaws.com", "A".repeat(32)),
+                certificate_authority: "A".repeat(1_600),
+            },
+            group: "g".repeat(255).parse().unwrap(),
+            node: "n".repeat(253).parse().unwrap(),
+            claimed_at: at(0),
+            replacement_since: Some(at(1)),
+            draining_since: Some(at(2)),
+            polls: u32::MAX,
+            last_eviction: Some(at(3)),
+            disposing_since: Some(at(4)),
+        }
+    }
+
+    fn any_pod() -> impl Strategy<Value = PodFacts> {
+        (
+            any::<u32>(),
+            prop::sample::select(vec![
+                None,
+                controller("ReplicaSet"),
+                controller("Job"),
+                controller("DaemonSet"),
+            ]),
+            prop::sample::select(vec!["Always", "Never"]),
+            prop::option::of(prop::sample::select(vec!["wait", "evict", "ignore", "nonsense"])),
+            prop::option::of(Just(at(60))),
+            prop::sample::select(vec![at(0), at(20)]),
+        )
+            .prop_map(
+                |(number, controller, restart_policy, annotation, deletion_at, created_at)| {
+                    let name = format!("{:p<243}{number:010}", "");
+                    let pod = PodFacts {
+                        namespace: "n".repeat(63),
+                        controller,
+                        restart_policy: restart_policy.to_owned(),
+                        deletion_at,
+                        created_at: Some(created_at),
+                        ..pod(&name)
+                    };
+                    match annotation {
+                        Some(value) => with_annotation(pod, "recycle-eks/drain", value),
+                        None => pod,
+                    }
+                },
+            )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn an_answer_stays_under_8_kb_with_200_pods_of_the_longest_names(
+            pods in prop::collection::vec(any_pod(), 200),
+        ) {
+            let survey = survey_pods(&pods, &awaiting("*", &[]), Evict::Others, Some(at(10)));
+            let mut answer = Answer::new(CheckVerdict::Wait, "r".repeat(300)).carrying(longest_run());
+            answer.counts = survey.counts();
+            answer.names = survey.names();
+            let bytes = serde_json::to_string(&answer).unwrap().len();
+            prop_assert!(bytes <= 8_192, "{} bytes", bytes);
+        }
+
+        #[test]
+        fn every_pod_is_counted_in_exactly_one_of_the_disjoint_lists(
+            pods in prop::collection::vec(any_pod(), 0..50),
+            selected in any::<bool>(),
+        ) {
+            let awaited = if selected { awaiting("*", &[]) } else { Awaited::default() };
+            let survey = survey_pods(&pods, &awaited, Evict::Others, Some(at(10)));
+            let only_leaving = survey.terminating.iter().filter(|pod| !survey.awaited.contains(pod)).count();
+            let counted = survey.ignored as usize
+                + survey.awaited.len()
+                + survey.evictable.len()
+                + survey.tolerates_taint.len()
+                + only_leaving;
+            prop_assert_eq!(counted, pods.len());
+        }
+    }
+}

@@ -33,3 +33,375 @@ pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: 
 pub fn is_heartbeat_due(since_last: i64, wait: u32, heartbeat_timeout: u32) -> bool {
     since_last + i64::from(wait) > i64::from(heartbeat_timeout / 3)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::drain::{Deadline, DrainVerdict, find_deadline, judge_drain};
+    use crate::fixtures::{at, id, input, instance, node, pod};
+    use crate::input::{Dispose, LONGEST_DRAIN};
+    use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
+    use crate::pods::PodSurvey;
+    use crate::replacement::{ReplacementVerdict, judge_replacement};
+
+    // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
+    // started, succeeded, entered, exited).
+    const TASK: u32 = 5;
+    const CHOICE: u32 = 2;
+    const WAIT: u32 = 2;
+    /// Task, Choice, Wait.
+    const POLL: u32 = TASK + CHOICE + WAIT;
+    /// The same with an eviction between.
+    const EVICTING_POLL: u32 = POLL + TASK;
+    /// A heartbeat in a poll: another Task, and the poll's own Task and Choice once more.
+    const HEARTBEAT: u32 = TASK + TASK + CHOICE;
+    /// Execution started and ended, the Parallel around all, Begin, one question for the owner of a claim, RestoreNode.
+    const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + TASK + 2;
+    /// Step Functions ends an execution at so many.
+    const LIMIT: u32 = 25_000;
+    /// What has to be left for retries, each of which costs three.
+    const RETRIES: u32 = 2_000;
+    /// The longest turn.
+    const LONGEST_TURN: i64 = 86_400;
+
+    #[test]
+    fn the_costs_are_those_that_were_counted() {
+        assert_eq!((POLL, EVICTING_POLL, HEARTBEAT), (9, 14, 12));
+    }
+
+    #[test]
+    fn the_law_is_the_designs() {
+        let cases: [(&str, i64, i64, u32, Option<u32>, u32); 12] = [
+            ("never less than half a minute", 0, 9_999, 172_800, None, 30),
+            (
+                "one percent of what was waited",
+                20_000,
+                99_999,
+                172_800,
+                None,
+                200,
+            ),
+            ("at most 15 minutes", 95_000, 99_999, 172_800, None, 900),
+            (
+                "at most 15 minutes up to 7.5 days",
+                600_000,
+                99_999,
+                648_000,
+                None,
+                900,
+            ),
+            (
+                "at most an hour at 30 days",
+                2_000_000,
+                99_999,
+                LONGEST_DRAIN,
+                None,
+                3_600,
+            ),
+            ("not past the deadline", 95_000, 17, 172_800, None, 17),
+            ("at least a second at the deadline", 95_000, 0, 172_800, None, 1),
+            (
+                "at least a second past the deadline",
+                95_000,
+                -5,
+                172_800,
+                None,
+                1,
+            ),
+            (
+                "a third of the heartbeat",
+                95_000,
+                99_999,
+                172_800,
+                Some(900),
+                300,
+            ),
+            (
+                "a third of the heartbeat only if it is less",
+                0,
+                9_999,
+                172_800,
+                Some(3_600),
+                30,
+            ),
+            (
+                "a clock that went back is no wait of less",
+                -5,
+                9_999,
+                172_800,
+                None,
+                30,
+            ),
+            (
+                "outside a drain at most 15 minutes",
+                999_999,
+                99_999,
+                0,
+                None,
+                900,
+            ),
+        ];
+        for (name, waited, left, drain_timeout, heartbeat, expected) in cases {
+            assert_eq!(
+                next_wait(waited, left, drain_timeout, heartbeat),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_due_when_the_next_wait_would_pass_a_third() {
+        assert!(!is_heartbeat_due(900, 300, 3_600));
+        assert!(is_heartbeat_due(901, 300, 3_600));
+    }
+
+    /// Polls of a wait of so many seconds in which nothing happens, by the law alone.
+    fn count_polls(length: i64, mut wait: impl FnMut(i64) -> u32) -> u32 {
+        let (mut now, mut polls) = (0, 0);
+        while now < length {
+            now += i64::from(wait(now));
+            polls += 1;
+        }
+        polls
+    }
+
+    fn busy_survey() -> PodSurvey {
+        PodSurvey {
+            evictable: vec![pod("web")],
+            ..PodSurvey::default()
+        }
+    }
+
+    /// Drains a node whose eviction is refused for ever; `moved` is when a person writes which deadline. Answers the polls and when
+    /// it ended.
+    fn drain(drain_timeout: u32, moved: Option<(i64, i64)>) -> (u32, i64) {
+        let (mut now, mut polls, mut last_eviction_tried) = (0, 0, false);
+        loop {
+            let until = moved
+                .filter(|(when, _)| *when <= now)
+                .map(|(_, until)| at(until).to_string());
+            let (deadline, _) = find_deadline(at(0), at(now), drain_timeout, until.as_deref());
+            polls += 1;
+            match judge_drain(
+                &busy_survey(),
+                at(0),
+                at(now),
+                deadline,
+                drain_timeout,
+                polls,
+                last_eviction_tried,
+            ) {
+                DrainVerdict::Evict(wait) => {
+                    last_eviction_tried = deadline.is_past(at(now)) || polls >= POLL_BUDGET;
+                    now += i64::from(wait);
+                }
+                DrainVerdict::TimedOut(_) => return (polls, now),
+                DrainVerdict::Wait(_) | DrainVerdict::Dispose => panic!("there is a pod to evict"),
+            }
+        }
+    }
+
+    fn count_replacement_polls(timeout: u32) -> u32 {
+        let (mut now, mut polls) = (0, 0);
+        loop {
+            polls += 1;
+            match judge_replacement(
+                &id(crate::fixtures::OLD),
+                &node("old"),
+                &[],
+                at(0),
+                at(now),
+                timeout,
+            ) {
+                ReplacementVerdict::Wait { wait_seconds, .. } => now += i64::from(wait_seconds),
+                ReplacementVerdict::TimedOut(_) => return polls,
+                ReplacementVerdict::Ready(_) | ReplacementVerdict::Reserve(_) => {
+                    panic!("there is no candidate")
+                }
+            }
+        }
+    }
+
+    /// A disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
+    fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
+        use crate::disposal::{DisposalStep, next_disposal_step};
+        let (mut now, mut polls, mut state) = (0, 0, "Standby");
+        let mut node = node("old");
+        node.volumes.push("vol-1".to_owned());
+        let mut instance = instance();
+        loop {
+            polls += 1;
+            let step = next_disposal_step(
+                dispose,
+                Some(&node),
+                Some(&instance),
+                Some(state),
+                at(0),
+                at(now),
+                grace,
+            );
+            now += match step {
+                DisposalStep::LeaveBalancers(wait) => {
+                    node.labels
+                        .insert(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), String::new());
+                    i64::from(wait)
+                }
+                DisposalStep::Wait(wait, _) => i64::from(wait),
+                DisposalStep::Terminate(wait) => {
+                    state = "Terminating:Wait";
+                    i64::from(wait)
+                }
+                DisposalStep::Stop(wait) => {
+                    "stopping".clone_into(&mut instance.state);
+                    i64::from(wait)
+                }
+                DisposalStep::Retire => panic!("it never stops"),
+                DisposalStep::Done | DisposalStep::GiveUp(_) => return polls,
+            };
+        }
+    }
+
+    fn count_events(
+        turn: i64,
+        replacement_timeout: u32,
+        drain_polls: u32,
+        dispose: Dispose,
+        grace: u32,
+    ) -> u32 {
+        let turn_polls = count_polls(turn, |now| next_wait(now, turn - now, 0, None));
+        FRAME
+            + TASK // TaintNode
+            + (turn_polls + count_replacement_polls(replacement_timeout)) * POLL
+            + drain_polls * EVICTING_POLL
+            + count_disposal_polls(dispose, grace) * POLL
+    }
+
+    #[test]
+    fn the_longest_execution_of_all_leaves_room_for_retries() {
+        for dispose in [Dispose::Terminate, Dispose::Stop] {
+            let events = count_events(LONGEST_TURN, 3_600, POLL_BUDGET + 1, dispose, 3_600);
+            assert!(
+                events + RETRIES <= LIMIT,
+                "{events} events leave {}",
+                LIMIT - events.min(LIMIT)
+            );
+        }
+    }
+
+    /// A hook's drain with an eviction in every poll; it skips the queue and has no replacement to wait for.
+    fn count_hook_events(drain_timeout: u32, heartbeat_timeout: u32) -> u32 {
+        let hook_lives = i64::from(heartbeat_timeout * 100).min(48 * 3_600);
+        let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK);
+        while now < i64::from(drain_timeout) {
+            let heartbeat = (now < hook_lives).then_some(heartbeat_timeout);
+            let wait = next_wait(now, i64::from(drain_timeout) - now, drain_timeout, heartbeat);
+            if heartbeat.is_some() && is_heartbeat_due(now - last_heartbeat, wait, heartbeat_timeout) {
+                last_heartbeat = now;
+                events += HEARTBEAT;
+            }
+            events += EVICTING_POLL;
+            now += i64::from(wait);
+        }
+        events + count_disposal_polls(Dispose::Terminate, 3_600) * POLL
+    }
+
+    #[test]
+    fn the_longest_drain_under_a_hook_leaves_room_for_retries() {
+        // Under 900 seconds the module refuses a hook's time-out; 7,200 is the longest that Auto Scaling allows.
+        for heartbeat_timeout in (900..=7_200).step_by(300) {
+            let events = count_hook_events(LONGEST_DRAIN, heartbeat_timeout);
+            assert!(
+                events + RETRIES <= LIMIT,
+                "{events} events with {heartbeat_timeout}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_drain_of_30_days_is_within_the_poll_budget() {
+        let (polls, ended) = drain(LONGEST_DRAIN, None);
+        assert!(polls < POLL_BUDGET, "{polls} polls");
+        assert!(ended >= i64::from(LONGEST_DRAIN));
+    }
+
+    #[test]
+    fn the_longest_timeouts_are_those_that_the_input_allows() {
+        input(
+            serde_json::json!({"replacement_timeout_seconds": 3_600, "load_balancer_grace_seconds": 3_600,
+            "drain_timeout_seconds": LONGEST_DRAIN}),
+        );
+    }
+
+    #[test]
+    fn without_a_person_the_budget_never_stretches_a_wait() {
+        let deadline = Deadline {
+            at: at(172_800),
+            by_person: false,
+        };
+        let verdict = judge_drain(
+            &busy_survey(),
+            at(0),
+            at(0),
+            deadline,
+            172_800,
+            POLL_BUDGET - 1,
+            false,
+        );
+        assert_eq!(verdict, DrainVerdict::Evict(SHORTEST_WAIT));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn a_whole_execution_fits_into_the_history(
+            turn in 0..=LONGEST_TURN,
+            replacement_timeout in 60_u32..=3_600,
+            drain_timeout in 60..=LONGEST_DRAIN,
+            grace in 0_u32..=3_600,
+        ) {
+            let (polls, ended) = drain(drain_timeout, None);
+            prop_assert!(ended >= i64::from(drain_timeout) && ended <= i64::from(drain_timeout + SHORTEST_WAIT));
+            let events = count_events(turn, replacement_timeout, polls, Dispose::Terminate, grace);
+            prop_assert!(events + RETRIES <= LIMIT, "{} events", events);
+        }
+
+        #[test]
+        fn a_deadline_that_a_person_moves_holds_whenever_it_is_moved(
+            drain_timeout in 60_u32..=604_800,
+            moved in 0.0..1.0_f64,
+            until in 0..=i64::from(LONGEST_DRAIN),
+        ) {
+            #[expect(clippy::cast_possible_truncation, reason = "a moment within the drain")]
+            let when = (f64::from(drain_timeout) * moved) as i64;
+            let (polls, ended) = drain(drain_timeout, Some((when, until)));
+            prop_assert!(polls <= POLL_BUDGET + 1, "{} polls", polls);
+            // It is noticed at the next poll, which is at most 15 minutes away, and the last eviction takes half a minute.
+            prop_assert!(ended >= until && ended <= until.max(when) + 900 + 30, "ended at {}", ended);
+        }
+
+        #[test]
+        fn an_end_is_noticed_within_one_percent_and_trouble_within_15_minutes(
+            drain_timeout in 60_u32..=648_000,
+            waited in 0_i64..648_000,
+        ) {
+            let wait = i64::from(next_wait(waited, i64::MAX, drain_timeout, None));
+            prop_assert!(wait <= 30.max(waited / 100));
+            prop_assert!(wait <= 900);
+        }
+
+        #[test]
+        fn a_wait_is_never_nothing_and_never_past_the_deadline(
+            waited in any::<i64>(),
+            left in any::<i64>(),
+            drain_timeout in any::<u32>(),
+            heartbeat in prop::option::of(900_u32..=7_200),
+        ) {
+            let wait = i64::from(next_wait(waited, left, drain_timeout, heartbeat));
+            prop_assert!(wait >= 1 && wait <= left.max(1));
+        }
+    }
+}

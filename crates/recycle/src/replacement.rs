@@ -180,3 +180,243 @@ fn describe_missing(missing: &[String]) -> String {
         missing.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{NEW, OLD, OTHER, at, group, id, member, node, strings, taint};
+
+    fn old() -> NodeFacts {
+        NodeFacts {
+            taints: vec![
+                taint("team", "NoSchedule"),
+                taint("recycle-eks/draining", "NoSchedule"),
+            ],
+            extended_resources: vec!["nvidia.com/gpu".to_owned()],
+            ..node("old")
+        }
+    }
+
+    /// A newcomer that could stand in for `old` at once.
+    fn fresh() -> NodeFacts {
+        NodeFacts {
+            taints: vec![taint("team", "NoSchedule")],
+            ..NodeFacts {
+                taints: vec![],
+                ..old()
+            }
+        }
+    }
+
+    fn reserved(node: NodeFacts, owner: &str) -> NodeFacts {
+        NodeFacts {
+            annotations: strings([("recycle-eks/replacement-for", owner)]),
+            ..node
+        }
+    }
+
+    fn candidate(instance: &str, lifecycle_state: &str, node: Option<NodeFacts>) -> Candidate {
+        Candidate {
+            instance: id(instance),
+            lifecycle_state: lifecycle_state.to_owned(),
+            node,
+        }
+    }
+
+    fn in_service(node: NodeFacts) -> Vec<Candidate> {
+        vec![candidate(NEW, "InService", Some(node))]
+    }
+
+    fn judge(candidates: &[Candidate], now: i64) -> ReplacementVerdict {
+        judge_replacement(&id(OLD), &old(), candidates, at(0), at(now), 840)
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let tainted = |key, effect| NodeFacts {
+            taints: vec![taint(key, effect)],
+            ..fresh()
+        };
+        let cases = [
+            ("no newcomer", vec![], "the group has no new member yet"),
+            (
+                "it is launching",
+                vec![candidate(NEW, "Pending", None)],
+                "i-0bbbbbbbbbbbbbbbb is Pending",
+            ),
+            (
+                "its hook waits",
+                vec![candidate(NEW, "Pending:Wait", Some(fresh()))],
+                "i-0bbbbbbbbbbbbbbbb is Pending:Wait",
+            ),
+            (
+                "no Node",
+                vec![candidate(NEW, "InService", None)],
+                "i-0bbbbbbbbbbbbbbbb has not registered as a Node",
+            ),
+            (
+                "not Ready",
+                in_service(NodeFacts {
+                    ready: false,
+                    ..fresh()
+                }),
+                "node old is not Ready",
+            ),
+            (
+                "cordoned",
+                in_service(NodeFacts {
+                    unschedulable: true,
+                    ..fresh()
+                }),
+                "node old is cordoned",
+            ),
+            (
+                "a startup taint",
+                in_service(tainted("node.cilium.io/agent-not-ready", "NoExecute")),
+                "node old still has the taint node.cilium.io/agent-not-ready:NoExecute",
+            ),
+            (
+                "the same key with another effect",
+                in_service(tainted("team", "NoExecute")),
+                "node old still has the taint team:NoExecute",
+            ),
+            (
+                "Kubernetes' own taint",
+                in_service(tainted("node.kubernetes.io/not-ready", "NoSchedule")),
+                "node old still has the taint node.kubernetes.io/not-ready:NoSchedule",
+            ),
+            (
+                "it is drained itself, like the old one",
+                in_service(tainted("recycle-eks/draining", "NoSchedule")),
+                "node old still has the taint recycle-eks/draining:NoSchedule",
+            ),
+            (
+                "no GPU yet",
+                in_service(NodeFacts {
+                    extended_resources: vec![],
+                    ..fresh()
+                }),
+                "node old does not offer nvidia.com/gpu yet",
+            ),
+            (
+                "it is another's",
+                in_service(reserved(fresh(), OTHER)),
+                "node old is the replacement of i-0cccccccccccccccc",
+            ),
+            (
+                "a newcomer that is leaving again does not count",
+                vec![candidate(NEW, "Terminating:Wait", Some(fresh()))],
+                "the group has no new member yet",
+            ),
+            (
+                "of two both are named",
+                vec![candidate(NEW, "Pending", None), candidate(OTHER, "Pending", None)],
+                "i-0bbbbbbbbbbbbbbbb is Pending; i-0cccccccccccccccc is Pending",
+            ),
+            (
+                "of many three are named",
+                vec![candidate(NEW, "Pending", None); 5],
+                "i-0bbbbbbbbbbbbbbbb is Pending; and 2 more",
+            ),
+            (
+                "the reserved one is waited for though another is usable",
+                vec![
+                    candidate(OTHER, "InService", Some(fresh())),
+                    candidate(
+                        NEW,
+                        "InService",
+                        Some(reserved(
+                            NodeFacts {
+                                ready: false,
+                                ..fresh()
+                            },
+                            OLD,
+                        )),
+                    ),
+                ],
+                "node old is not Ready",
+            ),
+        ];
+        for (name, candidates, expected) in cases {
+            let ReplacementVerdict::Wait { reason, wait_seconds } = judge(&candidates, 60) else {
+                panic!("{name}")
+            };
+            assert!(reason.ends_with(expected), "{name}: {reason}");
+            assert_eq!(wait_seconds, 30, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_usable_newcomer_is_reserved_and_then_ready() {
+        let new = id(NEW);
+        let prefer_no = NodeFacts {
+            taints: vec![taint("soft", "PreferNoSchedule")],
+            ..fresh()
+        };
+        let gone = candidate(OTHER, "Terminating", Some(reserved(fresh(), OLD)));
+        let cases = [
+            (
+                "it is free",
+                in_service(fresh()),
+                ReplacementVerdict::Reserve(new.clone()),
+            ),
+            (
+                "it has more than asked",
+                in_service(prefer_no),
+                ReplacementVerdict::Reserve(new.clone()),
+            ),
+            (
+                "it is reserved",
+                in_service(reserved(fresh(), OLD)),
+                ReplacementVerdict::Ready(new.clone()),
+            ),
+            (
+                "another's is passed over",
+                vec![
+                    candidate(OTHER, "InService", Some(reserved(fresh(), "i-0dddddddddddddddd"))),
+                    candidate(NEW, "InService", Some(fresh())),
+                ],
+                ReplacementVerdict::Reserve(new.clone()),
+            ),
+            (
+                "where the reserved one leaves another is taken",
+                vec![gone, candidate(NEW, "InService", Some(fresh()))],
+                ReplacementVerdict::Reserve(new),
+            ),
+        ];
+        for (name, candidates, expected) in cases {
+            assert_eq!(judge(&candidates, 60), expected, "{name}");
+            assert_eq!(
+                judge(&candidates, 9_999),
+                expected,
+                "{name}, though the time is over"
+            );
+        }
+    }
+
+    #[test]
+    fn the_wait_ends_at_the_timeout_with_what_was_missing() {
+        let pending = [candidate(NEW, "Pending", None)];
+        assert!(matches!(
+            judge(&pending, 830),
+            ReplacementVerdict::Wait { wait_seconds: 10, .. }
+        ));
+        assert_eq!(
+            judge(&pending, 840),
+            ReplacementVerdict::TimedOut(
+                "no usable replacement after 840 seconds: i-0bbbbbbbbbbbbbbbb is Pending".to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn newcomers_are_who_was_not_there_before() {
+        let mut group = group();
+        group.members.push(member(NEW, "Pending"));
+        let found: Vec<InstanceId> = newcomers(&group, &[id(OLD), id(OTHER)])
+            .iter()
+            .map(|member| member.instance.clone())
+            .collect();
+        assert_eq!(found, [id(NEW)]);
+    }
+}

@@ -114,6 +114,10 @@ impl fmt::Display for Requirement {
 }
 
 fn join(values: &BTreeSet<String>) -> String {
+    if values.iter().all(String::is_empty) {
+        // `()` is refused: a list of nothing but the empty value needs its comma.
+        return ",".to_owned();
+    }
     values.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
@@ -366,4 +370,219 @@ pub(crate) fn is_dns_label(text: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
         && !text.starts_with('-')
         && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixtures::strings;
+
+    #[test]
+    fn a_selector_matches_what_the_api_server_would_list() {
+        let web = strings([
+            ("app", "web"),
+            ("tier", "front"),
+            ("size", "12"),
+            ("example.com/team", "a"),
+            ("empty", ""),
+        ]);
+        let cases = [
+            ("*", true),
+            ("app=web", true),
+            ("app==web", true),
+            (" app = web ", true),
+            ("app=batch", false),
+            ("app!=batch", true),
+            ("app!=web", false),
+            ("missing!=web", true),
+            ("app in (web,batch)", true),
+            ("app in(batch)", false),
+            ("app notin (batch)", true),
+            ("app notin (web)", false),
+            ("missing notin (web)", true),
+            ("missing in (web)", false),
+            ("app", true),
+            ("missing", false),
+            ("!missing", true),
+            ("! app", false),
+            ("example.com/team=a", true),
+            ("example.com/team", true),
+            ("empty=", true),
+            ("app=", false),
+            ("empty in (,a)", true),
+            ("empty in (,)", true),
+            ("size>11", true),
+            ("size<12", false),
+            ("app>1", false),
+            ("app=web,tier=front", true),
+            ("app=web,tier=back", false),
+            ("app=web,tier", true),
+            ("app in (web), tier notin (back), !missing", true),
+            ("in", false),
+            ("in in (in)", false),
+        ];
+        for (text, expected) in cases {
+            let selector: Selector = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(selector.matches(&web), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_predecessors_comma_list_means_what_it_meant() {
+        // The example of its README; it passed the text to the API server as it was.
+        let selector: Selector = "airflow_version=1.2.3,airflow-worker".parse().unwrap();
+        assert!(selector.matches(&strings([("airflow_version", "1.2.3"), ("airflow-worker", "")])));
+        assert!(!selector.matches(&strings([("airflow_version", "1.2.3")])));
+        assert!(!selector.matches(&strings([("airflow-worker", "")])));
+    }
+
+    #[test]
+    fn an_invalid_selector_is_refused_with_the_place_and_what_was_expected() {
+        let cases = [
+            ("", "but found nothing"),
+            ("app=web,", "expected a label key"),
+            (",app", "at character 1, but found \",\""),
+            ("app web", "at character 5, but found \"web\""),
+            (
+                "app in web",
+                "expected a list of values in parentheses at character 8",
+            ),
+            (
+                "app in (web",
+                "expected a comma or ) after character 11, but found the end",
+            ),
+            ("app in ()", "expected a value at character 9"),
+            ("app=web tier=front", "expected a comma or the end at character 9"),
+            ("app=we/b", "expected a label value"),
+            ("-app=web", "expected a label key"),
+            ("a/b/c=web", "expected a label key"),
+            ("UPPER.com/a=b", "expected a label key"),
+            ("app=!", "expected a comma or the end at character 5"),
+            ("!app=web", "expected a comma or the end at character 5"),
+            ("app===web", "expected a comma or the end at character 6"),
+            ("size>big", "expected a whole number at character 6"),
+            ("*,app", "expected a label key"),
+            ("app=ä", "expected a label value"),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Selector>().expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let long = "a".repeat(64);
+        assert!(long.parse::<Selector>().is_err());
+        assert!(format!("a={long}").parse::<Selector>().is_err());
+        assert!(format!("{}/a", "a".repeat(254)).parse::<Selector>().is_err());
+    }
+
+    fn any_key() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("a".to_owned()),
+            Just("b".to_owned()),
+            Just("in".to_owned()),
+            "([a-z]{1,5}\\.)?[a-z]{1,5}/[A-Za-z0-9]{1,5}"
+        ]
+    }
+
+    fn any_value() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just(String::new()),
+            Just("x".to_owned()),
+            Just("notin".to_owned()),
+            "[A-Za-z0-9]([-._]?[A-Za-z0-9]){0,5}"
+        ]
+    }
+
+    fn any_condition() -> impl Strategy<Value = Condition> {
+        let values = || prop::collection::btree_set(any_value(), 1..4);
+        prop_oneof![
+            Just(Condition::Exists),
+            Just(Condition::Absent),
+            any_value().prop_map(Condition::Equals),
+            any_value().prop_map(Condition::Differs),
+            values().prop_map(Condition::In),
+            values().prop_map(Condition::NotIn),
+            any::<i64>().prop_map(Condition::GreaterThan),
+            any::<i64>().prop_map(Condition::LessThan),
+        ]
+    }
+
+    fn any_selector() -> impl Strategy<Value = Selector> {
+        let requirement =
+            (any_key(), any_condition()).prop_map(|(key, condition)| Requirement { key, condition });
+        prop::collection::vec(requirement, 0..5).prop_map(|requirements| Selector { requirements })
+    }
+
+    /// A model that knows nothing of the types above: it reads the text again with Kubernetes' words.
+    fn naive_match(text: &str, labels: &BTreeMap<String, String>) -> bool {
+        if text == "*" {
+            return true;
+        }
+        let mut depth = 0;
+        let pieces = text.split(|character: char| {
+            depth += match character {
+                '(' => 1,
+                ')' => -1,
+                _ => 0,
+            };
+            character == ',' && depth == 0
+        });
+        pieces.into_iter().all(|piece| naive_requirement(piece, labels))
+    }
+
+    fn naive_requirement(piece: &str, labels: &BTreeMap<String, String>) -> bool {
+        let list = |text: &str| -> Vec<String> {
+            text.trim_start_matches('(')
+                .trim_end_matches(')')
+                .split(',')
+                .map(str::to_owned)
+                .collect()
+        };
+        if let Some(key) = piece.strip_prefix('!') {
+            !labels.contains_key(key)
+        } else if let Some((key, values)) = piece.split_once(" in ") {
+            labels.get(key).is_some_and(|value| list(values).contains(value))
+        } else if let Some((key, values)) = piece.split_once(" notin ") {
+            !labels.get(key).is_some_and(|value| list(values).contains(value))
+        } else if let Some((key, value)) = piece.split_once("!=") {
+            labels.get(key).map(String::as_str) != Some(value)
+        } else if let Some((key, value)) = piece.split_once('=') {
+            labels.get(key).map(String::as_str) == Some(value)
+        } else if let Some((key, bound)) = piece.split_once('>') {
+            labels.get(key).is_some_and(|value| {
+                value
+                    .parse::<i64>()
+                    .is_ok_and(|value| value > bound.parse().unwrap())
+            })
+        } else if let Some((key, bound)) = piece.split_once('<') {
+            labels.get(key).is_some_and(|value| {
+                value
+                    .parse::<i64>()
+                    .is_ok_and(|value| value < bound.parse().unwrap())
+            })
+        } else {
+            labels.contains_key(piece)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(selector in any_selector()) {
+            prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector));
+        }
+
+        #[test]
+        fn matching_agrees_with_a_naive_model(
+            selector in any_selector(),
+            labels in prop::collection::btree_map(any_key(), any_value(), 0..5),
+        ) {
+            prop_assert_eq!(selector.matches(&labels), naive_match(&selector.to_string(), &labels), "{}", selector);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[a-z0-9=!(),<> ./*-]{0,30}|\\PC{0,20}") {
+            let _ = text.parse::<Selector>();
+        }
+    }
 }

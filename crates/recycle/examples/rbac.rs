@@ -1,0 +1,6 @@
+//! Prints what recycle-eks may do in the cluster: `terraform/rbac/recycle-eks.yaml`.
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+
+fn main() {
+    print!("{}", recycle::permissions::render_manifest());
+}

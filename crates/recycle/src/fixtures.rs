@@ -1,0 +1,173 @@
+//! Values that tests begin with: a healthy world of one group, in which each test changes what it is about.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::claim::{Claim, Phase, Urgency};
+use crate::contract::SCHEMA;
+use crate::ids::{Fence, InstanceId};
+use crate::input::{Input, Settings, parse_input};
+use crate::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint};
+use crate::pods::{Controller, PodFacts};
+
+pub(crate) const OLD: &str = "i-0aaaaaaaaaaaaaaaa";
+pub(crate) const NEW: &str = "i-0bbbbbbbbbbbbbbbb";
+pub(crate) const OTHER: &str = "i-0cccccccccccccccc";
+pub(crate) const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:run-1";
+
+/// So many seconds after the beginning of the tests' time.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    "2027-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+pub(crate) fn id(text: &str) -> InstanceId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn fence(redrive_count: u32) -> Fence {
+    Fence {
+        execution: ARN.parse().unwrap(),
+        redrive_count,
+    }
+}
+
+pub(crate) fn claim(phase: Phase) -> Claim {
+    Claim {
+        schema: SCHEMA,
+        fence: fence(0),
+        group: "workers".parse().unwrap(),
+        phase,
+        urgency: Urgency::Planned,
+        claimed_at: at(0),
+    }
+}
+
+pub(crate) fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        cluster_name: "prod".parse().unwrap(),
+        defaults: serde_json::Map::new(),
+    }
+}
+
+/// The least input with these fields more.
+pub(crate) fn input_json(more: Value) -> Value {
+    let mut input = json!({"instance_id": OLD, "cluster_name": "prod"});
+    let Value::Object(more) = more else {
+        panic!("{more} is no object")
+    };
+    input.as_object_mut().unwrap().extend(more);
+    input
+}
+
+pub(crate) fn input(more: Value) -> Input {
+    parse_input(&input_json(more), &settings()).unwrap()
+}
+
+pub(crate) fn node(name: &str) -> NodeFacts {
+    NodeFacts {
+        name: name.parse().unwrap(),
+        resource_version: "1".to_owned(),
+        instance: Some(id(OLD)),
+        ready: true,
+        unschedulable: false,
+        taints: Vec::new(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        extended_resources: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+/// The same node with our claim and record on it.
+pub(crate) fn claimed(mut node: NodeFacts, phase: Phase, record: &Record) -> NodeFacts {
+    node.annotations.insert(
+        CLAIM_ANNOTATION.to_owned(),
+        serde_json::to_string(&claim(phase)).unwrap(),
+    );
+    node.annotations.insert(
+        RECORD_ANNOTATION.to_owned(),
+        serde_json::to_string(record).unwrap(),
+    );
+    node
+}
+
+pub(crate) fn taint(key: &str, effect: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        value: None,
+        effect: effect.to_owned(),
+        time_added: None,
+    }
+}
+
+pub(crate) fn member(instance: &str, lifecycle_state: &str) -> Member {
+    Member {
+        instance: id(instance),
+        lifecycle_state: lifecycle_state.to_owned(),
+        protected_from_scale_in: false,
+    }
+}
+
+/// A group with room, in which `OLD` is in service.
+pub(crate) fn group() -> Group {
+    Group {
+        name: "workers".parse().unwrap(),
+        min: 1,
+        desired: 2,
+        max: 4,
+        members: vec![member(OLD, "InService"), member(OTHER, "InService")],
+        suspended: Vec::new(),
+    }
+}
+
+pub(crate) fn instance() -> Instance {
+    Instance {
+        id: id(OLD),
+        state: "running".to_owned(),
+        private_dns_name: Some("ip-10-0-0-1.eu-west-1.compute.internal".to_owned()),
+        tags: BTreeMap::new(),
+        is_spot: false,
+    }
+}
+
+/// A running pod of a ReplicaSet in namespace `default`.
+pub(crate) fn pod(name: &str) -> PodFacts {
+    PodFacts {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        controller: controller("ReplicaSet"),
+        phase: "Running".to_owned(),
+        restart_policy: "Always".to_owned(),
+        created_at: Some(at(-3_600)),
+        deletion_at: None,
+    }
+}
+
+/// A running pod of a Job.
+pub(crate) fn job_pod(name: &str) -> PodFacts {
+    PodFacts {
+        controller: controller("Job"),
+        restart_policy: "Never".to_owned(),
+        ..pod(name)
+    }
+}
+
+pub(crate) fn controller(kind: &str) -> Option<Controller> {
+    Some(Controller {
+        kind: kind.to_owned(),
+        name: "controller".to_owned(),
+    })
+}

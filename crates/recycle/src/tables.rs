@@ -1,0 +1,137 @@
+//! The README's tables of inputs, `force` and outcomes in Markdown, from the tables that the code works with.
+
+use std::fmt::Write as _;
+
+use crate::failure::{Failure, Outcome};
+use crate::input::{Choice, FIELDS, Field, Kind, choices};
+
+/// All tables, each under its heading.
+#[must_use]
+pub fn render_tables() -> String {
+    format!(
+        "### Inputs\n\n{}\n### Outcomes\n\n{}",
+        render_inputs(),
+        render_outcomes()
+    )
+}
+
+/// One row a field, and one line below it for each value of a closed list.
+fn render_inputs() -> String {
+    let mut table = String::from("| field | default | allowed | meaning |\n|---|---|---|---|\n");
+    for field in &FIELDS {
+        let _ = writeln!(
+            table,
+            "| `{}` | {} | {} | {} |",
+            field.name,
+            render_default(field),
+            render_allowed(field),
+            render_meaning(field)
+        );
+    }
+    table
+}
+
+fn render_default(field: &Field) -> String {
+    match (field.required, field.default) {
+        (true, _) => "required".to_owned(),
+        (false, "") => "absent".to_owned(),
+        (false, default) => format!("`{default}`"),
+    }
+}
+
+fn render_allowed(field: &Field) -> String {
+    match field.kind {
+        Kind::Identifier => "a text".to_owned(),
+        Kind::Selector => "a label selector, `\"\"` or `*`".to_owned(),
+        Kind::Namespaces => "a list of names".to_owned(),
+        Kind::Seconds { least, most } => format!("{least} to {most}"),
+        Kind::Flag => "`true` or `false`".to_owned(),
+        Kind::Hook => "an object".to_owned(),
+        Kind::OneOf(values) => list_values(values),
+        Kind::SomeOf(values) => format!("a list of {}", list_values(values)),
+    }
+}
+
+fn list_values(values: &[Choice]) -> String {
+    values
+        .iter()
+        .map(|choice| format!("`{}`", choice.value))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn render_meaning(field: &Field) -> String {
+    let values: Vec<String> = choices(field)
+        .iter()
+        .map(|choice| {
+            let mark = if choice.built { "" } else { " (not built yet)" };
+            format!("`{}`: {}{mark}", choice.value, choice.meaning)
+        })
+        .collect();
+    if values.is_empty() {
+        field.meaning.to_owned()
+    } else {
+        format!("{}. {}", field.meaning, values.join("; "))
+    }
+}
+
+fn render_outcomes() -> String {
+    let mut table = String::from("| outcome | ends | the node is |\n|---|---|---|\n");
+    for outcome in Outcome::ALL {
+        let _ = writeln!(
+            table,
+            "| `{}` | SUCCEEDED | {} |",
+            outcome.name(),
+            outcome.describe_node()
+        );
+    }
+    for failure in Failure::ALL {
+        let _ = writeln!(
+            table,
+            "| `{}` | FAILED | {} |",
+            failure.name(),
+            failure.describe_node()
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_value_and_outcome_is_in_the_tables() {
+        let tables = render_tables();
+        for field in &FIELDS {
+            assert!(
+                tables.contains(&format!("| `{}` |", field.name)),
+                "{}",
+                field.name
+            );
+            for choice in choices(field) {
+                assert!(
+                    tables.contains(&format!("`{}`: {}", choice.value, choice.meaning)),
+                    "{}",
+                    choice.value
+                );
+            }
+        }
+        for name in Outcome::ALL
+            .map(Outcome::name)
+            .into_iter()
+            .chain(Failure::ALL.map(Failure::name))
+        {
+            assert!(tables.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_row_has_as_many_cells_as_its_heading() {
+        for table in [render_inputs(), render_outcomes()] {
+            let mut bars = table.lines().map(|line| line.matches('|').count());
+            let heading = bars.next().unwrap();
+            assert!(bars.all(|count| count == heading), "{table}");
+        }
+    }
+}
