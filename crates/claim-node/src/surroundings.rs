@@ -1,0 +1,99 @@
+//! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
+
+use recycle::claim::StoredClaim;
+use recycle::contract::{Cluster, describe_instance};
+use recycle::input::Input;
+use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
+use recycle::node::{Group, Instance, NodeFacts};
+
+use crate::{ClaimNode, Error};
+
+/// What was found; none where there is none.
+pub(crate) struct Found {
+    cluster: Cluster,
+    client: kube::Client,
+    missing_permissions: Vec<String>,
+    instance: Option<Instance>,
+    group: Option<Group>,
+    node: Option<NodeFacts>,
+}
+
+/// The same once pre-flight has passed: nothing is missing.
+pub(crate) struct Target {
+    pub(crate) cluster: Cluster,
+    pub(crate) client: kube::Client,
+    pub(crate) instance: Instance,
+    pub(crate) group: Group,
+    pub(crate) node: NodeFacts,
+}
+
+impl ClaimNode {
+    pub(crate) async fn fetch_surroundings(&self, input: &Input) -> Result<Found, Error> {
+        let id = &input.instance_id;
+        let instance = self.instances.fetch(id).await?;
+        let group = self.groups.find(id).await?;
+        let cluster = self.access.describe_cluster(&input.cluster_name).await?;
+        let client = self.access.connect(&cluster).await?;
+        let hint = instance
+            .as_ref()
+            .and_then(|instance| instance.private_dns_name.as_deref());
+        let node = node_record::find_node(&client, id, hint).await?;
+        let missing_permissions = node_record::missing_permissions(&client).await?;
+        Ok(Found {
+            cluster,
+            client,
+            missing_permissions,
+            instance,
+            group,
+            node,
+        })
+    }
+}
+
+impl Found {
+    /// The Node's claim; where it has none, the instance's.
+    pub(crate) fn claim(&self) -> Option<StoredClaim> {
+        let on_node = self.node.as_ref().and_then(NodeFacts::claim);
+        on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
+    }
+
+    pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
+        let place = match (&self.node, &self.instance) {
+            (Some(node), _) if node.claim().is_some() => {
+                format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name)
+            }
+            (_, Some(instance)) => {
+                format!("the tag {CLAIM_TAG} of {}", describe_instance(&instance.id, None))
+            }
+            (_, None) => "the claim".to_owned(),
+        };
+        Error::Refused(format!(
+            "{place} is not a claim of ours but {text:?}; remove it if nobody works on the node"
+        ))
+    }
+
+    pub(crate) fn for_preflight<'a>(
+        &'a self,
+        input: &'a Input,
+        resuming: bool,
+    ) -> recycle::preflight::Surroundings<'a> {
+        recycle::preflight::Surroundings {
+            input,
+            instance: self.instance.as_ref(),
+            group: self.group.as_ref(),
+            node: self.node.as_ref(),
+            missing_permissions: &self.missing_permissions,
+            resuming,
+        }
+    }
+
+    pub(crate) fn into_target(self) -> Result<Target, Error> {
+        Ok(Target {
+            cluster: self.cluster,
+            client: self.client,
+            instance: self.instance.ok_or(Error::Incomplete("the instance"))?,
+            group: self.group.ok_or(Error::Incomplete("its group"))?,
+            node: self.node.ok_or(Error::Incomplete("its Node"))?,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! What one invocation works on: read afresh, and ours.
+
+use jiff::Timestamp;
+use recycle::claim::{Claim, StoredClaim};
+use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, describe_instance};
+use recycle::ids::Fence;
+use recycle::input::Dispose;
+use recycle::names::STOPPED_TAG;
+use recycle::node::{Instance, NodeFacts};
+use recycle::pods::{PodSurvey, survey_pods};
+
+use crate::{DetachTerminate, Error};
+
+pub(crate) struct Case {
+    pub(crate) client: kube::Client,
+    pub(crate) node: Option<NodeFacts>,
+    pub(crate) instance: Option<Instance>,
+    /// None if the instance is in no group any more.
+    pub(crate) lifecycle_state: Option<String>,
+    /// None if neither Node nor instance is left to carry it, or if all that was to be done is done.
+    pub(crate) claim: Option<Claim>,
+    pub(crate) run: Run,
+    pub(crate) me: Fence,
+    pub(crate) now: Timestamp,
+}
+
+impl DetachTerminate {
+    pub(crate) async fn fetch(&self, request: StepRequest) -> Result<Case, Error> {
+        let StepRequest { context, mut run } = request;
+        let (me, now) = (context.fence(), context.now());
+        let id = run.input.instance_id.clone();
+        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        // Names of Nodes are used again, and fast: the Node has to be this instance's.
+        let node = node.filter(|node| node.instance.as_ref() == Some(&id));
+        let instance = self.instances.fetch(&id).await?;
+        let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
+        let group = self.groups.fetch(&run.group).await?;
+        let member = group.as_ref().and_then(|group| group.member(&id));
+        let lifecycle_state = member.map(|member| member.lifecycle_state.clone());
+        Ok(Case {
+            client,
+            node,
+            instance,
+            lifecycle_state,
+            claim,
+            run,
+            me,
+            now,
+        })
+    }
+}
+
+/// The claim, which has to be ours: the Node's; where there is no Node, the instance's.
+fn find_own_claim(
+    node: Option<&NodeFacts>,
+    instance: Option<&Instance>,
+    run: &Run,
+    me: &Fence,
+) -> Result<Option<Claim>, Error> {
+    if let Some(node) = node {
+        return Ok(Some(node_record::check_claim(node, me)?));
+    }
+    let Some(instance) = instance else { return Ok(None) };
+    let was_retired = run.input.dispose == Dispose::Stop && instance.tags.contains_key(STOPPED_TAG);
+    match instance.claim() {
+        Some(StoredClaim::Known(claim)) if claim.fence == *me => Ok(Some(claim)),
+        None if was_retired => Ok(None),
+        None | Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
+            Err(Error::InstanceClaimLost(describe_instance(&instance.id, None)))
+        }
+    }
+}
+
+impl Case {
+    pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
+        let tainted_at = match &self.node {
+            Some(node) => node.record()?.tainted_at,
+            None => None,
+        };
+        let pods = node_record::list_pods(&self.client, &self.run.node).await?;
+        Ok(survey_pods(
+            &pods,
+            &self.run.input.awaited,
+            self.run.input.evict,
+            tainted_at,
+        ))
+    }
+
+    pub(crate) fn say(&self, state: &str) -> String {
+        format!(
+            "{} {state}",
+            describe_instance(&self.run.input.instance_id, Some(&self.run.node))
+        )
+    }
+
+    pub(crate) fn back_to_check_pods(self, survey: &PodSurvey) -> Answer<DisposeVerdict> {
+        let reason = self.say("has pods again that matter");
+        Answer {
+            counts: survey.counts(),
+            names: survey.names(),
+            ..Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run)
+        }
+    }
+
+    pub(crate) fn wait(self, seconds: u32, reason: &str) -> Answer<DisposeVerdict> {
+        let reason = format!("{}: {reason}", self.say("is on its way out"));
+        Answer::new(DisposeVerdict::Wait, reason)
+            .waiting(seconds)
+            .carrying(self.run)
+    }
+}

@@ -1,0 +1,44 @@
+//! Why an instance is not disposed of.
+
+use recycle::failure::{Failure, NamedFailure};
+use recycle::node::UnreadableRecord;
+
+use crate::guard::NotAsLeft;
+
+/// Why an instance is not disposed of.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody put the node to use again, although the claim is still ours.
+    #[error(transparent)]
+    NotAsLeft(#[from] NotAsLeft),
+    /// Nothing more can be done, and it is still there.
+    #[error("{0}")]
+    DoesNotGo(String),
+    /// The claim on the Node is not ours.
+    #[error(transparent)]
+    ClaimLost(#[from] node_record::ClaimLost),
+    /// There is no Node, and the claim on the instance is not ours.
+    #[error("{0} has no Node any more, and its tags do not say that we hold the claim")]
+    InstanceClaimLost(String),
+    /// Somebody edited our record.
+    #[error(transparent)]
+    Record(#[from] UnreadableRecord),
+    /// Kubernetes.
+    #[error(transparent)]
+    Node(#[from] node_record::Error),
+    /// AWS.
+    #[error(transparent)]
+    Instance(#[from] instance_record::Error),
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::NotAsLeft(_) | Self::DoesNotGo(_) => Failure::ServiceRefused,
+            Self::ClaimLost(_) | Self::InstanceClaimLost(_) => Failure::ClaimLost,
+            Self::Record(_) => Failure::InternalError,
+            Self::Node(error) => error.failure(),
+            Self::Instance(error) => error.failure(),
+        }
+    }
+}

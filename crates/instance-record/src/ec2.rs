@@ -1,0 +1,156 @@
+//! EC2: instances, their tags, and stopping one. It launches and terminates nothing.
+
+use aws_config::SdkConfig;
+use aws_sdk_ec2::types::{Filter, Tag};
+use recycle::ids::InstanceId;
+use recycle::node::Instance;
+
+use crate::Error;
+
+const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
+const CREATE_TAGS: &str = "ec2:CreateTags";
+const DELETE_TAGS: &str = "ec2:DeleteTags";
+const STOP_INSTANCES: &str = "ec2:StopInstances";
+
+/// EC2's instances.
+#[derive(Debug, Clone)]
+pub struct Instances {
+    client: aws_sdk_ec2::Client,
+}
+
+impl Instances {
+    /// A client as `config` says.
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        Self {
+            client: aws_sdk_ec2::Client::new(config),
+        }
+    }
+
+    /// The instance, or none if EC2 does not know it.
+    pub async fn fetch(&self, id: &InstanceId) -> Result<Option<Instance>, Error> {
+        let answer = self
+            .client
+            .describe_instances()
+            .instance_ids(id.as_str())
+            .send()
+            .await;
+        match answer.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error)) {
+            Ok(answer) => answer
+                .reservations()
+                .iter()
+                .flat_map(|reservation| reservation.instances())
+                .next()
+                .map(to_instance)
+                .transpose(),
+            Err(error) if is_unknown_instance(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those of the instances that EC2 knows. One that was launched a moment ago may still be missing.
+    pub async fn fetch_all(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Error> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A filter, because a list of ids fails as a whole if one of them is unknown.
+        let filter = Filter::builder()
+            .name("instance-id")
+            .set_values(Some(ids.iter().map(ToString::to_string).collect()));
+        let mut pages = self
+            .client
+            .describe_instances()
+            .filters(filter.build())
+            .into_paginator()
+            .items()
+            .send();
+        let mut instances = Vec::new();
+        while let Some(reservation) = pages.next().await {
+            let reservation = reservation.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error))?;
+            for instance in reservation.instances() {
+                instances.push(to_instance(instance)?);
+            }
+        }
+        Ok(instances)
+    }
+
+    /// Sets tags; the instance's other tags stay.
+    pub async fn tag(&self, id: &InstanceId, tags: &[(&str, String)]) -> Result<(), Error> {
+        let tags = tags
+            .iter()
+            .map(|(key, value)| Tag::builder().key(*key).value(value).build())
+            .collect();
+        self.client
+            .create_tags()
+            .resources(id.as_str())
+            .set_tags(Some(tags))
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(CREATE_TAGS, error))
+    }
+
+    /// Removes tags, whatever their values; missing ones, and a missing instance, are no error.
+    pub async fn untag(&self, id: &InstanceId, keys: &[&str]) -> Result<(), Error> {
+        let tags = keys.iter().map(|key| Tag::builder().key(*key).build()).collect();
+        let answer = self
+            .client
+            .delete_tags()
+            .resources(id.as_str())
+            .set_tags(Some(tags))
+            .send()
+            .await;
+        match answer.map_err(|error| Error::from_sdk(DELETE_TAGS, error)) {
+            Err(error) if !is_unknown_instance(&error) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Begins to stop the instance; one that is stopping or stopped stays so.
+    pub async fn stop(&self, id: &InstanceId) -> Result<(), Error> {
+        self.client
+            .stop_instances()
+            .instance_ids(id.as_str())
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(STOP_INSTANCES, error))
+    }
+}
+
+/// EC2's two ways to say that it knows no such instance.
+fn is_unknown_instance(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some("InvalidInstanceID.NotFound" | "InvalidInstanceID.Malformed")
+    )
+}
+
+fn to_instance(instance: &aws_sdk_ec2::types::Instance) -> Result<Instance, Error> {
+    let missing = |what: &str| Error::Unintelligible {
+        call: DESCRIBE_INSTANCES,
+        what: what.to_owned(),
+    };
+    let id = instance.instance_id().and_then(|id| id.parse().ok());
+    let state = instance.state().and_then(|state| state.name());
+    Ok(Instance {
+        id: id.ok_or_else(|| missing("an instance without a valid InstanceId"))?,
+        state: state
+            .ok_or_else(|| missing("an instance without State.Name"))?
+            .as_str()
+            .to_owned(),
+        // EC2 empties the name, rather than leaving it out, once the instance is gone.
+        private_dns_name: instance
+            .private_dns_name()
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
+        tags: instance
+            .tags()
+            .iter()
+            .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())))
+            .collect(),
+        is_spot: instance
+            .spot_instance_request_id()
+            .is_some_and(|request| !request.is_empty()),
+    })
+}

@@ -1,0 +1,152 @@
+//! What AWS answers instead of a result, sorted by what a step can do about it.
+
+use std::fmt;
+
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use recycle::failure::{Failure, NamedFailure};
+
+/// A call to AWS that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// AWS throttles, is broken or cannot be reached: worth another try.
+    #[error("failed to call {call} because AWS is busy or cannot be reached")]
+    Unavailable {
+        /// The IAM action, such as `ec2:DescribeInstances`.
+        call: &'static str,
+        /// What happened.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The function's role lacks the action.
+    #[error("failed to call {call} because this function's role may not")]
+    Denied {
+        /// The IAM action that is missing.
+        call: &'static str,
+        /// AWS's text.
+        source: Reply,
+    },
+    /// The instance is not in a state that allows the call: it may have been made before, so read again and decide.
+    #[error("failed to call {call} in this state of the instance")]
+    WrongState {
+        /// The IAM action.
+        call: &'static str,
+        /// AWS's text.
+        source: Reply,
+    },
+    /// AWS refuses the call for another reason.
+    #[error("failed to call {call}")]
+    Refused {
+        /// The IAM action.
+        call: &'static str,
+        /// AWS's text.
+        source: Reply,
+    },
+    /// The SDK could not build the request, or the answer lacks what we asked for: our own fault.
+    #[error("failed to make sense of {call}: {what}")]
+    Unintelligible {
+        /// The IAM action.
+        call: &'static str,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+/// AWS's own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The error code, such as `ValidationError`.
+    pub code: String,
+    /// The message.
+    pub message: String,
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for Reply {}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Unavailable { .. } => Failure::ServiceUnavailable,
+            Self::Denied { .. } | Self::WrongState { .. } | Self::Refused { .. } => Failure::ServiceRefused,
+            Self::Unintelligible { .. } => Failure::InternalError,
+        }
+    }
+}
+
+impl Error {
+    /// AWS's error code, if AWS answered.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Denied { source, .. } | Self::WrongState { source, .. } | Self::Refused { source, .. } => {
+                Some(&source.code)
+            }
+            Self::Unavailable { .. } | Self::Unintelligible { .. } => None,
+        }
+    }
+
+    /// Sorts what the SDK returned for `call`.
+    pub(crate) fn from_sdk<E>(call: &'static str, error: SdkError<E>) -> Self
+    where
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let status = error.raw_response().map(|response| response.status().as_u16());
+        match error {
+            SdkError::ServiceError(answer) => Self::from_reply(call, status, Reply::of(answer.err())),
+            SdkError::ConstructionFailure(_) => Self::Unintelligible {
+                call,
+                what: recycle::failure::with_causes(&error),
+            },
+            other => Self::Unavailable {
+                call,
+                source: Box::new(other),
+            },
+        }
+    }
+
+    fn from_reply(call: &'static str, status: Option<u16>, reply: Reply) -> Self {
+        let is_fault = status.is_some_and(|status| status >= 500 || status == 429);
+        match reply.code.as_str() {
+            // ScalingActivityInProgress and ResourceContention: the group is busy with something else for a moment.
+            "Throttling"
+            | "ThrottlingException"
+            | "ThrottledException"
+            | "RequestThrottled"
+            | "RequestThrottledException"
+            | "RequestLimitExceeded"
+            | "TooManyRequestsException"
+            | "SlowDown"
+            | "ScalingActivityInProgress"
+            | "ResourceContention"
+            | "InternalError"
+            | "InternalFailure"
+            | "ServiceUnavailable"
+            | "Unavailable" => Self::Unavailable {
+                call,
+                source: Box::new(reply),
+            },
+            _ if is_fault => Self::Unavailable {
+                call,
+                source: Box::new(reply),
+            },
+            "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" | "AuthFailure" => {
+                Self::Denied { call, source: reply }
+            }
+            // Auto Scaling says ValidationError, EC2 IncorrectInstanceState.
+            "ValidationError" | "IncorrectInstanceState" => Self::WrongState { call, source: reply },
+            _ => Self::Refused { call, source: reply },
+        }
+    }
+}
+
+impl Reply {
+    fn of(error: &impl ProvideErrorMetadata) -> Self {
+        Self {
+            code: error.code().unwrap_or("no error code").to_owned(),
+            message: error.message().unwrap_or("no message").to_owned(),
+        }
+    }
+}

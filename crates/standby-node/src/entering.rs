@@ -1,0 +1,84 @@
+//! EnterStandby: recorded on Node and instance first, then called.
+
+use node_record::NodeChange;
+use recycle::claim::{Claim, Phase};
+use recycle::contract::{Answer, StandbyVerdict};
+use recycle::ids::InstanceId;
+use recycle::names::{CLAIM_TAG, STANDBY_TAG};
+use recycle::node::Record;
+use recycle::poll::next_wait;
+
+use crate::{Case, Error, StandbyNode};
+
+impl StandbyNode {
+    pub(crate) async fn enter_standby(&self, case: Case) -> Result<Answer<StandbyVerdict>, Error> {
+        let id = &case.run.input.instance_id;
+        let claim = Claim {
+            phase: Phase::Standby,
+            ..case.claim.clone()
+        };
+        record(&case, &claim).await?;
+        let tags = [(STANDBY_TAG, case.now.to_string()), (CLAIM_TAG, claim.to_tag())];
+        self.instances.tag(id, &tags).await?;
+        let story = case.say("goes into Standby, so that a replacement is launched");
+        node_record::tell(
+            &case.client,
+            &case.node.name,
+            Phase::Standby,
+            &story,
+            case.now,
+            &case.me,
+        )
+        .await;
+
+        match self.groups.enter_standby(&case.run.group, id).await {
+            Err(refusal @ instance_record::Error::WrongState { .. })
+                if !self.is_in_standby(&case).await? =>
+            {
+                return Err(refusal.into());
+            }
+            // An earlier try of the same call had taken effect.
+            Err(instance_record::Error::WrongState { .. }) => {}
+            called => called?,
+        }
+
+        let mut run = case.run;
+        run.replacement_since = Some(case.now);
+        let wait = next_wait(0, i64::from(run.input.replacement_timeout_seconds), 0, None);
+        Ok(Answer::new(StandbyVerdict::Wait, story)
+            .waiting(wait)
+            .carrying(run))
+    }
+
+    async fn is_in_standby(&self, case: &Case) -> Result<bool, Error> {
+        let group = self.groups.fetch(&case.run.group).await?;
+        let member = group
+            .as_ref()
+            .and_then(|group| group.member(&case.run.input.instance_id));
+        let state = member.map(|member| member.lifecycle_state.as_str());
+        Ok(matches!(state, Some("EnteringStandby" | "Standby")))
+    }
+}
+
+/// Who is a member now: everybody else came later. What an earlier attempt had recorded no longer holds, since the instance is
+/// in service.
+async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
+    let members: Vec<InstanceId> = case
+        .group
+        .iter()
+        .flat_map(|group| &group.members)
+        .map(|member| member.instance.clone())
+        .collect();
+    node_record::amend_node(&case.client, case.node.clone(), |node| {
+        node_record::check_claim(node, &case.me)?;
+        let record = Record {
+            schema: recycle::contract::SCHEMA,
+            members_before: members.clone(),
+            replacement: None,
+            ..node.record()?
+        };
+        Ok::<_, Error>(Some(NodeChange::new().claim(claim)?.record(&record)?))
+    })
+    .await
+    .map(|_| ())
+}

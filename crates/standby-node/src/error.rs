@@ -1,0 +1,47 @@
+//! Why a node does not get its replacement.
+
+use recycle::failure::{Failure, NamedFailure};
+use recycle::node::UnreadableRecord;
+
+/// Why a node does not get its replacement.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else put it into another state before we touched it.
+    #[error("{0}")]
+    Refused(String),
+    /// It went away while its replacement was waited for.
+    #[error("{0}")]
+    Lost(String),
+    /// No usable replacement came in time.
+    #[error("{0}")]
+    ReplacementTimedOut(String),
+    /// The claim on the Node is not ours.
+    #[error(transparent)]
+    ClaimLost(#[from] node_record::ClaimLost),
+    /// There is no Node, and the claim on the instance is not ours.
+    #[error("{0} has no Node any more, and its tags do not say that we hold the claim")]
+    InstanceClaimLost(String),
+    /// Somebody edited our record.
+    #[error(transparent)]
+    Record(#[from] UnreadableRecord),
+    /// Kubernetes.
+    #[error(transparent)]
+    Node(#[from] node_record::Error),
+    /// AWS.
+    #[error(transparent)]
+    Instance(#[from] instance_record::Error),
+}
+
+impl NamedFailure for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Refused(_) => Failure::PreflightRefused,
+            Self::Lost(_) => Failure::NodeLost,
+            Self::ReplacementTimedOut(_) => Failure::ReplacementTimedOut,
+            Self::ClaimLost(_) | Self::InstanceClaimLost(_) => Failure::ClaimLost,
+            Self::Record(_) => Failure::InternalError,
+            Self::Node(error) => error.failure(),
+            Self::Instance(error) => error.failure(),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! EnterStandby, and then, call after call, the verdict on the replacement. It launches nothing itself, and it does not touch
+//! the old node's pods.
+
+mod entering;
+mod error;
+mod replacement;
+mod step;
+
+use aws_config::SdkConfig;
+use eks_auth::Access;
+use instance_record::autoscaling::Groups;
+use instance_record::ec2::Instances;
+use jiff::Timestamp;
+use recycle::claim::{Claim, holds_claim};
+use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, describe_instance};
+use recycle::ids::Fence;
+use recycle::node::{Group, Instance, NodeFacts};
+
+use crate::step::{StandbyStep, choose_step};
+
+pub use error::Error;
+
+/// The step.
+#[derive(Debug)]
+pub struct StandbyNode {
+    access: Access,
+    groups: Groups,
+    instances: Instances,
+}
+
+/// What one invocation works on.
+struct Case {
+    client: kube::Client,
+    node: NodeFacts,
+    claim: Claim,
+    group: Option<Group>,
+    run: Run,
+    me: Fence,
+    now: Timestamp,
+}
+
+impl StandbyNode {
+    /// The step with clients of `aws`.
+    #[must_use]
+    pub fn new(aws: &SdkConfig) -> Self {
+        Self {
+            access: Access::new(aws),
+            groups: Groups::new(aws),
+            instances: Instances::new(aws),
+        }
+    }
+
+    /// Puts the instance into Standby, or looks whether its replacement is usable by now.
+    pub async fn handle(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
+        let case = self.fetch(request).await?;
+        let member = case
+            .group
+            .as_ref()
+            .and_then(|group| group.member(&case.run.input.instance_id));
+        let lifecycle_state = member.map(|member| member.lifecycle_state.as_str());
+        let has_begun = !case.node.record()?.members_before.is_empty();
+        match choose_step(lifecycle_state, has_begun) {
+            StandbyStep::Enter => self.enter_standby(case).await,
+            StandbyStep::AwaitReplacement => self.await_replacement(case).await,
+            StandbyStep::Refuse(state) => Err(Error::Refused(case.say(&state))),
+            StandbyStep::Lose(state) => Err(Error::Lost(case.say(&state))),
+        }
+    }
+
+    async fn fetch(&self, request: StepRequest) -> Result<Case, Error> {
+        let StepRequest { context, mut run } = request;
+        let (me, now) = (context.fence(), context.now());
+        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        // Names of Nodes are used again: the Node has to be this instance's.
+        let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
+            return Err(self.explain_missing_node(&run, &me).await?);
+        };
+        let claim = node_record::check_claim(&node, &me)?;
+        let group = self.groups.fetch(&run.group).await?;
+        Ok(Case {
+            client,
+            node,
+            claim,
+            group,
+            run,
+            me,
+            now,
+        })
+    }
+
+    /// Without a Node the instance's tag says whose it is.
+    async fn explain_missing_node(&self, run: &Run, me: &Fence) -> Result<Error, Error> {
+        let id = &run.input.instance_id;
+        let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
+        Ok(if holds_claim(claim.as_ref(), me) {
+            Error::Lost(format!(
+                "{} has lost its Node object",
+                describe_instance(id, Some(&run.node))
+            ))
+        } else {
+            Error::InstanceClaimLost(describe_instance(id, None))
+        })
+    }
+}
+
+impl Case {
+    /// A sentence about the node and its group.
+    fn say(&self, state: &str) -> String {
+        let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
+        format!("{subject} {state} in group {}", self.run.group)
+    }
+}

@@ -1,0 +1,119 @@
+//! The replacement: found among those who came after EnterStandby, reserved by compare-and-swap, recorded.
+
+use node_record::NodeChange;
+use recycle::contract::{Answer, StandbyVerdict, describe_instance};
+use recycle::ids::InstanceId;
+use recycle::names::REPLACEMENT_FOR_ANNOTATION;
+use recycle::node::{Member, NodeFacts, Record};
+use recycle::poll::SHORTEST_WAIT;
+use recycle::replacement::{Candidate, ReplacementVerdict, judge_replacement, newcomers};
+
+use crate::{Case, Error, StandbyNode};
+
+impl StandbyNode {
+    pub(crate) async fn await_replacement(&self, mut case: Case) -> Result<Answer<StandbyVerdict>, Error> {
+        let since = *case.run.replacement_since.get_or_insert(case.now);
+        let candidates = self.fetch_candidates(&case).await?;
+        let input = &case.run.input;
+        let timeout = input.replacement_timeout_seconds;
+        match judge_replacement(
+            &input.instance_id,
+            &case.node,
+            &candidates,
+            since,
+            case.now,
+            timeout,
+        ) {
+            ReplacementVerdict::Reserve(replacement) => {
+                if reserve(&case, &candidates, &replacement).await? {
+                    accept(case, replacement).await
+                } else {
+                    let reason = format!("{replacement} has just become the replacement of another node");
+                    Ok(Answer::new(StandbyVerdict::Wait, reason)
+                        .waiting(SHORTEST_WAIT)
+                        .carrying(case.run))
+                }
+            }
+            ReplacementVerdict::Ready(replacement) => accept(case, replacement).await,
+            ReplacementVerdict::Wait { reason, wait_seconds } => {
+                let reason = format!("{}: {reason}", case.say("waits for its replacement"));
+                Ok(Answer::new(StandbyVerdict::Wait, reason)
+                    .waiting(wait_seconds)
+                    .carrying(case.run))
+            }
+            ReplacementVerdict::TimedOut(reason) => Err(Error::ReplacementTimedOut(format!(
+                "{}: {reason}",
+                case.say("is in Standby")
+            ))),
+        }
+    }
+
+    async fn fetch_candidates(&self, case: &Case) -> Result<Vec<Candidate>, Error> {
+        let members_before = case.node.record()?.members_before;
+        let newcomers: Vec<&Member> = case
+            .group
+            .iter()
+            .flat_map(|group| newcomers(group, &members_before))
+            .collect();
+        let ids: Vec<InstanceId> = newcomers.iter().map(|member| member.instance.clone()).collect();
+        let instances = self.instances.fetch_all(&ids).await?;
+        let mut candidates = Vec::new();
+        for member in newcomers {
+            let instance = instances.iter().find(|instance| instance.id == member.instance);
+            let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
+            candidates.push(Candidate {
+                instance: member.instance.clone(),
+                lifecycle_state: member.lifecycle_state.clone(),
+                node: node_record::find_node(&case.client, &member.instance, hint).await?,
+            });
+        }
+        Ok(candidates)
+    }
+}
+
+/// Writes our reservation on the replacement's Node; false if somebody else's is there by now.
+async fn reserve(case: &Case, candidates: &[Candidate], replacement: &InstanceId) -> Result<bool, Error> {
+    let old = case.run.input.instance_id.as_str();
+    let chosen = candidates
+        .iter()
+        .find(|candidate| candidate.instance == *replacement);
+    let Some(node) = chosen.and_then(|candidate| candidate.node.clone()) else {
+        return Ok(false);
+    };
+    let reserved = node_record::amend_node(&case.client, node, |node| {
+        let change = NodeChange::new().annotate(REPLACEMENT_FOR_ANNOTATION, old);
+        Ok::<_, Error>(if reserved_for(node).is_none() {
+            Some(change)
+        } else {
+            None
+        })
+    })
+    .await?;
+    Ok(reserved_for(&reserved) == Some(old))
+}
+
+fn reserved_for(node: &NodeFacts) -> Option<&str> {
+    node.annotations
+        .get(REPLACEMENT_FOR_ANNOTATION)
+        .map(String::as_str)
+}
+
+/// Records the replacement on the old Node; then the old node may be drained.
+async fn accept(case: Case, replacement: InstanceId) -> Result<Answer<StandbyVerdict>, Error> {
+    node_record::amend_node(&case.client, case.node.clone(), |node| {
+        node_record::check_claim(node, &case.me)?;
+        let record = node.record()?;
+        if record.replacement.as_ref() == Some(&replacement) {
+            return Ok(None);
+        }
+        let record = Record {
+            replacement: Some(replacement.clone()),
+            ..record
+        };
+        Ok::<_, Error>(Some(NodeChange::new().record(&record)?))
+    })
+    .await?;
+    let subject = describe_instance(&case.run.input.instance_id, Some(&case.run.node));
+    let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
+    Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
+}
