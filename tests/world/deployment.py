@@ -37,10 +37,11 @@ class Deployment:
     def __init__(self, aws: Aws, say: Callable[[str], None]) -> None:
         self._aws = aws
         self._say = say
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.outputs: dict[str, Any] = {}
 
     def deploy(self) -> None:
-        """By making Terraform's calls again if nothing changed, else by Terraform."""
+        """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform."""
         recorded = ZIPS / f"deployment-{fingerprint()}.json"
         outputs = recorded.with_suffix(".outputs")
         if recorded.exists() and outputs.exists():
@@ -49,21 +50,29 @@ class Deployment:
             return
         self._say("deploying by Terraform (about a minute; later sessions repeat its calls while nothing changes)")
         self._aws.start_recording()
-        with tempfile.TemporaryDirectory(prefix="recycle-eks-") as folder:
-            terraform = self.terraform(Path(folder))
-            terraform.init()
-            terraform.apply(**variables())
-            self.outputs = terraform.outputs()
+        self.apply()
+        requests = self._aws.stop_recording()
+        self.forget()
         for stale in ZIPS.glob("deployment-*"):
             stale.unlink(missing_ok=True)
         _write_whole(outputs, lambda file: file.write_text(json.dumps(self.outputs)))
-        requests = self._aws.stop_recording()
         _write_whole(recorded, lambda file: save_requests(requests, file))
 
-    def terraform(self, folder: Path) -> Terraform:
-        """Terraform in a copy of the example, with this account as all of AWS."""
-        module = copy_of_project(folder)
-        return Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
+    def apply(self) -> Terraform:
+        """By Terraform, in a copy of the example, with this account as all of AWS. The copy stays until `forget`."""
+        self._folder = tempfile.TemporaryDirectory(prefix="recycle-eks-")
+        module = copy_of_project(Path(self._folder.name))
+        terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
+        terraform.init()
+        terraform.apply(**variables())
+        self.outputs = terraform.outputs()
+        return terraform
+
+    def forget(self) -> None:
+        """Removes Terraform's copy and its state."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 def environment(endpoint: str) -> dict[str, str]:

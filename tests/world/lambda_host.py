@@ -47,6 +47,7 @@ from moto.sts.models import sts_backends
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
 from world.clock import Call, Clock, Process
 from world.faults import INVOKE, Plan
+from world.state_errors import ServiceError
 
 # AWS Lambda quotas: the init phase is limited to 10 s.
 INIT_SECONDS = 10.0
@@ -70,15 +71,6 @@ class Invocation:
     function_error: str | None
     executed_version: str
     request_id: str
-
-
-@dataclass(frozen=True)
-class ServiceError:
-    """Lambda did not run the function, or lost its answer."""
-
-    code: str
-    message: str
-    status: int
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class LambdaHost:
         self.duration: dict[str, float] = {}
         self.samples: list[Sample] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
-        self.dropped: list[tuple[str, bytes, Invocation | ServiceError]] = []
+        self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
         self._folder = Path(tempfile.mkdtemp(prefix="recycle-eks-lambda-"))
         self._lock = threading.Lock()
         self._idle: dict[Blueprint, list[Sandbox]] = {}
@@ -144,20 +136,24 @@ class LambdaHost:
 
     # Invoking
 
-    def invoke(self, function: str, payload: bytes) -> Call:
-        """For a process of the clock to yield. `function` is a name or an ARN, each with or without version or alias."""
+    def invoke(self, function: str, payload: Any) -> Call:
+        """For a process of the clock to yield: answers an Invocation or a ServiceError.
+
+        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or what is to become JSON.
+        """
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
 
         def start(call: Call) -> None:
-            threading.Thread(target=lambda: call.answer(self._guarded(function, payload, call)), daemon=True,
+            threading.Thread(target=lambda: call.answer(self._guarded(function, body, call)), daemon=True,
                              name=f"invoke {function}").start()
 
         return Call(start, name=f"invoke {function}")
 
-    def invoke_async(self, function: str, payload: bytes) -> Process:
+    def invoke_async(self, function: str, payload: Any) -> Process:
         """InvocationType Event: Lambda's queue runs it, and again if it fails."""
         return self.clock.spawn(self._until_it_succeeds(function, payload), name=f"asynchronous {function}")
 
-    def _until_it_succeeds(self, function: str, payload: bytes) -> Generator[Any, Any, Invocation | ServiceError]:
+    def _until_it_succeeds(self, function: str, payload: Any) -> Generator[Any, Any, Invocation | ServiceError]:
         answer = yield self.invoke(function, payload)
         for pause in ASYNC_RETRY_AFTER:
             if isinstance(answer, Invocation) and answer.function_error is None:

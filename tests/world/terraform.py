@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from world.cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "terraform"

@@ -21,7 +21,7 @@ from typing import Any
 from world import terraform_gaps
 from world.autoscaling import AutoScaling, Launch
 from world.aws import ACCOUNT, LOCK, REGION, Aws
-from world.clock import Clock
+from world.clock import Call, Clock
 from world.deployment import CLUSTER, Deployment
 from world.ec2 import Ec2
 from world.events import Events
@@ -65,17 +65,23 @@ class World:
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
-        self.engine = Engine(self.clock, machines, self.host, self.services, ACCOUNT, REGION)
+        self.engine = Engine(self.clock, machines, Functions(self.host), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
         self.eks = terraform_gaps.Eks(self.aws)
-        self.deployment: Deployment
+        self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}
 
     # -- its life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts account and cluster (3 real seconds) and deploys recycle-eks: by Terraform (about a minute) when anything of it
-        changed since the last time, else by making Terraform's calls again (a second)."""
+        """Starts account and cluster and deploys recycle-eks: by Terraform (about a minute) when anything of it changed since the
+        last time, else by making Terraform's calls again (a second)."""
+        self.start_empty()
+        self.deployment.deploy()
+        self.finish_deployment()
+
+    def start_empty(self) -> None:
+        """Starts account and cluster (3 real seconds), with nothing of recycle-eks in them."""
         self.services.endpoint = self.aws.start()
         install_step_functions(self.engine)
         self.events.install()
@@ -85,10 +91,11 @@ class World:
         self._say("starting the Kubernetes control plane (3 seconds)")
         self.kubernetes.start()
         self.kubernetes.proxy.caller_of = self.aws.callers.get
-        self.eks.on_access_entries = lambda entries: self.kubernetes.set_access_entries(entries)
+        self.eks.on_access_entries = self.kubernetes.set_access_entries
         self.eks.create_cluster(CLUSTER, self.kubernetes.endpoint, self.kubernetes.control_plane.authority.pem)
-        self.deployment = Deployment(self.aws, self._say)
-        self.deployment.deploy()
+
+    def finish_deployment(self) -> None:
+        """What comes after Terraform: the cluster's rights, and the beginning of the first scenario."""
         self.autoscaling.remember_hooks()
         self.kubernetes.apply(self.deployment.outputs["rbac_manifest"])
         self.reset()
@@ -96,6 +103,7 @@ class World:
     def stop(self) -> None:
         """Stops everything; nothing is left running."""
         self.clock.reset()
+        self.deployment.forget()
         self.host.stop()
         self.kubernetes.stop()
         self.aws.stop()
@@ -216,12 +224,12 @@ class World:
     def _joins(self, member: Any) -> None:
         """A kubelet registers when its instance is in service; one that comes back from Standby is registered already."""
         group = self.groups[member.group.name]
-        arrival = member.launch
+        arrival = member.launch if isinstance(member.launch, Arrival) else Arrival(joins_cluster=member.launch.joins_cluster)
         if group.cluster != CLUSTER or not arrival.joins_cluster or group.node_of(member.instance_id) is not None:
             return
         taints = [{"key": arrival.startup_taint, "effect": "NoSchedule"}] if arrival.startup_taint else []
         node = self.kubernetes.add_node(
-            member.instance.private_dns,
+            member.instance.private_dns_name,
             f"aws:///{member.availability_zone}/{member.instance_id}",
             member.availability_zone,
             labels=group.labels,
@@ -237,6 +245,17 @@ class World:
         group = self.groups.get(member.group.name)
         if group and member.instance_id in group.nodes_seen:
             self.kubernetes.remove_node(group.nodes_seen[member.instance_id].name)
+
+
+class Functions:
+    """The Lambda host as the state machine sees it: payloads are JSON values."""
+
+    def __init__(self, host: LambdaHost) -> None:
+        self._host = host
+
+    def invoke(self, function_arn: str, payload: Any) -> Call:
+        """For the engine to yield."""
+        return self._host.invoke(function_arn, json.dumps(payload).encode())
 
 
 @dataclass
