@@ -8,6 +8,7 @@ of ValidateStateMachineDefinition for the shape of a problem.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Iterator
 
@@ -41,6 +42,7 @@ _RESOURCES = (
     "states:startExecution.sync:2",
     "sns:publish",
 )
+_SDK_RESOURCE = re.compile(r"aws-sdk:[a-z0-9]+:[a-z][A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ def _detail_problems(state: dict[str, Json], location: str) -> Iterator[Problem]
     kind = state["Type"]
     if kind == "Task":
         integration = integration_of(state["Resource"]) or ""
-        if integration not in _RESOURCES and not integration.startswith("aws-sdk:"):
+        if integration not in _RESOURCES and not _SDK_RESOURCE.fullmatch(integration):
             yield _schema(f"This world does not interpret the resource '{state['Resource']}'", f"{location}/Resource")
     if kind == "Wait" and ("Seconds" in state) == ("Timestamp" in state):
         yield _schema("Exactly one of 'Seconds' and 'Timestamp' is needed", location)

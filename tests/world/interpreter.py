@@ -135,7 +135,9 @@ class Interpreter:
         """From the scope's current state to its end; the answer is the last state's output."""
         while True:
             visit = self._enter(scope)
-            outcome = yield from getattr(self, "_" + visit.state["Type"].lower())(visit)
+            outcome = getattr(self, "_" + visit.state["Type"].lower())(visit)
+            if not isinstance(outcome, Outcome):
+                outcome = yield from outcome
             self._leave(visit, outcome)
             if outcome.next is None:
                 return outcome.output
@@ -177,36 +179,32 @@ class Interpreter:
     def _after(self, visit: Visit, default: Json, **extra: Json) -> Outcome:
         return self._outcome(visit, visit.state, visit.state.get("Next"), default, **extra)
 
-    # Simple states
+    # Simple states; only Wait takes time
 
-    def _pass(self, visit: Visit) -> Steps:
+    def _pass(self, visit: Visit) -> Outcome:
         return self._after(visit, visit.input)
-        yield
 
-    def _succeed(self, visit: Visit) -> Steps:
+    def _succeed(self, visit: Visit) -> Outcome:
         return self._after(visit, visit.input)
-        yield
 
-    def _fail(self, visit: Visit) -> Steps:
+    def _fail(self, visit: Visit) -> Outcome:
         error = self.evaluate(visit, visit.state.get("Error", ""))
         cause = self.evaluate(visit, visit.state.get("Cause", ""))
         for value in (error, cause):
             if not isinstance(value, str):
-                raise self._query_error(visit, f"Error and Cause must be strings, got {value!r}")
+                raise self.query_error(visit, f"Error and Cause must be strings, got {value!r}")
         raise StateError(error, cause)
-        yield
 
-    def _choice(self, visit: Visit) -> Steps:
+    def _choice(self, visit: Visit) -> Outcome:
         for rule in visit.state["Choices"]:
             holds = self.evaluate(visit, rule["Condition"])
             if not isinstance(holds, bool):
-                raise self._query_error(visit, f"Condition '{rule['Condition']}' must return a boolean, got {holds!r}")
+                raise self.query_error(visit, f"Condition '{rule['Condition']}' must return a boolean, got {holds!r}")
             if holds:
                 return self._outcome(visit, rule, rule["Next"], visit.input)
         if "Default" not in visit.state:
             raise StateError("States.NoChoiceMatched", f"No choice rule of state '{visit.name}' matched")
         return self._outcome(visit, visit.state, visit.state["Default"], visit.input)
-        yield
 
     def _wait(self, visit: Visit) -> Steps:
         yield self._wait_seconds(visit)
@@ -218,7 +216,7 @@ class Interpreter:
             return max(0.0, self._moment(visit, text) - self.clock.now())
         seconds = self.evaluate(visit, visit.state["Seconds"])
         if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_WAIT:
-            raise self._query_error(visit, f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}")
+            raise self.query_error(visit, f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}")
         return seconds
 
     def _moment(self, visit: Visit, text: Json) -> float:
@@ -227,7 +225,7 @@ class Interpreter:
         except (AttributeError, ValueError):
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise self._query_error(visit, f"Timestamp must be an ISO 8601 time with an offset, got {text!r}")
+            raise self.query_error(visit, f"Timestamp must be an ISO 8601 time with an offset, got {text!r}")
         return moment.timestamp()
 
     # States that can be retried and caught
@@ -399,13 +397,13 @@ class Interpreter:
     def _items(self, visit: Visit) -> list[Json]:
         items = self.evaluate(visit, visit.state["Items"]) if "Items" in visit.state else visit.input
         if not isinstance(items, list):
-            raise self._query_error(visit, f"Items must be an array, got {type(items).__name__}")
+            raise self.query_error(visit, f"Items must be an array, got {type(items).__name__}")
         return items
 
     def _max_concurrency(self, visit: Visit) -> int:
         limit = self.evaluate(visit, visit.state.get("MaxConcurrency", 0))
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise self._query_error(visit, f"MaxConcurrency must be a non-negative integer, got {limit!r}")
+            raise self.query_error(visit, f"MaxConcurrency must be a non-negative integer, got {limit!r}")
         return limit
 
     def _selected(self, visit: Visit, item: dict[str, Json]) -> Json:
@@ -453,9 +451,10 @@ class Interpreter:
         try:
             return self.engine.queries.evaluate(template, {**visit.scope.visible_variables(), "states": states})
         except QueryError as error:
-            raise self._query_error(visit, str(error)) from error
+            raise self.query_error(visit, str(error)) from error
 
-    def _query_error(self, visit: Visit, cause: str) -> StateError:
+    def query_error(self, visit: Visit, cause: str) -> StateError:
+        """Records that an expression failed, or gave a value that the state cannot use; the answer is the error."""
         details = {"error": "States.QueryEvaluationError", "cause": cause, "state": visit.name}
         self.record(visit, "EvaluationFailed", details)
         return StateError("States.QueryEvaluationError", cause)

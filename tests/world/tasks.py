@@ -56,7 +56,7 @@ class Task:
             return None
         seconds = self.interpreter.evaluate(self.visit, self.visit.state[field])
         if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
-            raise StateError("States.QueryEvaluationError", f"{field} must be a positive integer, got {seconds!r}")
+            raise self.interpreter.query_error(self.visit, f"{field} must be a positive integer, got {seconds!r}")
         return seconds
 
     def run(self) -> Steps:
@@ -84,18 +84,18 @@ class Task:
         self.interpreter.record(self.visit, kind, {**self.resource, **(details or {})})
 
     def _dispatch(self) -> Steps:
-        if self.integration == "lambda:invoke":
-            return self._invoke()
-        if self.integration == "lambda:invoke.waitForTaskToken":
-            return self._invoke_and_wait_for_token()
         if self.integration == "states:startExecution":
             return self._start_execution()
         if self.integration == "states:startExecution.sync:2":
-            return self._start_execution_and_wait()
+            return (yield from self._start_execution_and_wait())
+        if self.integration == "lambda:invoke":
+            return (yield from self._invoke())
+        if self.integration == "lambda:invoke.waitForTaskToken":
+            return (yield from self._invoke_and_wait_for_token())
         if self.integration == "sns:publish":
-            return self._call_service("sns", "publish")
+            return (yield from self._call_service("sns", "publish"))
         _, service, action = self.integration.split(":")
-        return self._call_service(service, action)
+        return (yield from self._call_service(service, action))
 
     def _argument(self, name: str) -> Json:
         if not isinstance(self.arguments, dict) or name not in self.arguments:
@@ -139,10 +139,9 @@ class Task:
 
     # Nested executions
 
-    def _start_execution(self) -> Steps:
+    def _start_execution(self) -> Json:
         child = self._started_child()
         return {"ExecutionArn": child.arn, "StartDate": round(child.start * 1000)}
-        yield
 
     def _start_execution_and_wait(self) -> Steps:
         child = self._started_child()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -222,7 +223,8 @@ RETRIES = [
 
 RETRY_COUNTERS = [
     Case("two retriers count apart: 10, 100, 10, 100", guarded(
-        [retry("A", IntervalSeconds=10, BackoffRate=1, MaxAttempts=2), retry("B", IntervalSeconds=100, BackoffRate=1, MaxAttempts=2)]),
+        [retry("A", IntervalSeconds=10, BackoffRate=1, MaxAttempts=2),
+         retry("B", IntervalSeconds=100, BackoffRate=1, MaxAttempts=2)]),
         output={"call": 5}, at=220, functions=lambda: {"f": fails_in_turn("A", "B", "A", "B")}),
     Case("retriers count anew when the state is entered again: 1, 2, then 1, 2", machine(
         "T", T=invoke(Retry=[retry("X", MaxAttempts=2)], Next="Q"),
@@ -448,6 +450,7 @@ def test_full_jitter_draws_from_the_clock_between_zero_and_the_delay(sfn):
         (machine("A", A={"Type": "Walk"}), "Unknown state type 'Walk'"),
         (machine("A", A=wait(1.5)), "Seconds must be an integer"),
         (machine("A", A=invoke(Resource="arn:aws:states:::ecs:runTask")), "does not interpret the resource"),
+        (machine("A", A=invoke(Resource="arn:aws:states:::aws-sdk:sfn")), "does not interpret the resource"),
         (machine("A", A=invoke(Catch=[{"ErrorEquals": ["States.ALL", "X"], "Next": "A"}])), "States.ALL must appear alone"),
         (machine("A", A={"Type": "Pass", "Assign": {"v": 1}, "Next": "P"},
                  P=parallel(branch(B={"Type": "Pass", "Assign": {"v": 2}, "End": True}), End=True)),
@@ -838,6 +841,31 @@ def test_a_drain_of_20_hours_takes_about_a_second_and_nine_events_a_poll(sfn):
     assert sfn.clock.elapsed() == 20 * HOUR + 41
 
 
+# Other threads
+
+
+def test_other_threads_start_and_stop_executions_while_the_driver_runs(sfn):
+    arn = sfn.machines.put("m", machine("W", W=wait(10, "W2"), W2=wait(10)))
+    started: list[Execution] = []
+
+    def client() -> None:
+        for number in range(50):
+            execution = sfn.engine.start_execution(arn)
+            started.append(execution)
+            if number % 2:
+                sfn.engine.stop_execution(execution.arn)
+
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    sfn.run(machine("L", L=mapped("{% [1..500] %}", branch(W=wait(1)), MaxConcurrency=1, End=True)))
+    for thread in threads:
+        thread.join(20)
+    sfn.clock.run()
+    assert Counter(execution.status for execution in started) == {"SUCCEEDED": 100, "ABORTED": 100}
+    assert all(sfn.events(execution)[-1] in ("ExecutionSucceeded", "ExecutionAborted") for execution in started)
+
+
 # Task tokens
 
 
@@ -879,8 +907,8 @@ def test_a_heartbeat_time_out_is_taken_by_a_catcher_of_states_timeout(sfn):
 
 FAN = machine(
     "M",
-    M=mapped("{% $map([1..6], function($v) {{'i': $v}}) %}", branch(D=invoke("drain", Next="W"), W=wait("{% $states.input.i * 100 %}")),
-             MaxConcurrency=2, Next="P"),
+    M=mapped("{% $map([1..6], function($v) {{'i': $v}}) %}",
+             branch(D=invoke("drain", Next="W"), W=wait("{% $states.input.i * 100 %}")), MaxConcurrency=2, Next="P"),
     P=parallel(branch(A=wait(50)), branch(B=wait(70, "C"), C=invoke("drain", {"i": 9})), End=True),
 )
 
