@@ -12,7 +12,7 @@ from .kube_client import Json, KubeClient
 
 NAMESPACE = "world-canaries"
 
-_ROLLOUT = {
+_ROLLOUT: Json = {
     "selector": {"matchLabels": {"canary": "none"}},
     "template": {
         "metadata": {"labels": {"canary": "none"}},
@@ -27,6 +27,9 @@ _ROLLOUT = {
 def create(client: KubeClient, generation: int) -> None:
     """One set of canaries. `generation` must differ from all before: their names must be new ones."""
     name = f"canary-{generation}"
+    client.create("/api/v1/nodes", _cordoned_node(name))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "1"}}
+    client.patch(f"/api/v1/nodes/{name}/status", {"status": ready})
     for path, kind, spec in (
         ("/apis/apps/v1", "Deployment", {"replicas": 0, **_ROLLOUT}),
         ("/apis/apps/v1", "StatefulSet", {"replicas": 0, "serviceName": name, **_ROLLOUT}),
@@ -38,10 +41,8 @@ def create(client: KubeClient, generation: int) -> None:
         collection = f"{path}/namespaces/{NAMESPACE}/{kind.lower()}s"
         manifest = {"apiVersion": path.removeprefix("/apis/"), "kind": kind, "metadata": {"name": name}, "spec": spec}
         client.create(collection, manifest)
+    # Last, so that the scheduler knows the node by then: a pod that it could not place is tried again a second later.
     client.create(f"/api/v1/namespaces/{NAMESPACE}/pods", _pod(name))
-    client.create("/api/v1/nodes", _cordoned_node(name))
-    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "1"}}
-    client.patch(f"/api/v1/nodes/{name}/status", {"status": ready})
 
 
 def _suspended_job() -> Json:

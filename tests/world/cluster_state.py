@@ -61,7 +61,6 @@ class ClusterState:
         self._revision = 0
         self._followed_revision = 0
         self._ended = ""
-        self._watch: http.client.HTTPConnection | None = None
         self._questions = threading.local()
         self._thread = threading.Thread(target=self._follow, name="cluster-state", daemon=True)
 
@@ -71,10 +70,9 @@ class ClusterState:
         self.catch_up()
 
     def stop(self) -> None:
-        """Ends the watch."""
-        if self._watch and self._watch.sock:
-            self._watch.sock.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        """Waits for the end of the watch, which comes with the end of etcd: stop that first."""
+        if self._thread.is_alive():
+            self._thread.join()
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -120,10 +118,10 @@ class ClusterState:
 
     def _follow(self) -> None:
         try:
-            self._watch = http.client.HTTPConnection("127.0.0.1", self._port)
+            watch = http.client.HTTPConnection("127.0.0.1", self._port)
             request = {"create_request": {"key": _EVERY_KEY, "range_end": _EVERY_KEY, "start_revision": 1}}
-            self._watch.request("POST", "/v3/watch", json.dumps(request))
-            answer = self._watch.getresponse()
+            watch.request("POST", "/v3/watch", json.dumps(request))
+            answer = watch.getresponse()
             while line := answer.readline():
                 self._take(json.loads(line)["result"].get("events", []))
             ended = "(the watch ended)"

@@ -139,7 +139,7 @@ def _build(go: str, folder: pathlib.Path) -> None:
     _run("etcd", [go, "build", f"-o={folder / 'etcd'}", "-ldflags=-s -w", "go.etcd.io/etcd/server/v3"], _PINS / "etcd", started)
     install = [go, "install", "-ldflags=-s -w", AUTHENTICATOR]
     _run("aws-iam-authenticator", install, folder, started, GOBIN=str(folder))
-    _say(f"done: {folder.name}", started)
+    _say("done", started)
 
 
 def _run(what: str, command: list[str], folder: pathlib.Path, started: float, **environment: str) -> None:

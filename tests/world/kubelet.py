@@ -50,11 +50,20 @@ _EXIT_BY_SIGKILL = 137
 class Kubelet:
     """All kubelets of one cluster. `act` is called by the driver's thread only."""
 
-    def __init__(self, clock: Clock, state: ClusterState, times: VirtualTimes, client: KubeClient) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        state: ClusterState,
+        times: VirtualTimes,
+        client: KubeClient,
+        on_awakening: Callable[[], None],
+    ) -> None:
+        """`on_awakening` is called whenever the clock made it act: the cluster has to settle after that."""
         self._clock = clock
         self._state = state
         self._times = times
         self._client = client
+        self._on_awakening = on_awakening
         self._static_pods: dict[tuple[str, str], Json] = {}
         self._orphaned_since: dict[str, float] = {}
         self._placed_since: dict[str, float] = {}
@@ -169,6 +178,7 @@ class Kubelet:
         return False
 
     def _wake(self) -> None:
+        self._on_awakening()
         self._state.catch_up()
         self.act()
 
@@ -282,7 +292,7 @@ def _conditions(status: str, *types: str) -> list[Json]:
 
 
 def _now(offset: datetime.timedelta = datetime.timedelta()) -> str:
-    moment = datetime.datetime.now(datetime.timezone.utc) + offset
+    moment = datetime.datetime.now(datetime.UTC) + offset
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

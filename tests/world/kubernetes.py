@@ -19,6 +19,7 @@ One control plane serves many scenarios; `reset` empties it in between.
 from __future__ import annotations
 
 import base64
+import contextlib
 import pathlib
 import tempfile
 import threading
@@ -83,7 +84,7 @@ class Kubernetes:
     def __init__(self, clock: Clock, cluster: str = "world", plan: Plan | None = None) -> None:
         """`cluster`: the EKS cluster's name, which tokens are bound to. `plan`: the scenario's faults."""
         self.name = cluster
-        self._clock = clock
+        self.clock = clock
         self._plan = plan or Plan()
         self.times = VirtualTimes(clock.now)
         self.sts = Sts()
@@ -93,61 +94,56 @@ class Kubernetes:
         """The administrator's, straight to the API server."""
         self.state: ClusterState
         self._kubelet: Kubelet
-        self._sts_proxy: StsProxy
-        self._sts_folder: tempfile.TemporaryDirectory[str]
         self._entries: AccessEntries
         self._settled_at = -1
         self._resets = 0
         self._touched = threading.Event()
-        self._running = False
+        self._undo = contextlib.ExitStack()
 
     # -- its life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts everything (2-3 real seconds). Call it from the thread that will also call `stop`."""
-        self._sts_folder = tempfile.TemporaryDirectory(prefix="recycle-eks-sts-")
-        self._sts_proxy = StsProxy(self.sts, pathlib.Path(self._sts_folder.name))
-        self._sts_proxy.start()
-        self.control_plane = ControlPlane(
-            kube_binaries.find(), self.name, self._sts_proxy.url, self._sts_proxy.authority_file
-        )
-        try:
-            self.control_plane.start()
-        except BaseException:
-            self._stop_sts()
-            raise
-        self.client = self.control_plane.client()
-        self.state = ClusterState(self.control_plane.etcd_port, lambda kind, thing: self.times.observe(thing))
+        with contextlib.ExitStack() as undo:
+            self._start(undo)
+            self._undo = undo.pop_all()
+
+    def _start(self, undo: contextlib.ExitStack) -> None:
+        """Leaves in `undo` how to stop what was started."""
+        folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="recycle-eks-sts-"))
+        sts_proxy = StsProxy(self.sts, pathlib.Path(folder))
+        sts_proxy.start()
+        undo.callback(sts_proxy.stop)
+        plane = ControlPlane(kube_binaries.find(), self.name, sts_proxy.url, sts_proxy.authority_file)
+        plane.start()
+        self.control_plane = plane
+        self.client = plane.client()
+        self.state = ClusterState(plane.etcd_port, lambda kind, thing: self.times.observe(thing))
+        undo.callback(self.state.stop)
+        # After this, as the watch ends with etcd.
+        undo.callback(plane.stop)
         self.state.start()
-        self._kubelet = Kubelet(self._clock, self.state, self.times, self.client)
-        self._entries = AccessEntries(
-            self.control_plane.access_entries_file, self.name, self.sts, self.control_plane.authenticator_client()
-        )
+        self._kubelet = Kubelet(self.clock, self.state, self.times, self.client, self._touched.set)
+        undo.callback(self._kubelet.stop)
+        self._entries = AccessEntries(plane.access_entries_file, self.name, self.sts, plane.authenticator_client())
         self.proxy = KubeProxy(
-            self.control_plane.api_port,
-            self.control_plane.authority.file,
-            self.control_plane.serving,
+            plane.api_port,
+            plane.authority.file,
+            plane.serving,
             self.times,
-            self._clock.elapsed,
+            self.clock.elapsed,
             self.sts.identity,
             self._touched.set,
         )
         self.proxy.plan = self._plan
         self.proxy.start()
-        self._running = True
+        undo.callback(self.proxy.stop)
         self._ensure_namespace(canaries.NAMESPACE)
         self.reset()
 
     def stop(self) -> None:
         """Stops everything and leaves nothing behind."""
-        if not self._running:
-            return
-        self._running = False
-        self.proxy.stop()
-        self._kubelet.stop()
-        self.control_plane.stop()
-        self.state.stop()
-        self._stop_sts()
+        self._undo.close()
 
     def reset(self) -> None:
         """Empties the cluster for a new scenario. Namespaces and roles stay, access entries too. The clock should have been
@@ -157,7 +153,7 @@ class Kubernetes:
         self.sts.answers.clear()
         self.state.erase(_ERASED_ON_RESET)
         self._resets += 1
-        self._change(lambda client: canaries.create(client, self._resets))
+        canaries.create(self._admin(), self._resets)
         self.settle()
         self.state.erase(_ERASED_ON_RESET)
         self.state.catch_up()
@@ -216,10 +212,6 @@ class Kubernetes:
         while self._kubelet.act():
             self.state.catch_up()
 
-    def _stop_sts(self) -> None:
-        self._sts_proxy.stop()
-        self._sts_folder.cleanup()
-
     # -- how to reach it -----------------------------------------------------------------------------------------
 
     @property
@@ -251,16 +243,16 @@ class Kubernetes:
         documents = [document for document in yaml.safe_load_all(manifest) if document]
         for document in documents:
             path = f"{self._path_of(document)}?fieldManager={_MANAGER}&force=true"
-            self._change(lambda client, path=path, document=document: client.patch(path, document, APPLY_PATCH))
+            self._admin().patch(path, document, APPLY_PATCH)
         self._await_rights(documents)
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Answer:
         """Any request of an administrator, whose answer may be a refusal."""
-        return self._change(lambda client: client.call(method, path, body, content_type))
+        return self._admin().call(method, path, body, content_type)
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
         """Any request of an administrator: what no method here has a name for."""
-        return self._change(lambda client: client.must(method, path, body, content_type))
+        return self._admin().must(method, path, body, content_type)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -281,8 +273,7 @@ class Kubernetes:
         `age`: virtual seconds that it has existed already. `allocatable` adds to 8 CPUs, 32 GiB and 58 pods."""
         all_taints = [dict(taint) for taint in (*taints, *startup_taints)]
         region = zone[:-1]
-        created = self._change(
-            lambda client: client.create(
+        created = self._admin().create(
                 "/api/v1/nodes",
                 {
                     "apiVersion": "v1",
@@ -305,7 +296,6 @@ class Kubernetes:
                     "spec": {"providerID": provider_id, "taints": all_taints},
                 },
             )
-        )
         node = Node(self, name, created["metadata"]["uid"])
         capacity = {"cpu": "8", "memory": "32Gi", "pods": "58", **(allocatable or {})}
         node.report(
@@ -326,10 +316,10 @@ class Kubernetes:
             node.becomes_unready()
         if startup_taints:
             keys = [taint["key"] for taint in startup_taints]
-            self._clock.after(startup_taints_go_after, lambda: [node.remove_taint(key) for key in keys])
+            self.clock.after(startup_taints_go_after, lambda: node.remove_taints(*keys))
         if age:
             self.state.catch_up()
-            self.times.pretend_created(node.uid, self._clock.now() - age)
+            self.times.pretend_created(node.uid, self.clock.now() - age)
         return node
 
     def node(self, name: str) -> Node:
@@ -347,7 +337,7 @@ class Kubernetes:
     def remove_node(self, name: str) -> None:
         """The Node object is deleted, as the cloud controller does when the instance is gone; nothing happens if there is none.
         Its pods stay listed for another virtual minute."""
-        self._change(lambda client: client.delete(f"/api/v1/nodes/{name}"))
+        self._admin().delete(f"/api/v1/nodes/{name}")
 
     # -- pods and workloads --------------------------------------------------------------------------------------
 
@@ -394,7 +384,7 @@ class Kubernetes:
     ) -> Workload:
         """A Job with one pod, which ends when the scenario says so (`pod.finishes`, `pod.fails`)."""
         template = pod_template(**{"restart_policy": "Never", **how})
-        template["metadata"]["labels"].setdefault(_REPLICA_LABEL, name)
+        template["metadata"]["labels"][_REPLICA_LABEL] = name
         spec = {"backoffLimit": backoff_limit, "template": template}
         return self._create_workload("batch/v1", "Job", "jobs", name, namespace, spec, 1, on)
 
@@ -429,7 +419,7 @@ class Kubernetes:
             "metadata": {"name": name},
             "spec": spec,
         }
-        self._change(lambda client: client.create(path, manifest))
+        self._admin().create(path, manifest)
         return Budget(self, name, namespace)
 
     def zonal_volume(self, name: str, zone: str, namespace: str = "default") -> str:
@@ -447,7 +437,7 @@ class Kubernetes:
             },
         }
         claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-        created = self._change(lambda client: client.create(claims, claim))
+        created = self._admin().create(claims, claim)
         in_zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}
         volume = {
             "apiVersion": "v1",
@@ -461,10 +451,10 @@ class Kubernetes:
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
             },
         }
-        self._change(lambda client: client.create("/api/v1/persistentvolumes", volume))
+        self._admin().create("/api/v1/persistentvolumes", volume)
         bound = {"status": {"phase": "Bound"}}
-        self._change(lambda client: client.patch(f"/api/v1/persistentvolumes/{namespace}-{name}/status", bound))
-        self._change(lambda client: client.patch(f"{claims}/{name}/status", bound))
+        self._admin().patch(f"/api/v1/persistentvolumes/{namespace}-{name}/status", bound)
+        self._admin().patch(f"{claims}/{name}/status", bound)
         return name
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
@@ -509,15 +499,16 @@ class Kubernetes:
         self._kubelet.end(pod, phase, exit_code)
         self._touched.set()
 
-    def _change(self, do: Callable[[KubeClient], Any]) -> Any:
+    def _admin(self) -> KubeClient:
+        """The administrator's client, for a change after which the cluster has to settle."""
         self._touched.set()
-        return do(self.client)
+        return self.client
 
     def _create_pod(self, manifest: Json, name: str, on: Node, namespace: str) -> Pod:
         self._ensure_namespace(namespace)
         manifest["metadata"] |= {"name": name, "namespace": namespace}
         manifest["spec"]["nodeName"] = on.name
-        return Pod(self, self._change(lambda client: client.create(f"/api/v1/namespaces/{namespace}/pods", manifest)))
+        return Pod(self, self._admin().create(f"/api/v1/namespaces/{namespace}/pods", manifest))
 
     def _create_workload(
         self,
@@ -533,7 +524,7 @@ class Kubernetes:
         self._ensure_namespace(namespace)
         path = f"/apis/{version}/namespaces/{namespace}/{resource}"
         manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        self._change(lambda client: client.create(path, manifest))
+        self._admin().create(path, manifest)
         workload = Workload(self, name, namespace, f"{path}/{name}", resource)
         if on is not None:
             self._place(workload, pods, [on] if isinstance(on, Node) else list(on))
@@ -566,13 +557,13 @@ class Kubernetes:
             "metadata": {"name": pod.name},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
         }
-        self._change(lambda client: client.create(f"{pod.path}/binding", binding))
+        self._admin().create(f"{pod.path}/binding", binding)
 
     def _ensure_namespace(self, name: str) -> None:
         self.state.catch_up()
         if self.state.get("namespaces", name) is None:
             manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            self._change(lambda client: client.create("/api/v1/namespaces", manifest))
+            self._admin().create("/api/v1/namespaces", manifest)
         if self.state.get("serviceaccounts", "default", name) is None:
             self.settle()
 
@@ -702,10 +693,10 @@ class Node:
         kept = [each for each in self.taints if (each["key"], each["effect"]) != (key, effect)]
         self.patch({"spec": {"taints": [*kept, taint]}})
 
-    def remove_taint(self, key: str) -> None:
-        """Somebody takes a taint away; nothing happens if there is none, or no node."""
-        if self.exists and any(each["key"] == key for each in self.taints):
-            self.patch({"spec": {"taints": [each for each in self.taints if each["key"] != key]}})
+    def remove_taints(self, *keys: str) -> None:
+        """Somebody takes taints away; nothing happens if there are none, or no node."""
+        if self.exists and any(each["key"] in keys for each in self.taints):
+            self.patch({"spec": {"taints": [each for each in self.taints if each["key"] not in keys]}})
 
     def annotate(self, **annotations: str | None) -> None:
         """Sets annotations; None removes one. (Names with a slash: `annotate(**{"a/b": "c"})`.)"""

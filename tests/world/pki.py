@@ -62,7 +62,7 @@ class Authority:
         return self._write_key(name, ec.generate_private_key(ec.SECP256R1()))
 
     def _unsigned(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -153,14 +153,14 @@ _NOTHING = fractions.Fraction(0)
 
 _SUFFIXES = {
     "m": fractions.Fraction(1, 1000),
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
+    "k": fractions.Fraction(10**3),
+    "M": fractions.Fraction(10**6),
+    "G": fractions.Fraction(10**9),
+    "T": fractions.Fraction(10**12),
+    "Ki": fractions.Fraction(2**10),
+    "Mi": fractions.Fraction(2**20),
+    "Gi": fractions.Fraction(2**30),
+    "Ti": fractions.Fraction(2**40),
 }
 
 

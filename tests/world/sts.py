@@ -101,8 +101,8 @@ class Sts:
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match the signature you provided.",
             )
-        signed_at = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
-        now = datetime.datetime.now(datetime.timezone.utc)
+        signed_at = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC)
         if not -CLOCK_SKEW <= (now - signed_at).total_seconds() <= SIGNATURE_LIFE:
             return _refusal(403, "SignatureDoesNotMatch", f"Signature expired: {date}")
         result = {"Arn": identity.arn, "UserId": identity.user_id, "Account": identity.account}

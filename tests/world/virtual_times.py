@@ -82,8 +82,10 @@ class VirtualTimes:
         facts = {}
         for stamp in _stamps(thing):
             known = before.get(stamp.key)
-            unchanged = known is not None and known.value == stamp.value
-            facts[stamp.key] = known if unchanged else _Fact(stamp.value, self._now())
+            if known is not None and known.value == stamp.value:
+                facts[stamp.key] = known
+            else:
+                facts[stamp.key] = _Fact(stamp.value, self._now())
         return facts
 
     def _translate(self, thing: Json) -> None:
@@ -101,7 +103,7 @@ class VirtualTimes:
 
 def rfc3339(moment: float) -> str:
     """Epoch seconds as Kubernetes writes a time: whole seconds, cut off."""
-    return datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.datetime.fromtimestamp(int(moment), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Fact(NamedTuple):

@@ -30,25 +30,19 @@ subjects:
 
 
 @pytest.fixture(scope="session")
-def started_cluster() -> Iterator[tuple[Kubernetes, Clock]]:
-    clock = Clock()
-    kubernetes = Kubernetes(clock)
+def started_kubernetes() -> Iterator[Kubernetes]:
+    kubernetes = Kubernetes(Clock())
     kubernetes.start()
     kubernetes.apply(ROLE)
-    clock.before_jump.append(kubernetes.settle)
-    yield kubernetes, clock
+    kubernetes.clock.before_jump.append(kubernetes.settle)
+    yield kubernetes
     kubernetes.stop()
 
 
 @pytest.fixture
-def kubernetes(started_cluster: tuple[Kubernetes, Clock], clock: Clock) -> Kubernetes:
-    return started_cluster[0]
-
-
-@pytest.fixture
-def clock(started_cluster: tuple[Kubernetes, Clock]) -> Clock:
-    kubernetes, clock = started_cluster
-    clock.reset()
-    kubernetes.proxy.plan.clear()
-    kubernetes.reset()
-    return clock
+def kubernetes(started_kubernetes: Kubernetes) -> Kubernetes:
+    """An empty cluster at virtual second 0."""
+    started_kubernetes.clock.reset()
+    started_kubernetes.proxy.plan.clear()
+    started_kubernetes.reset()
+    return started_kubernetes

@@ -62,7 +62,7 @@ def who_am_i(cluster: Kubernetes, token: str) -> tuple[int, Json]:
 
 
 def signed_ago(seconds: float, *arguments: str) -> str:
-    then = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - datetime.timedelta(seconds=seconds)
+    then = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=seconds)
     with mock.patch("botocore.auth.get_current_datetime", return_value=then):
         return eks_token(*arguments)
 

@@ -43,6 +43,11 @@ class Function:
 
 
 @pytest.fixture
+def clock(kubernetes: Kubernetes) -> Clock:
+    return kubernetes.clock
+
+
+@pytest.fixture
 def function(clock: Clock) -> Function:
     return Function(clock)
 
