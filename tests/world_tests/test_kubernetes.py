@@ -156,6 +156,23 @@ def test_nothing_moves_between_two_settlings(kubernetes: Kubernetes, old: Node, 
     assert evict(kubernetes, second).status == 201
 
 
+def test_the_same_evictions_get_the_same_answers_each_time(kubernetes: Kubernetes, clock: Clock) -> None:
+    for _ in range(3):
+        old = kubernetes.add_node("old", "aws:///a/i-1")
+        kubernetes.add_node("new", "aws:///a/i-2")
+        web = kubernetes.deployment("web", replicas=6, on=old)
+        kubernetes.budget("web", web, max_unavailable=2)
+        kubernetes.settle()
+        old.cordon()
+        answers = []
+        for _ in range(3):
+            answers.append([evict(kubernetes, pod).status for pod in old.pods()])
+            kubernetes.settle()
+        assert answers == [[201, 201, 429, 429, 429, 429], [201, 201, 429, 429], [201, 201]]
+        clock.reset()
+        kubernetes.reset()
+
+
 def test_a_budget_whose_pods_cannot_come_back_stays_exhausted(kubernetes: Kubernetes, old: Node) -> None:
     web = kubernetes.deployment("web", replicas=2, on=old)
     budget = kubernetes.budget("web", web, min_available=1)
