@@ -327,3 +327,68 @@ pub fn describe_instance(instance: &InstanceId, node: Option<&NodeName>) -> Stri
         None => format!("instance {instance}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{ARN, OLD, at, fence, id};
+
+    fn context(more: &serde_json::Value) -> serde_json::Value {
+        let mut context = json!({
+            "Execution": {"Id": ARN, "Input": {"instance_id": OLD}, "Name": "run-1", "StartTime": "2027-01-01T00:00:00Z"},
+            "State": {"Name": "ClaimNode", "EnteredTime": "2027-01-01T00:00:05.250Z", "RetryCount": 0},
+            "StateMachine": {"Id": "x", "Name": "y"},
+        });
+        if let (Some(execution), Some(more)) = (context["Execution"].as_object_mut(), more.as_object()) {
+            execution.extend(more.clone());
+        }
+        context
+    }
+
+    #[test]
+    fn a_request_is_read_from_what_step_functions_sends() {
+        let request: ClaimRequest =
+            serde_json::from_value(json!({"context": context(&json!({})), "owner": {}})).unwrap();
+        assert_eq!(request.owner, None);
+        assert_eq!(request.context.fence(), fence(0));
+        assert_eq!(
+            request.context.now(),
+            at(5) + jiff::SignedDuration::from_millis(250)
+        );
+
+        let redriven: ClaimRequest = serde_json::from_value(json!({
+            "context": context(&json!({"RedriveCount": 2})),
+            "owner": {"execution": ARN, "status": "RUNNING"},
+        }))
+        .unwrap();
+        assert_eq!(redriven.context.fence(), fence(2));
+        assert_eq!(redriven.owner.unwrap().status, "RUNNING");
+    }
+
+    #[test]
+    fn an_owner_that_is_half_there_is_an_error() {
+        let request = json!({"context": context(&json!({})), "owner": {"execution": ARN}});
+        assert!(serde_json::from_value::<ClaimRequest>(request).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_the_envelope_that_the_asl_reads() {
+        let answer = Answer::new(ClaimVerdict::AlreadyGone, "gone").waiting(30);
+        assert_eq!(
+            serde_json::to_value(answer).unwrap(),
+            json!({"schema": 1, "verdict": "already_gone", "wait_seconds": 30, "reason": "gone", "counts": {}, "names": {},
+                "run": {}})
+        );
+    }
+
+    #[test]
+    fn an_instance_is_spoken_of_with_its_node_if_that_is_known() {
+        assert_eq!(
+            describe_instance(&id(OLD), Some(&"a".parse().unwrap())),
+            "node a (i-0aaaaaaaaaaaaaaaa)"
+        );
+        assert_eq!(describe_instance(&id(OLD), None), "instance i-0aaaaaaaaaaaaaaaa");
+    }
+}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::LONGEST_DRAIN;
 use crate::names::DRAIN_UNTIL_ANNOTATION;
-use crate::pods::{PodFacts, PodSurvey, first_names};
+use crate::pods::{PodFacts, PodSurvey, cut_text, first_names, fit_names};
 use crate::poll::{POLL_BUDGET, SHORTEST_WAIT, next_wait};
 
 /// When a drain has to be over.
@@ -87,6 +87,8 @@ pub fn find_deadline(
         );
     }
     let Ok(at) = text.parse::<Timestamp>() else {
+        let mut text = text.to_owned();
+        cut_text(&mut text, 60);
         let report = format!(
             "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}: \
              it does not count"
@@ -182,40 +184,51 @@ fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
     }
 }
 
+/// How many bytes the names in a sentence may have together: the sentence travels in every answer.
+const SENTENCE_BUDGET: usize = 600;
+
 /// What holds the node, in one sentence: counts, and the first five names of each kind.
 #[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
-    let leaving: Vec<PodFacts> = only_leaving(survey);
-    let parts: Vec<String> = [
+    let leaving = only_leaving(survey);
+    let mut kinds: Vec<(&str, usize, Vec<String>)> = [
         ("waits for", &survey.awaited),
         ("has still to evict", &survey.evictable),
         ("sees leaving", &leaving),
     ]
     .into_iter()
     .filter(|(_, pods)| !pods.is_empty())
-    .map(|(what, pods)| format!("{what} {}", count_and_name(pods)))
+    .map(|(what, pods)| (what, pods.len(), first_names(pods)))
     .collect();
-    if parts.is_empty() {
+    if kinds.is_empty() {
         return "no pod holds the node".to_owned();
     }
+    fit_names(
+        kinds.iter_mut().flat_map(|(_, _, names)| names).collect(),
+        SENTENCE_BUDGET,
+    );
+    let parts: Vec<String> = kinds
+        .iter()
+        .map(|(what, count, names)| format!("{what} {}", count_and_name(*count, names)))
+        .collect();
     format!("it {}", parts.join(", "))
 }
 
 /// Pods on their way out that nobody waits for: those that are awaited are named as such.
 fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
+    let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
     survey
         .terminating
         .iter()
-        .filter(|pod| !survey.awaited.iter().any(|awaited| awaited.uid == pod.uid))
+        .filter(|pod| !is_awaited(pod))
         .cloned()
         .collect()
 }
 
-fn count_and_name(pods: &[PodFacts]) -> String {
-    let names = first_names(pods);
-    let more = if pods.len() > names.len() { ", …" } else { "" };
-    let noun = if pods.len() == 1 { "pod" } else { "pods" };
-    format!("{} {noun} ({}{more})", pods.len(), names.join(", "))
+fn count_and_name(count: usize, names: &[String]) -> String {
+    let more = if count > names.len() { ", …" } else { "" };
+    let noun = if count == 1 { "pod" } else { "pods" };
+    format!("{count} {noun} ({}{more})", names.join(", "))
 }
 
 /// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.

@@ -165,3 +165,78 @@ impl From<Fence> for String {
         fence.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixtures::ARN;
+
+    fn check<T: FromStr>(valid: &[&str], invalid: &[&str]) {
+        for text in valid {
+            assert!(text.parse::<T>().is_ok(), "{text:?} is valid");
+        }
+        for text in invalid {
+            assert!(text.parse::<T>().is_err(), "{text:?} is invalid");
+        }
+    }
+
+    #[test]
+    fn only_well_formed_identifiers_are_parsed() {
+        check::<InstanceId>(
+            &["i-01234567", "i-0123456789abcdef0"],
+            &[
+                "",
+                "i-",
+                "i-0123456",
+                "i-0123456789",
+                "I-01234567",
+                "i-0123456G",
+                "mi-01234567",
+                "i-0123456789ABCDEF0",
+            ],
+        );
+        let long = "a".repeat(101);
+        check::<ClusterName>(
+            &["prod", "Prod_1-a", "1"],
+            &["", "-prod", "_prod", "pr od", "prod.eu", &long],
+        );
+        let long = "a".repeat(256);
+        check::<GroupName>(&["workers", "eks blue/1 (ä)"], &["", "a\nb", &long]);
+        let long = "a".repeat(254);
+        check::<NodeName>(
+            &["ip-10-0-0-1.ec2.internal", "i-01234567"],
+            &["", ".a", "a-", "A", "a_b", &long],
+        );
+        check::<ExecutionArn>(
+            &[ARN, "arn:aws-cn:states:cn-north-1:123456789012:execution:m:e"],
+            &[
+                "",
+                "arn:aws:states:eu-west-1:1:stateMachine:m:e",
+                "arn:aws:states:eu-west-1:1:execution:m",
+                "arn:aws:states::1:execution:m:e",
+            ],
+        );
+        check::<Fence>(
+            &[&format!("{ARN}#0")],
+            &[ARN, &format!("{ARN}#"), &format!("{ARN}#-1"), "x#1"],
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_expected_and_what_was_given() {
+        assert_eq!(
+            "node-1".parse::<InstanceId>().unwrap_err().to_string(),
+            "must be an instance id (i- and 8 or 17 hexadecimal digits), but is \"node-1\""
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_fence_is_read_as_it_was_written(count in any::<u32>()) {
+            let fence = Fence { execution: ARN.parse().unwrap(), redrive_count: count };
+            prop_assert_eq!(fence.to_string().parse::<Fence>(), Ok(fence));
+        }
+    }
+}

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::claim::Urgency;
 use crate::ids::{ClusterName, InstanceId};
+use crate::pods::cut_text;
 use crate::selector::{Selector, is_dns_label};
 
 /// The input with every default filled in, as it travels in `run`.
@@ -837,11 +838,8 @@ fn list_choices(choices: &[Choice]) -> String {
 
 /// A value as people wrote it, cut if it is long.
 fn describe(value: &Value) -> String {
-    const LONGEST: usize = 120;
-    let text = value.to_string();
-    if text.chars().count() > LONGEST {
-        return text.chars().take(LONGEST).chain(['…']).collect();
-    }
+    let mut text = value.to_string();
+    cut_text(&mut text, 120);
     text
 }
 

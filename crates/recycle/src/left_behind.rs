@@ -174,3 +174,222 @@ fn quote(text: &str) -> String {
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, claimed, id, instance, node, strings, taint};
+    use crate::node::Record;
+
+    fn describe(
+        lifecycle_state: Option<&str>,
+        instance: Option<&Instance>,
+        node: Option<&NodeFacts>,
+    ) -> LeftBehind {
+        let group = "workers".parse().unwrap();
+        let name = "ip-10-0-0-1.ec2.internal".parse().unwrap();
+        describe_left_behind(
+            &id(crate::fixtures::OLD),
+            Some(&group),
+            lifecycle_state,
+            instance,
+            Some(&name),
+            node,
+        )
+    }
+
+    fn tagged() -> Instance {
+        Instance {
+            tags: strings([
+                (CLAIM_TAG, "x"),
+                (GROUP_TAG, "workers"),
+                (STANDBY_TAG, "y"),
+                ("Name", "z"),
+            ]),
+            ..instance()
+        }
+    }
+
+    /// A node as it is in the middle of a drain.
+    fn draining(record: &Record) -> NodeFacts {
+        let mut node = claimed(node("old"), Phase::Draining, record);
+        node.annotations
+            .insert(PROGRESS_ANNOTATION.to_owned(), "{}".to_owned());
+        node.labels = strings([
+            (GROUP_LABEL, "abc"),
+            (EXCLUDE_FROM_BALANCERS_LABEL, "by its owner"),
+        ]);
+        node.taints = vec![taint("team", "NoSchedule"), taint(DRAINING_TAINT, "NoSchedule")];
+        node.unschedulable = true;
+        node
+    }
+
+    fn ours() -> Record {
+        Record {
+            schema: 1,
+            tainted_at: Some(at(0)),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_node_in_the_middle_of_a_drain_gets_every_command_in_order() {
+        let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&ours())));
+        assert_eq!(
+            left.state,
+            "node old (i-0aaaaaaaaaaaaaaaa) is Standby (the way back makes group workers one instance larger, so that its \
+             maximum has to allow that, and the replacement stays), has the taint recycle-eks/draining, is cordoned, carries our \
+             annotations, carries our label, carries our tags"
+        );
+        assert_eq!(
+            left.commands,
+            [
+                "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
+                "kubectl taint node old recycle-eks/draining:NoSchedule-",
+                "kubectl uncordon old",
+                "kubectl annotate node old recycle-eks/claim- recycle-eks/record- recycle-eks/progress-",
+                "kubectl label node old recycle-eks/group-",
+                "aws ec2 delete-tags --resources i-0aaaaaaaaaaaaaaaa --tags Key=recycle-eks:claim Key=recycle-eks:group \
+                 Key=recycle-eks:standby",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_what_is_ours_is_undone() {
+        let cordoned_before = Record {
+            was_unschedulable: true,
+            ..ours()
+        };
+        let disposing = |record: &Record| NodeFacts {
+            annotations: claimed(node("old"), Phase::Disposing, record).annotations,
+            ..draining(record)
+        };
+        let excluded_before = Record {
+            excluded_before: Some("by its owner".to_owned()),
+            ..ours()
+        };
+        let exit = "exit-standby";
+        let uncordon = "uncordon";
+        let label = "exclude-from-external-load-balancers-";
+        let cases = [
+            (
+                "a foreign Standby stays",
+                describe(Some("Standby"), Some(&instance()), None),
+                exit,
+                false,
+            ),
+            (
+                "ours is left",
+                describe(Some("Standby"), Some(&tagged()), None),
+                exit,
+                true,
+            ),
+            (
+                "who was cordoned stays so",
+                describe(None, Some(&tagged()), Some(&draining(&cordoned_before))),
+                uncordon,
+                false,
+            ),
+            (
+                "who was cordoned without a record stays so",
+                describe(
+                    None,
+                    Some(&tagged()),
+                    Some(&NodeFacts {
+                        unschedulable: true,
+                        ..node("old")
+                    }),
+                ),
+                uncordon,
+                false,
+            ),
+            (
+                "a label from before stays",
+                describe(None, Some(&tagged()), Some(&draining(&ours()))),
+                label,
+                false,
+            ),
+            (
+                "a recorded label stays",
+                describe(None, Some(&tagged()), Some(&disposing(&excluded_before))),
+                label,
+                false,
+            ),
+            (
+                "our label goes",
+                describe(None, Some(&tagged()), Some(&disposing(&ours()))),
+                label,
+                true,
+            ),
+        ];
+        for (name, left, command, expected) in cases {
+            let found = left.commands.iter().any(|given| given.contains(command));
+            assert_eq!(found, expected, "{name}: {:?}", left.commands);
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_left_nothing_is_commanded() {
+        let cases = [
+            (
+                "untouched",
+                describe(Some("InService"), Some(&instance()), Some(&node("old"))),
+                "node old (i-0aaaaaaaaaaaaaaaa) is as it was found",
+            ),
+            (
+                "without a Node",
+                describe(Some("InService"), Some(&instance()), None),
+                "node ip-10-0-0-1.ec2.internal (i-0aaaaaaaaaaaaaaaa) is as it was found",
+            ),
+            (
+                "gone",
+                describe(None, None, None),
+                "node ip-10-0-0-1.ec2.internal (i-0aaaaaaaaaaaaaaaa) is gone",
+            ),
+            (
+                "terminating",
+                describe(Some("Terminating"), Some(&instance()), Some(&node("old"))),
+                "node old (i-0aaaaaaaaaaaaaaaa) is Terminating",
+            ),
+        ];
+        for (name, left, state) in cases {
+            assert_eq!(
+                left,
+                LeftBehind {
+                    state: state.to_owned(),
+                    commands: Vec::new()
+                },
+                "{name}"
+            );
+        }
+        let unknown = describe_left_behind(&id(crate::fixtures::OLD), None, None, None, None, None);
+        assert_eq!(unknown.state, "instance i-0aaaaaaaaaaaaaaaa is gone");
+    }
+
+    #[test]
+    fn a_groups_name_is_quoted_for_the_shell() {
+        assert_eq!(quote("eks-workers_1.a/b"), "eks-workers_1.a/b");
+        assert_eq!(quote("it's mine"), "'it'\\''s mine'");
+    }
+
+    #[test]
+    fn untouched_is_who_was_at_most_claimed_and_is_in_service() {
+        let cases: [(&[Phase], Option<&str>, bool); 7] = [
+            (&[], Some("InService"), true),
+            (&[Phase::Claimed], Some("InService"), true),
+            (&[Phase::Turn, Phase::Claimed], Some("InService"), true),
+            (&[Phase::Claimed, Phase::Standby], Some("InService"), false),
+            (&[Phase::Draining], Some("InService"), false),
+            (&[Phase::Claimed], Some("Standby"), false),
+            (&[Phase::Claimed], None, false),
+        ];
+        for (phases, lifecycle_state, expected) in cases {
+            assert_eq!(
+                is_untouched(phases, lifecycle_state),
+                expected,
+                "{phases:?} {lifecycle_state:?}"
+            );
+        }
+    }
+}

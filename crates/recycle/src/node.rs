@@ -173,3 +173,84 @@ impl Instance {
         matches!(self.state.as_str(), "shutting-down" | "terminated")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Phase;
+    use crate::failure::with_causes;
+    use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
+    use crate::names::{CLAIM_TAG, GROUP_TAG, RECORD_ANNOTATION};
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_none_is_empty() {
+        let record = Record {
+            schema: 1,
+            members_before: vec![id(NEW)],
+            replacement: Some(id(NEW)),
+            tainted_at: Some(at(0)),
+            was_unschedulable: true,
+            excluded_before: Some(String::new()),
+        };
+        assert_eq!(
+            claimed(node("a"), Phase::Draining, &record).record().unwrap(),
+            record
+        );
+        assert_eq!(node("a").record().unwrap(), Record::default());
+    }
+
+    #[test]
+    fn a_record_that_somebody_edited_is_an_error_that_names_node_and_annotation() {
+        let edited = NodeFacts {
+            annotations: strings([(RECORD_ANNOTATION, "{")]),
+            ..node("a")
+        };
+        let text = with_causes(&edited.record().unwrap_err());
+        assert!(
+            text.starts_with("failed to read the annotation recycle-eks/record of node a: EOF"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_claim_is_found_on_the_node_and_in_the_tags() {
+        let claim = claim(Phase::Draining);
+        assert_eq!(
+            claimed(node("a"), Phase::Draining, &Record::default()).claim(),
+            Some(StoredClaim::Known(claim.clone()))
+        );
+        assert_eq!(node("a").claim(), None);
+        let tag = claim.to_tag();
+        let tagged = Instance {
+            tags: strings([(CLAIM_TAG, &tag), (GROUP_TAG, "workers")]),
+            ..instance()
+        };
+        assert_eq!(tagged.claim(), Some(StoredClaim::Known(claim)));
+        let without_group = Instance {
+            tags: strings([(CLAIM_TAG, &tag)]),
+            ..instance()
+        };
+        assert_eq!(without_group.claim(), Some(StoredClaim::Unreadable(tag)));
+        assert_eq!(instance().claim(), None);
+    }
+
+    #[test]
+    fn an_instance_is_gone_from_shutting_down_on() {
+        for (state, gone) in [
+            ("running", false),
+            ("stopped", false),
+            ("shutting-down", true),
+            ("terminated", true),
+        ] {
+            assert_eq!(
+                Instance {
+                    state: state.to_owned(),
+                    ..instance()
+                }
+                .is_gone(),
+                gone,
+                "{state}"
+            );
+        }
+    }
+}

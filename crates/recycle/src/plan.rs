@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::drain::describe_pods;
 use crate::input::{Dispose, Evict, Input, Replacement};
 use crate::node::{Group, NodeFacts};
 use crate::pods::PodSurvey;
@@ -69,15 +68,18 @@ fn describe_resources(node: &NodeFacts) -> String {
     format!(" (with {})", node.extended_resources.join(", "))
 }
 
+/// How many pods; which ones, the answer's `names` say.
 fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     let rest = match input.evict {
         Evict::Others => "evict the others",
         Evict::None => "leave the others alone",
     };
     format!(
-        "wait up to {} for the pods that end by themselves, {rest}; now {}; {} pods do not matter",
+        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} do not matter)",
         describe_seconds(input.drain_timeout_seconds),
-        describe_pods(survey),
+        survey.awaited.len(),
+        survey.evictable.len(),
+        survey.terminating.len(),
         survey.ignored
     )
 }
@@ -104,26 +106,26 @@ fn plan_disposal(input: &Input, group: &Group) -> String {
 }
 
 fn note_pods(survey: &PodSurvey) -> Vec<String> {
-    let names = survey.names();
+    let counts = survey.counts();
     [
         (
             "never_ends",
-            "these pods are waited for, but end only if somebody ends them",
+            "some pods are waited for, but end only if somebody ends them",
         ),
         (
             "bare",
-            "these pods are waited for because no controller would start them again",
+            "some pods are waited for because no controller would start them again",
         ),
         (
             "bad_annotation",
-            "these pods have an annotation recycle-eks/drain that is none of wait, evict, ignore",
+            "some pods have an annotation recycle-eks/drain that is none of wait, evict, ignore",
         ),
     ]
     .into_iter()
     .filter_map(|(class, text)| {
-        names
+        counts
             .get(class)
-            .map(|names| format!("{text}: {}", names.join(", ")))
+            .map(|count| format!("{text} ({class}: {count})"))
     })
     .collect()
 }
@@ -139,4 +141,86 @@ fn describe_seconds(seconds: u32) -> String {
     };
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {unit}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{group, input, job_pod, node, pod};
+
+    fn survey() -> PodSurvey {
+        PodSurvey {
+            awaited: vec![job_pod("job")],
+            evictable: vec![pod("web"), pod("api")],
+            never_ends: vec![pod("endless")],
+            ignored: 3,
+            ..PodSurvey::default()
+        }
+    }
+
+    #[test]
+    fn a_plan_tells_every_step_with_todays_figures() {
+        let plan = write_plan(
+            &input(json!({})),
+            &group(),
+            &node("old"),
+            &survey(),
+            vec!["a note".to_owned()],
+        );
+        assert_eq!(
+            plan.steps,
+            [
+                "put i-0aaaaaaaaaaaaaaaa into Standby: group workers (min 1, desired 2, max 4, 2 members) launches a replacement",
+                "wait up to 14 minutes until the replacement is in service and its Node usable",
+                "taint node old and cordon it",
+                "wait up to 2 days for the pods that end by themselves (now 1), evict the others (now 2 to evict, 0 leaving; 3 do not matter)",
+                "take the node out of load balancers, wait 1 minute, and up to 5 minutes for volumes to detach",
+                "terminate i-0aaaaaaaaaaaaaaaa: group workers keeps its desired capacity of 2",
+            ]
+        );
+        assert_eq!(
+            plan.notes,
+            [
+                "a note",
+                "some pods are waited for, but end only if somebody ends them (never_ends: 1)"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plan_follows_the_input() {
+        let asked = input(json!({"dispose": "stop", "evict": "none", "load_balancer_grace_seconds": 0}));
+        let gpu = NodeFacts {
+            extended_resources: vec!["nvidia.com/gpu".to_owned()],
+            ..node("old")
+        };
+        let text = write_plan(&asked, &group(), &gpu, &PodSurvey::default(), Vec::new())
+            .steps
+            .join("\n");
+        for expected in [
+            "its Node usable (with nvidia.com/gpu)",
+            "leave the others alone (now 0 to evict, 0 leaving; 0 do not matter)",
+            "wait 0 seconds",
+            "stop i-0aaaaaaaaaaaaaaaa in Standby, tag it, and remove its Node",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_told_in_the_largest_unit_that_divides_them() {
+        let cases = [
+            (0, "0 seconds"),
+            (1, "1 second"),
+            (60, "1 minute"),
+            (90, "90 seconds"),
+            (7_200, "2 hours"),
+            (86_400, "1 day"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(describe_seconds(seconds), expected);
+        }
+    }
 }

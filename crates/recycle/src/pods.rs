@@ -14,8 +14,8 @@ use crate::names::DRAIN_ANNOTATION;
 pub const NAMES_PER_CLASS: usize = 5;
 /// How many bytes all names of an answer may have together: with the longest input, group and certificate an answer stays under
 /// 8 KB.
-const NAMES_BUDGET: usize = 3_000;
-/// To how many characters a name is cut if the full names are over the budget: five names in each of eight classes fit then.
+const NAMES_BUDGET: usize = 2_400;
+/// To how many characters a name is cut if the full names are over a budget: five names in each class fit then.
 const CUT_NAME: usize = 60;
 
 /// Set by the kubelet on pods that it runs from a file.
@@ -265,11 +265,7 @@ impl PodSurvey {
             .map(|(class, pods)| (class.to_owned(), first_names(pods)))
             .collect();
         names.retain(|_, of_class| !of_class.is_empty());
-        if names.values().flatten().map(String::len).sum::<usize>() > NAMES_BUDGET {
-            for name in names.values_mut().flatten() {
-                cut_name(name, CUT_NAME);
-            }
-        }
+        fit_names(names.values_mut().flatten().collect(), NAMES_BUDGET);
         names
     }
 
@@ -295,9 +291,19 @@ pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
     names
 }
 
-fn cut_name(name: &mut String, length: usize) {
-    if name.chars().count() > length {
-        *name = name.chars().take(length - 1).chain(['…']).collect();
+/// Cuts all names if together they have more than so many bytes: answers are small by construction, whatever pods are called.
+pub(crate) fn fit_names(names: Vec<&mut String>, budget: usize) {
+    if names.iter().map(|name| name.len()).sum::<usize>() > budget {
+        for name in names {
+            cut_text(name, CUT_NAME);
+        }
+    }
+}
+
+/// Cuts a text to so many characters, the last of which tells that it was cut.
+pub(crate) fn cut_text(text: &mut String, length: usize) {
+    if text.chars().count() > length {
+        *text = text.chars().take(length - 1).chain(['…']).collect();
     }
 }
 
@@ -308,6 +314,7 @@ mod tests {
 
     use super::*;
     use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
+    use crate::drain::{describe_pods, find_deadline};
     use crate::fixtures::{at, controller, input, job_pod, pod, strings};
 
     fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
@@ -714,7 +721,9 @@ mod tests {
             pods in prop::collection::vec(any_pod(), 200),
         ) {
             let survey = survey_pods(&pods, &awaiting("*", &[]), Evict::Others, Some(at(10)));
-            let mut answer = Answer::new(CheckVerdict::Wait, "r".repeat(300)).carrying(longest_run());
+            let (_, remark) = find_deadline(at(0), at(0), 60, Some(&"x".repeat(999)));
+            let reason = format!("{}; {}", describe_pods(&survey), remark.unwrap());
+            let mut answer = Answer::new(CheckVerdict::Wait, reason).carrying(longest_run());
             answer.counts = survey.counts();
             answer.names = survey.names();
             let bytes = serde_json::to_string(&answer).unwrap().len();

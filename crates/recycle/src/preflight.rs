@@ -285,3 +285,437 @@ fn note_limits(group: &Group, notes: &mut Vec<String>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings};
+
+    /// A pre-flight in which all is well; each test changes what it is about.
+    struct World {
+        input: Input,
+        instance: Option<Instance>,
+        group: Option<Group>,
+        node: Option<NodeFacts>,
+        missing_permissions: Vec<String>,
+        resuming: bool,
+    }
+
+    fn world() -> World {
+        World {
+            input: input(json!({})),
+            instance: Some(instance()),
+            group: Some(group()),
+            node: Some(node("old")),
+            missing_permissions: Vec::new(),
+            resuming: false,
+        }
+    }
+
+    impl World {
+        fn asked(more: Value) -> Self {
+            Self {
+                input: input(more),
+                ..world()
+            }
+        }
+
+        fn in_state(state: &str) -> Self {
+            Self {
+                instance: Some(Instance {
+                    state: state.to_owned(),
+                    ..instance()
+                }),
+                ..world()
+            }
+        }
+
+        fn with_member(state: &str) -> Self {
+            let members = vec![member(crate::fixtures::OLD, state), member(OTHER, "InService")];
+            Self {
+                group: Some(Group { members, ..group() }),
+                ..world()
+            }
+        }
+
+        fn with_labels<const N: usize>(labels: [(&str, &str); N]) -> Self {
+            Self {
+                node: Some(NodeFacts {
+                    labels: strings(labels),
+                    ..node("old")
+                }),
+                ..world()
+            }
+        }
+
+        fn tagged<const N: usize>(self, tags: [(&str, &str); N]) -> Self {
+            let instance = self.instance.map(|instance| Instance {
+                tags: strings(tags),
+                ..instance
+            });
+            Self { instance, ..self }
+        }
+
+        fn without_node(self) -> Self {
+            Self { node: None, ..self }
+        }
+
+        fn resuming(self) -> Self {
+            Self {
+                resuming: true,
+                ..self
+            }
+        }
+
+        fn suspending(self, processes: &[&str]) -> Self {
+            let suspended = processes.iter().map(|process| (*process).to_owned()).collect();
+            Self {
+                group: self.group.map(|group| Group { suspended, ..group }),
+                ..self
+            }
+        }
+
+        fn protected(self) -> Self {
+            let protect = |mut group: Group| {
+                group.members[0].protected_from_scale_in = true;
+                group
+            };
+            Self {
+                group: self.group.map(protect),
+                ..self
+            }
+        }
+
+        fn on_spot(self) -> Self {
+            Self {
+                instance: self.instance.map(|instance| Instance {
+                    is_spot: true,
+                    ..instance
+                }),
+                ..self
+            }
+        }
+
+        fn check(&self) -> Preflight {
+            check_preflight(&Surroundings {
+                input: &self.input,
+                instance: self.instance.as_ref(),
+                group: self.group.as_ref(),
+                node: self.node.as_ref(),
+                missing_permissions: &self.missing_permissions,
+                resuming: self.resuming,
+            })
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_recycled_is_refused_with_advice() {
+        let cases = [
+            (
+                "an unknown instance",
+                World {
+                    instance: None,
+                    group: None,
+                    node: None,
+                    ..world()
+                },
+                "EC2 knows no instance i-0aaaaaaaaaaaaaaaa in this account and region",
+            ),
+            (
+                "Karpenter's",
+                World {
+                    group: None,
+                    ..World::with_labels([("karpenter.sh/nodepool", "spot")])
+                },
+                "belongs to Karpenter (node pool spot)",
+            ),
+            (
+                "Auto Mode's",
+                World::with_labels([
+                    ("karpenter.sh/nodepool", "system"),
+                    ("eks.amazonaws.com/compute-type", "auto"),
+                ]),
+                "belongs to EKS Auto Mode (node pool system)",
+            ),
+            (
+                "Auto Mode's without a pool",
+                World::with_labels([("eks.amazonaws.com/compute-type", "auto")]),
+                "belongs to EKS Auto Mode, which replaces its nodes itself",
+            ),
+            (
+                "Fargate",
+                World::with_labels([("eks.amazonaws.com/compute-type", "fargate")]),
+                "restart the pod instead",
+            ),
+            (
+                "in no group",
+                World {
+                    group: None,
+                    ..world()
+                },
+                "is in no Auto Scaling group",
+            ),
+            (
+                "no longer in its group",
+                World {
+                    group: Some(Group {
+                        members: vec![member(OTHER, "InService")],
+                        ..group()
+                    }),
+                    ..world()
+                },
+                "is no longer a member of group workers",
+            ),
+            (
+                "somebody else's Standby",
+                World::with_member("Standby"),
+                "is Standby in group workers, but not by recycle-eks (it has no tag recycle-eks:standby)",
+            ),
+            (
+                "entering it",
+                World::with_member("EnteringStandby"),
+                "is EnteringStandby in group workers, but not by",
+            ),
+            (
+                "launching",
+                World::with_member("Pending:Wait"),
+                "only a member that is InService can be recycled",
+            ),
+            (
+                "terminating",
+                World::with_member("Terminating:Wait"),
+                "group workers is terminating it already",
+            ),
+            (
+                "no Node",
+                world().without_node(),
+                "is no node of cluster prod: no Node there has its providerID",
+            ),
+            (
+                "no Node, by the cluster's tag this cluster",
+                world()
+                    .without_node()
+                    .tagged([("kubernetes.io/cluster/prod", "owned")]),
+                "is no node of cluster prod: no Node there has its providerID",
+            ),
+            (
+                "another cluster's by tag",
+                world()
+                    .without_node()
+                    .tagged([("kubernetes.io/cluster/test", "owned")]),
+                "belongs to cluster test by its tags and is no node of cluster prod",
+            ),
+            (
+                "another cluster's managed node",
+                world().without_node().tagged([("aws:eks:cluster-name", "test")]),
+                "belongs to cluster test by its tags",
+            ),
+            (
+                "missing permissions",
+                World {
+                    missing_permissions: vec!["patch nodes".to_owned(), "create pods/eviction".to_owned()],
+                    ..world()
+                },
+                "may not patch nodes, create pods/eviction in cluster prod; apply the manifest of the module's output \
+                 rbac_manifest",
+            ),
+            (
+                "protected",
+                world().protected(),
+                "write force [\"scale_in_protection\"]",
+            ),
+            (
+                "Launch suspended",
+                world().suspending(&["Launch"]),
+                "group workers has Launch suspended",
+            ),
+            (
+                "both suspended",
+                world().suspending(&["Terminate", "AZRebalance", "Launch"]),
+                "has Launch and Terminate suspended",
+            ),
+            (
+                "stop with Launch suspended",
+                World::asked(json!({"dispose": "stop"})).suspending(&["Launch"]),
+                "Launch suspended",
+            ),
+            (
+                "Spot cannot be stopped",
+                World::asked(json!({"dispose": "stop"})).on_spot(),
+                "is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
+            ),
+        ];
+        for (name, world, expected) in cases {
+            let Preflight::Refused(text) = world.check() else {
+                panic!("{name}: {:?}", world.check())
+            };
+            assert!(text.contains(expected), "{name}: {text}");
+            assert!(text.len() < 400, "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_refusals_is_the_one_that_nobody_can_override() {
+        let world = World {
+            missing_permissions: vec!["list pods".to_owned()],
+            ..world().protected()
+        };
+        let Preflight::Refused(text) = world.check() else {
+            panic!()
+        };
+        assert!(text.contains("may not list pods"), "{text}");
+    }
+
+    #[test]
+    fn what_is_gone_is_nothing_to_do() {
+        let stopped = World::in_state("stopped").tagged([(STOPPED_TAG, "2027-01-01T00:00:00Z")]);
+        let cases = [
+            (World::in_state("terminated"), "is terminated already"),
+            (
+                World {
+                    group: None,
+                    ..World::in_state("shutting-down").without_node()
+                },
+                "is shutting-down already",
+            ),
+            (
+                stopped.without_node(),
+                "was stopped by recycle-eks at 2027-01-01T00:00:00Z already",
+            ),
+        ];
+        for (world, expected) in cases {
+            let Preflight::AlreadyGone(text) = world.check() else {
+                panic!("{expected}: {:?}", world.check())
+            };
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn force_and_what_an_earlier_execution_did_are_no_reason_to_refuse() {
+        let ours = [(STANDBY_TAG, "2027-01-01T00:00:00Z")];
+        let cases = [
+            ("all is well", world()),
+            (
+                "protection is overridden",
+                World::asked(json!({"force": ["scale_in_protection"]})).protected(),
+            ),
+            (
+                "suspended processes are overridden",
+                World::asked(json!({"force": ["suspended_process"]})).suspending(&["Launch", "Terminate"]),
+            ),
+            (
+                "another process may be suspended",
+                world().suspending(&["AZRebalance", "ReplaceUnhealthy"]),
+            ),
+            (
+                "stopping needs no Terminate",
+                World::asked(json!({"dispose": "stop"})).suspending(&["Terminate"]),
+            ),
+            ("Spot is terminated", world().on_spot()),
+            ("our own Standby", World::with_member("Standby").tagged(ours)),
+            (
+                "our own way there",
+                World::with_member("EnteringStandby").tagged(ours).resuming(),
+            ),
+            (
+                "our own termination",
+                World::with_member("Terminating:Wait").tagged(ours).resuming(),
+            ),
+            ("protected since we began", world().protected().resuming()),
+            (
+                "suspended since we began",
+                world().suspending(&["Launch"]).resuming(),
+            ),
+        ];
+        for (name, world) in cases {
+            assert!(
+                matches!(world.check(), Preflight::Go { .. }),
+                "{name}: {:?}",
+                world.check()
+            );
+        }
+    }
+
+    #[test]
+    fn notes_tell_what_a_person_should_know() {
+        let sized = |min, desired, max| World {
+            group: Some(Group {
+                min,
+                desired,
+                max,
+                ..group()
+            }),
+            ..world()
+        };
+        let alone = World {
+            group: Some(Group {
+                members: vec![member(crate::fixtures::OLD, "InService")],
+                ..group()
+            }),
+            ..world()
+        };
+        let cases = [
+            ("room enough", world(), vec![]),
+            (
+                "min = desired = max",
+                sized(2, 2, 2),
+                vec!["no legal way back from Standby"],
+            ),
+            (
+                "at max",
+                sized(1, 4, 4),
+                vec!["group workers is at its maximum of 4"],
+            ),
+            (
+                "the only member",
+                alone,
+                vec!["it is the only member of group workers"],
+            ),
+            (
+                "a managed group",
+                World::with_labels([("eks.amazonaws.com/nodegroup", "blue")]),
+                vec!["managed node group blue: Standby in managed groups is untested on AWS"],
+            ),
+            (
+                "resumed",
+                world().resuming(),
+                vec!["this one goes on from where it came"],
+            ),
+        ];
+        for (name, world, expected) in cases {
+            let Preflight::Go { notes } = world.check() else {
+                panic!("{name}: {:?}", world.check())
+            };
+            assert_eq!(notes.len(), expected.len(), "{name}: {notes:?}");
+            assert!(
+                notes
+                    .iter()
+                    .zip(&expected)
+                    .all(|(note, text)| note.contains(text)),
+                "{name}: {notes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_told_apart_from_one_whose_name_it_begins_with() {
+        let tagged = Instance {
+            tags: strings([("kubernetes.io/cluster/prod-2", "owned")]),
+            ..instance()
+        };
+        assert_eq!(find_other_cluster(&tagged, "prod"), Some("prod-2"));
+        assert_eq!(
+            find_other_cluster(
+                &Instance {
+                    id: id(OTHER),
+                    ..instance()
+                },
+                "prod"
+            ),
+            None
+        );
+    }
+}
