@@ -228,8 +228,8 @@ class Aws:
             _seed_identifiers()
             for backend in backends:
                 backend.reset()
-            for queue in _backend("sqs").queues.values():
-                queue.purge()
+            for queue in list(_backend("sqs").queues):
+                _backend("sqs").purge_queue(queue)
             for topic in _backend("sns").topics.values():
                 topic.sent_notifications.clear()
             for alarm in _backend("cloudwatch").alarms.values():

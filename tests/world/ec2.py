@@ -138,6 +138,13 @@ def check_instance_ids(instance_ids: list[str]) -> None:
             raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
 
 
+def check_tagging(ec2: Ec2, resources: list[str], tags: list[dict[str, str]]) -> None:
+    check_tags(tags)
+    instances = [resource for resource in resources if resource.startswith("i-")]
+    check_instance_ids(instances)
+    ec2.backend.get_multi_instances_by_id(instances)
+
+
 def check_tags(tags: list[dict[str, str]]) -> None:
     for tag in tags:
         key, value = tag["Key"], tag.get("Value") or ""
@@ -158,9 +165,8 @@ def _install(ec2: Ec2) -> None:
     _after(Instance, "stop", ec2.stopping)
     _after(Instance, "start", ec2.starting)
     _after(Instance, "terminate", ec2.terminating)
-    _before(EC2Response, "create_tags", lambda response: (
-        check_tags(response._get_param("Tags", [])),
-        check_instance_ids([i for i in response._get_param("Resources", []) if i.startswith("i-")])))
+    _before(EC2Response, "create_tags", lambda response: check_tagging(
+        ec2, response._get_param("Resources", []), response._get_param("Tags", [])))
     _before(EC2Response, "delete_tags", lambda response: check_tags(response._get_param("Tags", [])))
     for operation in ("describe_instances", "terminate_instances", "stop_instances", "start_instances"):
         _before(EC2Response, operation, lambda response: check_instance_ids(response._get_param("InstanceIds", [])))

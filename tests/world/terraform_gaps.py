@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import moto.eks.urls as eks_urls
 from moto.awslambda.models import LambdaBackend, LambdaFunction, LambdaStorage
 from moto.awslambda.policy import Policy
+from moto.awslambda.responses import LambdaResponse
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
 from moto.eks.exceptions import ResourceInUseException, ResourceNotFoundException
@@ -244,7 +245,6 @@ def _install_lambda() -> None:
             return known["versions"][-1]
         version = copy.copy(latest)
         version.code = dict(latest.code)
-        version.policy = Policy(version)
         known["highest"] = known.get("highest", 0) + 1
         version.set_version(known["highest"])
         version.description = description or latest.description
@@ -259,6 +259,24 @@ def _install_lambda() -> None:
             return backend.publish_version(name).get_configuration()
         return answer
 
+    def add_permission(backend: LambdaBackend, name: str, qualifier: str | None, raw: str) -> dict[str, Any]:
+        policy = policy_of(backend, name, qualifier)
+        statement, _ = policy.add_statement(raw, None)
+        statement["Resource"] = f"{policy.parent.function_arn}:{qualifier}" if qualifier else policy.parent.function_arn
+        return statement
+
+    def remove_permission(response: LambdaResponse) -> tuple[int, dict[str, Any], str]:
+        name, statement = unquote(response.path.split("/")[-3]), response.path.split("/")[-1].split("?")[0]
+        qualifier = response.querystring.get("Qualifier", [None])[0]
+        policy_of(response.backend, name, qualifier).del_statement(statement, response.querystring.get("RevisionId", [""])[0])
+        return 204, {"status": 204}, "{}"
+
+    def get_policy(backend: LambdaBackend, name: str, qualifier: str | None = None) -> str:
+        return policy_of(backend, name, qualifier).wire_format()
+
+    for owner, method in ((LambdaBackend, add_permission), (LambdaResponse, remove_permission), (LambdaBackend, get_policy)):
+        assert hasattr(owner, method.__name__)
+        setattr(owner, method.__name__, method)
     for method in (__init__, get_configuration, update_configuration, update_function_code):
         setattr(LambdaFunction, method.__name__, method)
     LambdaStorage.publish_version = publish_version
@@ -268,6 +286,17 @@ def _install_lambda() -> None:
 def logging_config(function: LambdaFunction, given: dict[str, Any] | None) -> dict[str, Any]:
     """With AWS's defaults."""
     return {"LogFormat": "Text", "LogGroup": f"/aws/lambda/{function.function_name}", **(given or {})}
+
+
+def policy_of(backend: LambdaBackend, name: str, qualifier: str | None) -> Policy:
+    """The resource policy of a function, a version or an alias: each has its own."""
+    backend.get_function(name, qualifier)
+    latest = backend.get_function(name)
+    if not qualifier:
+        return latest.policy
+    if not hasattr(latest, "qualified_policies"):
+        latest.qualified_policies = {}
+    return latest.qualified_policies.setdefault(qualifier, Policy(latest))
 
 
 def _is_same(version: LambdaFunction, latest: LambdaFunction) -> bool:
