@@ -16,6 +16,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Objects in one page. 500 pods take the API server about 30 ms; kubectl asks for as many.
 const PAGE: u32 = 500;
 
+/// How much of the API server's text is kept. Its own sentences are shorter; a proxy in front of it may answer with a page.
+const LONGEST_TEXT: usize = 500;
+
 /// What is called, for the text of errors: `patch node ip-10-0-0-1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
@@ -57,7 +60,10 @@ pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> R
 )]
 fn sort(error: kube::Error) -> Trouble {
     let error = match error {
-        kube::Error::Api(status) => return Trouble::Status(status),
+        kube::Error::Api(mut status) => {
+            status.message = status.message.chars().take(LONGEST_TEXT).collect();
+            return Trouble::Status(status);
+        }
         kube::Error::HyperError(cause) => return Trouble::NoAnswer(cause.into()),
         kube::Error::Service(cause) => return Trouble::NoAnswer(cause),
         kube::Error::ReadEvents(cause) => return Trouble::NoAnswer(cause.into()),

@@ -19,9 +19,7 @@ pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, E
     )
     .await?;
     let missing = PERMISSIONS.iter().zip(answers).filter(|(_, allowed)| !allowed);
-    Ok(missing
-        .map(|(permission, _)| format!("{} {}", permission.verb, permission.resource))
-        .collect())
+    Ok(missing.map(|(permission, _)| permission.to_string()).collect())
 }
 
 async fn is_allowed(client: &kube::Client, permission: Permission) -> Result<bool, Error> {

@@ -1,0 +1,158 @@
+//! Events and access reviews on the wire.
+
+use node_record::{missing_permissions, tell};
+use recycle::claim::Phase;
+use recycle::ids::{Fence, NodeName};
+use recycle::permissions::PERMISSIONS;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+fn fence(redrive_count: u32) -> Fence {
+    let execution = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one"
+        .parse()
+        .unwrap();
+    Fence {
+        execution,
+        redrive_count,
+    }
+}
+
+async fn tell_it(kube: &ScriptedKube, phase: Phase, fence: &Fence, message: &str) {
+    let node: NodeName = "ip-10-0-0-1.internal".parse().unwrap();
+    tell(
+        &kube.client(),
+        &node,
+        phase,
+        message,
+        "2027-01-01T00:00:00Z".parse().unwrap(),
+        fence,
+    )
+    .await;
+}
+
+async fn name_of(phase: Phase, fence: &Fence) -> Value {
+    let kube = ScriptedKube::new();
+    tell_it(&kube, phase, fence, "hello").await;
+    kube.calls().pop().unwrap().body["metadata"]["name"].clone()
+}
+
+#[tokio::test]
+async fn an_event_is_what_kubectl_describe_node_looks_for() {
+    let kube = ScriptedKube::new().on(
+        "POST",
+        "/events",
+        201,
+        json!({"metadata": {}, "involvedObject": {}}),
+    );
+    tell_it(&kube, Phase::Draining, &fence(0), "hello").await;
+    let call = kube.calls().pop().unwrap();
+    assert_eq!(
+        call.path,
+        "/api/v1/namespaces/default/events?&fieldManager=recycle-eks"
+    );
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "ip-10-0-0-1.internal.recycledraining.db03bd83", "namespace": "default"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": "ip-10-0-0-1.internal",
+            "uid": "ip-10-0-0-1.internal",
+        },
+        "type": "Normal",
+        "reason": "RecycleDraining",
+        "action": "RecycleDraining",
+        "message": "hello",
+        "count": 1,
+        "firstTimestamp": "2027-01-01T00:00:00Z",
+        "lastTimestamp": "2027-01-01T00:00:00Z",
+        "eventTime": "2027-01-01T00:00:00.000000Z",
+        "reportingComponent": "recycle-eks",
+        "reportingInstance": "one",
+    });
+    assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn an_event_has_the_same_name_only_for_the_same_phase_of_the_same_life() {
+    let name = name_of(Phase::Draining, &fence(0)).await;
+    assert_eq!(name_of(Phase::Draining, &fence(0)).await, name);
+    assert_ne!(name_of(Phase::Disposing, &fence(0)).await, name);
+    assert_ne!(name_of(Phase::Draining, &fence(1)).await, name);
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_or_there_already_fails_nothing() {
+    let kube = ScriptedKube::new()
+        .refuses(
+            "POST",
+            "/events",
+            409,
+            "AlreadyExists",
+            "events \"a\" already exists",
+        )
+        .refuses("POST", "/events", 403, "Forbidden", "no")
+        .breaks_on("POST", "/events");
+    for phase in [Phase::Claimed, Phase::Standby, Phase::Disposing] {
+        tell_it(&kube, phase, &fence(0), "hello").await;
+    }
+    assert_eq!(kube.scenes_left(), 0);
+}
+
+#[tokio::test]
+async fn a_long_message_is_cut_to_what_the_api_server_takes() {
+    let kube = ScriptedKube::new();
+    tell_it(&kube, Phase::Claimed, &fence(0), &"x".repeat(5_000)).await;
+    assert_eq!(
+        kube.calls().pop().unwrap().body["message"]
+            .as_str()
+            .unwrap()
+            .len(),
+        1_024
+    );
+}
+
+fn review(allowed: bool) -> Value {
+    json!({"metadata": {}, "spec": {}, "status": {"allowed": allowed}})
+}
+
+#[tokio::test]
+async fn every_permission_is_asked_for_and_the_missing_ones_are_named() {
+    let mut kube = ScriptedKube::new();
+    for permission in PERMISSIONS {
+        let missing = permission.resource == "pods/eviction" || permission.verb == "patch";
+        kube = kube.on(
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            201,
+            review(!missing),
+        );
+    }
+    let missing = missing_permissions(&kube.client()).await.unwrap();
+    assert_eq!(missing, ["patch nodes", "create pods/eviction"]);
+    let asked: Vec<Value> = kube
+        .calls()
+        .into_iter()
+        .map(|call| call.body["spec"]["resourceAttributes"].clone())
+        .collect();
+    assert_eq!(asked.len(), PERMISSIONS.len());
+    assert!(
+        asked
+            .contains(&json!({"group": "", "resource": "pods", "subresource": "eviction", "verb": "create"}))
+    );
+    assert!(asked.contains(&json!({"group": "", "resource": "nodes", "verb": "get"})));
+}
+
+#[tokio::test]
+async fn a_cluster_that_answers_no_review_is_an_error() {
+    let error = missing_permissions(&ScriptedKube::new().client())
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("failed to create selfsubjectaccessreviews"),
+        "{error}"
+    );
+}

@@ -1,0 +1,512 @@
+//! Nodes on the wire.
+
+use recycle::claim::{Claim, Phase, Urgency};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::ids::{Fence, InstanceId, NodeName};
+use recycle::node::{NodeFacts, Taint};
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use node_record::{
+    Error, NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, tainted_since,
+};
+
+const INSTANCE: &str = "i-0123456789abcdef0";
+
+fn name() -> NodeName {
+    "a".parse().unwrap()
+}
+
+fn instance() -> InstanceId {
+    INSTANCE.parse().unwrap()
+}
+
+fn node(resource_version: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "a", "resourceVersion": resource_version},
+        "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}")},
+    })
+}
+
+fn node_of(name: &str, provider_id: &str) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"providerID": provider_id}})
+}
+
+fn page(items: &[Value], next: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1", "continue": next}, "items": items})
+}
+
+async fn read(kube: &ScriptedKube) -> NodeFacts {
+    get_node(&kube.client(), &name()).await.unwrap().unwrap()
+}
+
+fn fence(redrive_count: u32) -> Fence {
+    let execution = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one"
+        .parse()
+        .unwrap();
+    Fence {
+        execution,
+        redrive_count,
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_read_as_the_decisions_see_it() {
+    let answer = json!({
+        "metadata": {
+            "name": "a",
+            "resourceVersion": "7",
+            "labels": {"zone": "eu-west-1a"},
+            "annotations": {"note": "hello"},
+        },
+        "spec": {
+            "providerID": format!("aws:///eu-west-1a/{INSTANCE}"),
+            "unschedulable": true,
+            "taints": [
+                {"key": "team", "value": "blue", "effect": "NoSchedule"},
+                {"key": "late", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z"},
+            ],
+        },
+        "status": {
+            "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "4", "nvidia.com/gpu": "1", "aws.amazon.com/efa": "0"},
+            "volumesInUse": ["csi^vol-1"],
+            "volumesAttached": [{"name": "csi^vol-1", "devicePath": ""}, {"name": "csi^vol-2", "devicePath": ""}],
+        },
+    });
+    let facts = read(&ScriptedKube::new().on("GET", "/api/v1/nodes/a", 200, answer)).await;
+    let taint = |key: &str, value: Option<&str>, effect: &str, time: Option<&str>| Taint {
+        key: key.to_owned(),
+        value: value.map(str::to_owned),
+        effect: effect.to_owned(),
+        time_added: time.map(|time| time.parse().unwrap()),
+    };
+    let expected = NodeFacts {
+        name: name(),
+        resource_version: "7".to_owned(),
+        instance: Some(instance()),
+        ready: true,
+        unschedulable: true,
+        taints: vec![
+            taint("team", Some("blue"), "NoSchedule", None),
+            taint("late", None, "NoExecute", Some("2027-01-01T00:00:00Z")),
+        ],
+        labels: [("zone".to_owned(), "eu-west-1a".to_owned())].into(),
+        annotations: [("note".to_owned(), "hello".to_owned())].into(),
+        extended_resources: vec!["nvidia.com/gpu".to_owned()],
+        volumes: vec!["csi^vol-1".to_owned(), "csi^vol-2".to_owned()],
+    };
+    assert_eq!(facts, expected);
+}
+
+#[tokio::test]
+async fn a_node_that_has_only_a_name_is_neither_ready_nor_anybodys() {
+    let facts =
+        read(&ScriptedKube::new().on("GET", "/api/v1/nodes/a", 200, json!({"metadata": {"name": "a"}})))
+            .await;
+    assert!(!facts.ready && !facts.unschedulable);
+    assert_eq!(facts.instance, None);
+}
+
+#[tokio::test]
+async fn a_missing_node_is_no_error() {
+    let kube =
+        ScriptedKube::new().refuses("GET", "/api/v1/nodes/a", 404, "NotFound", "nodes \"a\" not found");
+    assert_eq!(get_node(&kube.client(), &name()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_the_api_server_answers_instead_of_a_node_has_a_name_and_a_cause() {
+    let cases = [
+        (
+            401,
+            "Unauthorized",
+            Failure::ServiceUnavailable,
+            "does not accept our token",
+        ),
+        (
+            403,
+            "Forbidden",
+            Failure::ServiceRefused,
+            "does not allow get on nodes",
+        ),
+        (
+            429,
+            "TooManyRequests",
+            Failure::ServiceUnavailable,
+            "not available",
+        ),
+        (500, "InternalError", Failure::ServiceUnavailable, "not available"),
+        (503, "", Failure::ServiceUnavailable, "not available"),
+        (410, "Expired", Failure::ServiceUnavailable, "changed faster"),
+        (422, "Invalid", Failure::InternalError, "not understood"),
+    ];
+    for (status, reason, failure, text) in cases {
+        let kube = ScriptedKube::new().refuses("GET", "/nodes/a", status, reason, "what it says");
+        let error = get_node(&kube.client(), &name()).await.unwrap_err();
+        assert_eq!(error.failure(), failure, "{status}");
+        let full = with_causes(&error);
+        assert!(
+            full.starts_with("failed to get nodes a: ") && full.contains(text),
+            "{status}: {full}"
+        );
+        assert!(full.contains("what it says"), "{status}: {full}");
+        assert_eq!(kube.calls().len(), 1, "{status}: nothing is repeated here");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_an_api_server_that_cannot_be_reached() {
+    let kube = ScriptedKube::new().breaks_on("GET", "/nodes/a");
+    let error = get_node(&kube.client(), &name()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert_eq!(error.failure(), Failure::ServiceUnavailable);
+    assert!(
+        with_causes(&error).contains("connection reset"),
+        "{}",
+        with_causes(&error)
+    );
+}
+
+#[tokio::test]
+async fn a_page_of_a_proxy_is_cut() {
+    let kube = ScriptedKube::new().refuses("GET", "/nodes/a", 502, "", &"x".repeat(100_000));
+    let error = get_node(&kube.client(), &name()).await.unwrap_err();
+    assert!(with_causes(&error).len() < 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_is_given_up_after_half_a_minute() {
+    let client = kube::Client::new(tower::service_fn(hang), "default");
+    let begin = tokio::time::Instant::now();
+    let error = get_node(&client, &name()).await.unwrap_err();
+    assert_eq!(begin.elapsed().as_secs(), 30);
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+async fn hang(_: http::Request<kube::client::Body>) -> std::io::Result<http::Response<kube::client::Body>> {
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_change_is_one_merge_patch_against_the_version_that_was_read() {
+    let kube =
+        ScriptedKube::new()
+            .on("GET", "/nodes/a", 200, node("7"))
+            .on("PATCH", "/nodes/a", 200, node("8"));
+    let facts = read(&kube).await;
+    let change = NodeChange::new()
+        .annotate("note", "hello")
+        .remove_annotation("old")
+        .label("blue", "yes")
+        .remove_label("green")
+        .taints(facts.taints.clone())
+        .unschedulable(true);
+    let changed = change_node(&kube.client(), &facts, change).await.unwrap();
+    assert_eq!(changed.resource_version, "8");
+    let call = kube.calls().pop().unwrap();
+    assert_eq!(call.content_type, "application/merge-patch+json");
+    assert_eq!(call.path, "/api/v1/nodes/a?&fieldManager=recycle-eks");
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": "7",
+            "annotations": {"note": "hello", "old": null},
+            "labels": {"blue": "yes", "green": null},
+        },
+        "spec": {"taints": [], "unschedulable": true},
+    });
+    assert_eq!(call.body, patch);
+}
+
+#[tokio::test]
+async fn what_is_not_changed_is_not_in_the_patch() {
+    let kube =
+        ScriptedKube::new()
+            .on("GET", "/nodes/a", 200, node("7"))
+            .on("PATCH", "/nodes/a", 200, node("8"));
+    let facts = read(&kube).await;
+    change_node(&kube.client(), &facts, NodeChange::new().label("a", "b"))
+        .await
+        .unwrap();
+    let patch = json!({"metadata": {"resourceVersion": "7", "labels": {"a": "b"}}});
+    assert_eq!(kube.calls().pop().unwrap().body, patch);
+}
+
+#[tokio::test]
+async fn a_change_against_an_old_version_is_a_conflict() {
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7")).refuses(
+        "PATCH",
+        "/nodes/a",
+        409,
+        "Conflict",
+        "the object has been modified",
+    );
+    let facts = read(&kube).await;
+    let error = change_node(&kube.client(), &facts, NodeChange::new().label("a", "b"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+    assert_eq!(error.failure(), Failure::ServiceUnavailable);
+}
+
+#[tokio::test]
+async fn a_node_that_vanishes_before_it_is_changed_is_lost() {
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7")).refuses(
+        "PATCH",
+        "/nodes/a",
+        404,
+        "NotFound",
+        "nodes \"a\" not found",
+    );
+    let facts = read(&kube).await;
+    let error = change_node(&kube.client(), &facts, NodeChange::new().label("a", "b"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.failure(), Failure::NodeLost);
+    assert_eq!(error.to_string(), "failed to find the Node object a: it is gone");
+}
+
+fn relabel(node: &NodeFacts) -> Result<Option<NodeChange>, Error> {
+    Ok(Some(
+        NodeChange::new().label("seen", node.resource_version.clone()),
+    ))
+}
+
+#[tokio::test]
+async fn an_amendment_reads_again_when_somebody_was_quicker() {
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node("7"))
+        .refuses(
+            "PATCH",
+            "/nodes/a",
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .on("GET", "/nodes/a", 200, node("8"))
+        .on("PATCH", "/nodes/a", 200, node("9"));
+    let facts = read(&kube).await;
+    let amended = amend_node(&kube.client(), facts, relabel).await.unwrap();
+    assert_eq!(amended.resource_version, "9");
+    assert_eq!(
+        kube.calls().pop().unwrap().body["metadata"]["labels"]["seen"],
+        "8"
+    );
+}
+
+#[tokio::test]
+async fn an_amendment_gives_up_after_three_conflicts() {
+    let mut kube = ScriptedKube::new();
+    for version in ["7", "8", "9"] {
+        kube = kube
+            .on("GET", "/nodes/a", 200, node(version))
+            .refuses("PATCH", "/nodes/a", 409, "Conflict", "modified");
+    }
+    let facts = read(&kube).await;
+    let error = amend_node(&kube.client(), facts, relabel).await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+    assert_eq!(kube.scenes_left(), 0);
+}
+
+#[tokio::test]
+async fn an_amendment_of_nothing_writes_nothing() {
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7"));
+    let facts = read(&kube).await;
+    let same = amend_node(&kube.client(), facts.clone(), |_| Ok::<_, Error>(None))
+        .await
+        .unwrap();
+    assert_eq!(same, facts);
+    assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
+}
+
+#[tokio::test]
+async fn a_node_is_deleted_in_the_version_that_was_read() {
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7")).on(
+        "DELETE",
+        "/nodes/a",
+        200,
+        json!({"kind": "Status", "status": "Success"}),
+    );
+    let facts = read(&kube).await;
+    delete_node(&kube.client(), &facts).await.unwrap();
+    assert_eq!(
+        kube.calls().pop().unwrap().body["preconditions"],
+        json!({"resourceVersion": "7"})
+    );
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_is_deleted_and_one_that_changed_is_not() {
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node("7"))
+        .refuses("DELETE", "/nodes/a", 404, "NotFound", "nodes \"a\" not found")
+        .refuses(
+            "DELETE",
+            "/nodes/a",
+            409,
+            "Conflict",
+            "the ResourceVersion in the precondition (7) does not match",
+        );
+    let facts = read(&kube).await;
+    delete_node(&kube.client(), &facts).await.unwrap();
+    let error = delete_node(&kube.client(), &facts).await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_node_is_found_by_its_hint_only_if_the_provider_id_agrees() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let kube = ScriptedKube::new()
+        .on(
+            "GET",
+            "/nodes/ip-10-0-0-1.internal",
+            200,
+            node_of("ip-10-0-0-1.internal", "aws:///eu-west-1a/i-00000000"),
+        )
+        .on("GET", "/nodes/i-0123456789abcdef0", 200, node_of(INSTANCE, &mine));
+    let found = find_node(&kube.client(), &instance(), Some("ip-10-0-0-1.internal"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.name.as_str(), INSTANCE);
+}
+
+#[tokio::test]
+async fn a_node_with_any_name_is_found_in_the_pages_of_one_list() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .on(
+            "GET",
+            "/nodes?",
+            200,
+            page(&[node_of("b", "aws:///eu-west-1a/i-00000000")], "more"),
+        )
+        .on(
+            "GET",
+            "continue=more",
+            200,
+            page(&[node_of("worker-7", &mine)], ""),
+        );
+    let found = find_node(&kube.client(), &instance(), Some("Not a Node's name"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.name.as_str(), "worker-7");
+    let paths: Vec<String> = kube.calls().into_iter().map(|call| call.path).collect();
+    assert_eq!(
+        paths,
+        [
+            format!("/api/v1/nodes/{INSTANCE}"),
+            "/api/v1/nodes?&limit=500".to_owned(),
+            "/api/v1/nodes?&limit=500&continue=more".to_owned(),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_instance_of_another_cloud_or_of_nobody_has_no_node() {
+    let nodes = [
+        node_of("b", "gce://project/zone/i-0123456789abcdef0"),
+        node_of("c", ""),
+        json!({"metadata": {"name": "d"}}),
+    ];
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .on("GET", "/nodes?", 200, page(&nodes, ""));
+    assert_eq!(find_node(&kube.client(), &instance(), None).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_expired_list_is_started_again_once() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .on("GET", "/nodes?", 200, page(&[node_of("b", "")], "old"))
+        .refuses(
+            "GET",
+            "continue=old",
+            410,
+            "Expired",
+            "The provided continue parameter is too old",
+        )
+        .on("GET", "/nodes?", 200, page(&[node_of("a", &mine)], ""));
+    let found = find_node(&kube.client(), &instance(), None)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.name, name());
+
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .refuses("GET", "/nodes?", 410, "Expired", "too old")
+        .refuses("GET", "/nodes?", 410, "Expired", "too old");
+    let error = find_node(&kube.client(), &instance(), None).await.unwrap_err();
+    assert_eq!(error.failure(), Failure::ServiceUnavailable);
+}
+
+async fn with_annotations(annotations: Value) -> NodeFacts {
+    let taint = json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"});
+    let answer = json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {"taints": [taint]}});
+    read(&ScriptedKube::new().on("GET", "/nodes/a", 200, answer)).await
+}
+
+#[tokio::test]
+async fn only_the_holder_of_the_claim_may_act() {
+    let mut claim = Claim::new(
+        fence(0),
+        "workers".parse().unwrap(),
+        Urgency::Planned,
+        "2027-01-01T00:00:00Z".parse().unwrap(),
+    );
+    claim.phase = Phase::Standby;
+    let text = serde_json::to_string(&claim).unwrap();
+    let claimed = with_annotations(json!({"recycle-eks/claim": text})).await;
+    assert_eq!(check_claim(&claimed, &fence(0)).unwrap(), claim);
+
+    let cases = [
+        (
+            json!({"recycle-eks/claim": text}),
+            "execution:recycle-node:one#0 holds the claim",
+        ),
+        (json!({}), "nobody claims it"),
+        (
+            json!({"recycle-eks/claim": "{\"schema\": 99}"}),
+            "a newer version of recycle-eks (schema 99) holds the claim",
+        ),
+        (
+            json!({"recycle-eks/claim": "mine!"}),
+            "its claim cannot be read: mine!",
+        ),
+    ];
+    for (annotations, holder) in cases {
+        let lost = check_claim(&with_annotations(annotations).await, &fence(1)).unwrap_err();
+        assert_eq!(lost.failure(), Failure::ClaimLost);
+        assert!(
+            lost.to_string().starts_with("node a is no longer ours: "),
+            "{lost}"
+        );
+        assert!(lost.to_string().ends_with(holder), "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn pods_tolerate_the_taint_only_since_it_was_seen_and_as_long_as_it_is_there() {
+    let record = "{\"schema\": 1, \"tainted_at\": \"2027-01-01T00:00:00Z\"}";
+    let tainted = with_annotations(json!({"recycle-eks/record": record})).await;
+    assert_eq!(
+        tainted_since(&tainted).unwrap(),
+        Some("2027-01-01T00:00:00Z".parse().unwrap())
+    );
+    let unseen = with_annotations(json!({})).await;
+    assert_eq!(tainted_since(&unseen).unwrap(), None);
+    let untainted = NodeFacts {
+        taints: Vec::new(),
+        ..tainted
+    };
+    assert_eq!(tainted_since(&untainted).unwrap(), None);
+    let edited = with_annotations(json!({"recycle-eks/record": "?"})).await;
+    assert!(tainted_since(&edited).is_err());
+}

@@ -1,0 +1,202 @@
+//! Pods on the wire.
+
+use node_record::{Error, Eviction, evict_pod, list_pods};
+use recycle::failure::{Failure, NamedFailure as _};
+use recycle::pods::{Controller, PodFacts};
+use scripted_kube::{ScriptedKube, refusal};
+use serde_json::{Value, json};
+
+fn page(items: &[Value], next: Option<&str>) -> Value {
+    json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1", "continue": next}, "items": items})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "jobs", "uid": format!("uid-of-{name}")}})
+}
+
+fn some_pod() -> PodFacts {
+    PodFacts {
+        namespace: "jobs".to_owned(),
+        name: "train".to_owned(),
+        uid: "uid-of-train".to_owned(),
+        labels: [].into(),
+        annotations: [].into(),
+        controller: None,
+        phase: "Running".to_owned(),
+        restart_policy: "Never".to_owned(),
+        created_at: None,
+        deletion_at: None,
+    }
+}
+
+#[tokio::test]
+async fn the_pods_of_a_node_come_in_pages_of_which_the_last_may_be_empty() {
+    let kube = ScriptedKube::new()
+        .on(
+            "GET",
+            "/api/v1/pods?",
+            200,
+            page(&[pod("a"), pod("b")], Some("more")),
+        )
+        .on("GET", "continue=more", 200, page(&[pod("c")], Some("still+more")))
+        .on("GET", "continue=still%2Bmore", 200, page(&[], None));
+    let pods = list_pods(&kube.client(), &"ip-10-0-0-1".parse().unwrap())
+        .await
+        .unwrap();
+    let names: Vec<String> = pods.iter().map(PodFacts::full_name).collect();
+    assert_eq!(names, ["jobs/a", "jobs/b", "jobs/c"]);
+    assert_eq!(
+        kube.calls()[0].path,
+        "/api/v1/pods?&fieldSelector=spec.nodeName%3Dip-10-0-0-1&limit=500"
+    );
+}
+
+#[tokio::test]
+async fn an_expired_page_starts_the_list_again_without_counting_a_pod_twice() {
+    let kube = ScriptedKube::new()
+        .on("GET", "/pods?", 200, page(&[pod("a")], Some("old")))
+        .refuses("GET", "continue=old", 410, "Expired", "too old")
+        .on("GET", "/pods?", 200, page(&[pod("a"), pod("b")], None));
+    let pods = list_pods(&kube.client(), &"a".parse().unwrap()).await.unwrap();
+    assert_eq!(pods.len(), 2);
+}
+
+#[tokio::test]
+async fn a_pod_is_read_as_the_decisions_see_it() {
+    let answer = json!({
+        "metadata": {
+            "name": "train",
+            "namespace": "jobs",
+            "uid": "u",
+            "labels": {"app": "train"},
+            "annotations": {"note": "hello"},
+            "creationTimestamp": "2027-01-01T00:00:00Z",
+            "deletionTimestamp": "2027-01-01T01:00:00Z",
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "x"},
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "y", "controller": true},
+            ],
+        },
+        "spec": {"restartPolicy": "Never", "containers": []},
+        "status": {"phase": "Running"},
+    });
+    let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[answer], None));
+    let pods = list_pods(&kube.client(), &"a".parse().unwrap()).await.unwrap();
+    let expected = PodFacts {
+        uid: "u".to_owned(),
+        labels: [("app".to_owned(), "train".to_owned())].into(),
+        annotations: [("note".to_owned(), "hello".to_owned())].into(),
+        controller: Some(Controller {
+            kind: "Job".to_owned(),
+            name: "train".to_owned(),
+        }),
+        created_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+        deletion_at: Some("2027-01-01T01:00:00Z".parse().unwrap()),
+        ..some_pod()
+    };
+    assert_eq!(pods, [expected]);
+}
+
+#[tokio::test]
+async fn an_eviction_is_of_this_very_pod() {
+    let kube = ScriptedKube::new().on(
+        "POST",
+        "/eviction",
+        201,
+        json!({"kind": "Status", "status": "Success"}),
+    );
+    assert_eq!(
+        evict_pod(&kube.client(), &some_pod()).await.unwrap(),
+        Eviction::Accepted
+    );
+    let call = kube.calls().pop().unwrap();
+    assert_eq!(
+        call.path,
+        "/api/v1/namespaces/jobs/pods/train/eviction?&fieldManager=recycle-eks"
+    );
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "train", "namespace": "jobs"},
+        "deleteOptions": {"preconditions": {"uid": "uid-of-train"}},
+    });
+    assert_eq!(call.body, body);
+}
+
+fn budget(message: &str, retry_after: Option<u32>) -> Value {
+    let mut status = refusal(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    );
+    status["details"] = json!({"causes": [{"reason": "DisruptionBudget", "message": message}]});
+    if let Some(seconds) = retry_after {
+        status["details"]["retryAfterSeconds"] = json!(seconds);
+    }
+    status
+}
+
+#[tokio::test]
+async fn refusals_that_are_answers() {
+    let needs = "The disruption budget web needs 2 healthy pods and has 2 currently";
+    let processed = "The disruption budget web is still being processed by the server.";
+    let several =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    let blocked = |by: &str, retry_after| Eviction::Blocked {
+        by: by.to_owned(),
+        retry_after,
+    };
+    let cases = [
+        (
+            404,
+            refusal(404, "NotFound", "pods \"train\" not found"),
+            Eviction::Gone,
+        ),
+        (
+            409,
+            refusal(
+                409,
+                "Conflict",
+                "the UID in the precondition (a) does not match the UID in record (b)",
+            ),
+            Eviction::Gone,
+        ),
+        (429, budget(needs, None), blocked(needs, None)),
+        (429, budget(processed, Some(10)), blocked(processed, Some(10))),
+        (
+            500,
+            json!({"kind": "Status", "status": "Failure", "code": 500, "message": several}),
+            blocked(several, None),
+        ),
+    ];
+    for (status, body, expected) in cases {
+        let kube = ScriptedKube::new().on("POST", "/eviction", status, body);
+        assert_eq!(evict_pod(&kube.client(), &some_pod()).await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn refusals_that_are_errors() {
+    let cases = [
+        (401, "Unauthorized", Failure::ServiceUnavailable),
+        (403, "Forbidden", Failure::ServiceRefused),
+        (429, "TooManyRequests", Failure::ServiceUnavailable),
+        (500, "InternalError", Failure::ServiceUnavailable),
+        (503, "ServiceUnavailable", Failure::ServiceUnavailable),
+        (400, "BadRequest", Failure::InternalError),
+    ];
+    for (status, reason, failure) in cases {
+        let kube = ScriptedKube::new().refuses("POST", "/eviction", status, reason, "no");
+        let error = evict_pod(&kube.client(), &some_pod()).await.unwrap_err();
+        assert_eq!(error.failure(), failure, "{status}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("failed to create pods/eviction jobs/train: "),
+            "{error}"
+        );
+    }
+    let kube = ScriptedKube::new().breaks_on("POST", "/eviction");
+    let error = evict_pod(&kube.client(), &some_pod()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
