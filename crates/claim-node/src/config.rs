@@ -24,3 +24,56 @@ pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settin
             .map_err(|reason| invalid(INPUT_DEFAULTS, format!("it must be a JSON object: {reason}")))?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(cluster_name: Option<&str>, defaults: Option<&str>) -> Result<Settings, String> {
+        let variable = |name: &str| match name {
+            CLUSTER_NAME => cluster_name.map(str::to_owned),
+            INPUT_DEFAULTS => defaults.map(str::to_owned),
+            other => panic!("nobody documented the variable {other}"),
+        };
+        read_settings(variable).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_defaults_there_are_none() {
+        let settings = read(Some("world"), None).unwrap();
+        assert_eq!(settings.cluster_name.as_str(), "world");
+        assert!(settings.defaults.is_empty());
+    }
+
+    #[test]
+    fn defaults_are_an_object_by_field_name() {
+        let settings = read(Some("world"), Some(r#"{"evict": "none"}"#)).unwrap();
+        assert_eq!(settings.defaults["evict"], "none");
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable() {
+        let cases = [
+            (None, None, "the environment variable CLUSTER_NAME: it is not set"),
+            (
+                Some("-"),
+                None,
+                "the environment variable CLUSTER_NAME: it must be a cluster name",
+            ),
+            (
+                Some("world"),
+                Some("[]"),
+                "the environment variable INPUT_DEFAULTS: it must be a JSON object",
+            ),
+            (
+                Some("world"),
+                Some(""),
+                "the environment variable INPUT_DEFAULTS: it must be a JSON object",
+            ),
+        ];
+        for (cluster_name, defaults, expected) in cases {
+            let text = read(cluster_name, defaults).unwrap_err();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+}

@@ -46,10 +46,66 @@ pub(crate) fn check_as_left(
             None => "has left its group".to_owned(),
         });
     }
-    let lacks_taint = node.is_some_and(|node| node.taints.iter().all(|taint| taint.key != DRAINING_TAINT));
+    let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(node_record::is_draining_taint));
     if lacks_taint {
         not_as_left(format!("has lost the taint {DRAINING_TAINT}"))
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{id, instance, node};
+
+    #[test]
+    fn an_instance_is_going_once_nothing_can_stop_it() {
+        let cases = [
+            (Dispose::Terminate, "running", Some("Standby"), false),
+            (Dispose::Terminate, "running", Some("Terminating:Wait"), true),
+            (Dispose::Terminate, "running", Some("Terminating:Retained"), false),
+            (Dispose::Terminate, "running", None, false),
+            (Dispose::Terminate, "shutting-down", Some("Standby"), true),
+            // Somebody stopped it: it can be started again.
+            (Dispose::Terminate, "stopped", Some("Standby"), false),
+            (Dispose::Stop, "stopping", Some("Standby"), true),
+            (Dispose::Stop, "running", Some("Standby"), false),
+        ];
+        for (dispose, state, lifecycle_state, expected) in cases {
+            let instance = instance(state);
+            assert_eq!(
+                is_going(dispose, Some(&instance), lifecycle_state),
+                expected,
+                "{dispose:?} {state} {lifecycle_state:?}"
+            );
+        }
+        assert!(is_going(Dispose::Terminate, None, None));
+    }
+
+    #[test]
+    fn a_tainted_node_in_standby_is_as_we_left_it() {
+        assert_eq!(
+            check_as_left(&id(), WayIn::Before, Some("Standby"), Some(&node())),
+            Ok(())
+        );
+        assert_eq!(check_as_left(&id(), WayIn::Before, Some("Standby"), None), Ok(()));
+    }
+
+    #[test]
+    fn a_node_that_somebody_put_to_use_is_not() {
+        for (state, text) in [
+            (Some("InService"), "is InService in its group"),
+            (None, "has left its group"),
+        ] {
+            let refusal = check_as_left(&id(), WayIn::Before, state, Some(&node()))
+                .unwrap_err()
+                .to_string();
+            assert!(refusal.contains(text), "{refusal}");
+        }
+        let mut untainted = node();
+        untainted.taints.clear();
+        let refusal = check_as_left(&id(), WayIn::Before, Some("Standby"), Some(&untainted)).unwrap_err();
+        assert!(refusal.to_string().contains("has lost the taint"), "{refusal}");
     }
 }

@@ -3,6 +3,8 @@
 
 mod case;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod guard;
 mod steps;
 

@@ -134,3 +134,124 @@ impl DetachTerminate {
         Ok(member.is_none_or(|member| member.lifecycle_state.starts_with("Terminat")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use recycle::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{NODE, case, step, stored_node};
+
+    fn kube() -> ScriptedKube {
+        ScriptedKube::new()
+            .on("PATCH", NODE, 200, stored_node(Phase::Disposing))
+            .on("POST", "/events", 201, json!({}))
+    }
+
+    fn actions(aws: &ScriptedAws) -> Vec<String> {
+        aws.calls()
+            .iter()
+            .filter_map(|call| call.split('&').next()?.strip_prefix("Action=").map(str::to_owned))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn the_phase_is_written_on_node_and_instance_before_the_end() {
+        let kube = kube();
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("TerminateInstanceInAutoScalingGroup", "");
+        let answer = step(&aws)
+            .terminate(case(&kube, "terminate", "running"), 30)
+            .await
+            .unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
+        assert_eq!(
+            actions(&aws),
+            ["CreateTags", "TerminateInstanceInAutoScalingGroup"]
+        );
+        let written = &kube.calls()[0].body["metadata"]["annotations"][CLAIM_ANNOTATION];
+        assert!(
+            written.as_str().unwrap().contains(r#""phase":"disposing""#),
+            "{written}"
+        );
+        assert!(aws.calls()[0].contains("disposing"), "{}", aws.calls()[0]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_was_lost_on_the_way_ends_nothing() {
+        let mut other = stored_node(Phase::Claimed);
+        other["metadata"]["annotations"] = json!({});
+        let kube = ScriptedKube::new()
+            .refuses("PATCH", NODE, 409, "Conflict", "the object has been modified")
+            .on("GET", NODE, 200, other);
+        let aws = ScriptedAws::new();
+        let error = step(&aws)
+            .terminate(case(&kube, "terminate", "running"), 30)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
+        assert!(aws.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_leaving_already_is_not_an_error() {
+        let nobody = "<AutoScalingGroups/>";
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .refuses(
+                "TerminateInstanceInAutoScalingGroup",
+                400,
+                "ValidationError",
+                "no managed instance found",
+            )
+            .on("DescribeAutoScalingGroups", nobody);
+        let answer = step(&aws)
+            .terminate(case(&kube(), "terminate", "running"), 30)
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::Wait);
+    }
+
+    #[tokio::test]
+    async fn the_label_is_set_together_with_the_record_of_what_was_there() {
+        let kube = kube();
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        step(&aws)
+            .leave_balancers(case(&kube, "terminate", "running"), 60)
+            .await
+            .unwrap();
+        let metadata = &kube.calls()[0].body["metadata"];
+        assert_eq!(metadata["labels"][EXCLUDE_FROM_BALANCERS_LABEL], "true");
+        assert!(
+            metadata["annotations"][RECORD_ANNOTATION].is_string(),
+            "{metadata}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stopped_instance_loses_its_claim_last() {
+        let kube = ScriptedKube::new().on(
+            "DELETE",
+            NODE,
+            200,
+            json!({"kind": "Status", "status": "Success"}),
+        );
+        let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
+        let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::Recycled);
+        assert_eq!(actions(&aws), ["CreateTags", "DeleteTags"]);
+        assert_eq!(kube.requests(), [format!("DELETE {NODE}")]);
+
+        let kube = ScriptedKube::new().breaks_on("DELETE", NODE);
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        step(&aws)
+            .retire(case(&kube, "stop", "stopped"))
+            .await
+            .unwrap_err();
+        assert_eq!(actions(&aws), ["CreateTags"]);
+    }
+}

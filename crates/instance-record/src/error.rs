@@ -93,8 +93,14 @@ impl Error {
     where
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let status = error.raw_response().map(|response| response.status().as_u16());
+        let status = error
+            .raw_response()
+            .map_or(0, |response| response.status().as_u16());
         match error {
+            SdkError::ServiceError(answer) if status < 300 => Self::Unintelligible {
+                call,
+                what: recycle::failure::with_causes(answer.err()),
+            },
             SdkError::ServiceError(answer) => Self::from_reply(call, status, Reply::of(answer.err())),
             SdkError::ConstructionFailure(_) => Self::Unintelligible {
                 call,
@@ -107,8 +113,8 @@ impl Error {
         }
     }
 
-    fn from_reply(call: &'static str, status: Option<u16>, reply: Reply) -> Self {
-        let is_fault = status.is_some_and(|status| status >= 500 || status == 429);
+    fn from_reply(call: &'static str, status: u16, reply: Reply) -> Self {
+        let is_fault = status >= 500 || status == 429;
         match reply.code.as_str() {
             // ScalingActivityInProgress and ResourceContention: the group is busy with something else for a moment.
             "Throttling"
@@ -143,10 +149,12 @@ impl Error {
 }
 
 impl Reply {
-    fn of(error: &impl ProvideErrorMetadata) -> Self {
+    fn of(error: &(impl ProvideErrorMetadata + std::error::Error)) -> Self {
         Self {
             code: error.code().unwrap_or("no error code").to_owned(),
-            message: error.message().unwrap_or("no message").to_owned(),
+            message: error
+                .message()
+                .map_or_else(|| recycle::failure::with_causes(error), str::to_owned),
         }
     }
 }

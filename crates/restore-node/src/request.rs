@@ -55,3 +55,74 @@ pub(crate) fn write_report(reason: &str, left: &LeftBehind) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn caught(error: &str, cause: &str) -> CaughtError {
+        CaughtError {
+            error: error.to_owned(),
+            cause: cause.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_function_is_unwrapped() {
+        let cause = json!({"errorType": "DrainTimedOut", "errorMessage": "two pods are left", "trace": []})
+            .to_string();
+        assert_eq!(first_error(&caught("DrainTimedOut", &cause)), "two pods are left");
+    }
+
+    #[test]
+    fn any_other_error_is_told_as_it_came() {
+        let cases = [
+            ("States.Timeout", "", "States.Timeout"),
+            ("InternalError", "unknown verdict: x", "unknown verdict: x"),
+            ("Lambda.Unknown", r#"{"other": 1}"#, r#"{"other": 1}"#),
+        ];
+        for (error, cause, expected) in cases {
+            assert_eq!(first_error(&caught(error, cause)), expected);
+        }
+    }
+
+    #[test]
+    fn a_report_stays_below_8_kilobytes() {
+        let reason = first_error(&caught("InternalError", &"x".repeat(100_000)));
+        let left = LeftBehind {
+            state: "s".repeat(1_000),
+            commands: vec!["c".repeat(600); 6],
+        };
+        let report = write_report(&reason, &left);
+        assert!(report.len() < 8_000, "{}", report.len());
+    }
+
+    #[test]
+    fn an_input_is_read_as_far_as_it_goes() {
+        let good = json!({"instance_id": "i-0123456789abcdef0", "cluster_name": "world", "evict": 7});
+        assert!(read_subject(&good).is_some());
+        for bad in [
+            json!(null),
+            json!([]),
+            json!({"instance_id": "i-0123456789abcdef0"}),
+            json!({"instance_id": "i-1", "cluster_name": "world"}),
+            json!({"instance_id": 1, "cluster_name": "world"}),
+        ] {
+            assert_eq!(read_subject(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_an_invalid_input_is_certain_to_have_claimed_nothing() {
+        for failure in Failure::ALL {
+            let expected = failure != Failure::InvalidInput;
+            assert_eq!(
+                may_have_claimed(&caught(failure.name(), "")),
+                expected,
+                "{failure:?}"
+            );
+        }
+    }
+}

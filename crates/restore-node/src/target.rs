@@ -3,7 +3,9 @@
 use node_record::NodeChange;
 use recycle::claim::{Phase, StoredClaim};
 use recycle::ids::{Fence, GroupName};
-use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION};
+use recycle::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
+};
 use recycle::node::{Group, Instance, NodeFacts};
 
 use crate::request::Subject;
@@ -48,6 +50,7 @@ impl RestoreNode {
                 Ok::<_, Error>(Some(
                     NodeChange::new()
                         .remove_annotation(CLAIM_ANNOTATION)
+                        .remove_annotation(RECORD_ANNOTATION)
                         .remove_annotation(PROGRESS_ANNOTATION)
                         .remove_label(GROUP_LABEL),
                 ))
@@ -56,7 +59,7 @@ impl RestoreNode {
         }
         Ok(self
             .instances
-            .untag(&target.subject.instance, &[CLAIM_TAG, GROUP_TAG])
+            .untag(&target.subject.instance, &[CLAIM_TAG, GROUP_TAG, STANDBY_TAG])
             .await?)
     }
 }
@@ -84,5 +87,131 @@ impl Target {
 
     pub(crate) fn group_name(&self) -> Option<&GroupName> {
         self.group.as_ref().map(|group| &group.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use recycle::claim::{Claim, Urgency};
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use super::*;
+
+    const NODE: &str = "/api/v1/nodes/node-a";
+
+    fn fence(execution: &str) -> Fence {
+        format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{execution}#0")
+            .parse()
+            .unwrap()
+    }
+
+    fn claim(execution: &str) -> Claim {
+        let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
+        Claim::new(
+            fence(execution),
+            "workers".parse().unwrap(),
+            Urgency::Planned,
+            claimed_at,
+        )
+    }
+
+    fn target(kube: &ScriptedKube, on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
+        let subject = Subject {
+            instance: "i-0123456789abcdef0".parse().unwrap(),
+            cluster: "world".parse().unwrap(),
+        };
+        let annotation = |claim| {
+            (
+                CLAIM_ANNOTATION.to_owned(),
+                serde_json::to_string(&claim).unwrap(),
+            )
+        };
+        let tags = |claim: Claim| {
+            [
+                (CLAIM_TAG.to_owned(), claim.to_tag()),
+                (GROUP_TAG.to_owned(), claim.group.to_string()),
+            ]
+        };
+        Target {
+            client: kube.client(),
+            instance: Some(Instance {
+                id: subject.instance.clone(),
+                state: "running".to_owned(),
+                private_dns_name: None,
+                tags: on_instance.into_iter().flat_map(tags).collect(),
+                is_spot: false,
+            }),
+            group: None,
+            node: Some(NodeFacts {
+                name: "node-a".parse().unwrap(),
+                resource_version: "7".to_owned(),
+                instance: Some(subject.instance.clone()),
+                ready: true,
+                unschedulable: false,
+                taints: Vec::new(),
+                labels: BTreeMap::new(),
+                annotations: on_node.into_iter().map(annotation).collect(),
+                extended_resources: Vec::new(),
+                volumes: Vec::new(),
+            }),
+            subject,
+        }
+    }
+
+    #[test]
+    fn only_our_own_claims_count() {
+        let kube = ScriptedKube::new();
+        let phases = |on_node: Option<&str>, on_instance: Option<&str>| {
+            target(&kube, on_node.map(claim), on_instance.map(claim)).own_phases(&fence("one"))
+        };
+        assert_eq!(phases(None, None), []);
+        assert_eq!(phases(Some("two"), Some("two")), []);
+        assert_eq!(phases(Some("two"), Some("one")), [Phase::Claimed]);
+        assert_eq!(phases(Some("one"), Some("one")), [Phase::Claimed, Phase::Claimed]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_is_released_on_the_node_and_then_on_the_instance() {
+        let released = json!({"metadata": {"name": "node-a"}});
+        let kube = ScriptedKube::new().on("PATCH", NODE, 200, released);
+        let aws = ScriptedAws::new().on("DeleteTags", "");
+        let target = target(&kube, Some(claim("one")), Some(claim("one")));
+        RestoreNode::new(&aws.config())
+            .release(&target, &fence("one"))
+            .await
+            .unwrap();
+        let metadata = &kube.calls()[0].body["metadata"];
+        assert!(metadata["annotations"][CLAIM_ANNOTATION].is_null(), "{metadata}");
+        assert_eq!(metadata["resourceVersion"], "7");
+        assert!(
+            aws.calls()[0].contains("recycle-eks%3Aclaim"),
+            "{}",
+            aws.calls()[0]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_somebody_else_took_meanwhile_is_left_alone() {
+        let theirs = serde_json::to_string(&claim("two")).unwrap();
+        let kube = ScriptedKube::new()
+            .refuses("PATCH", NODE, 409, "Conflict", "the object has been modified")
+            .on(
+                "GET",
+                NODE,
+                200,
+                json!({"metadata": {"name": "node-a", "annotations": {CLAIM_ANNOTATION: theirs}}}),
+            );
+        let aws = ScriptedAws::new();
+        let target = target(&kube, Some(claim("one")), Some(claim("one")));
+        let error = RestoreNode::new(&aws.config())
+            .release(&target, &fence("one"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
+        assert!(aws.calls().is_empty());
     }
 }

@@ -82,3 +82,91 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
     .await
     .map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use recycle::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{NODE, case, described_group, step, stored_node};
+
+    fn kube() -> ScriptedKube {
+        ScriptedKube::new()
+            .on("PATCH", NODE, 200, stored_node(Phase::Standby))
+            .on("POST", "/events", 201, json!({}))
+    }
+
+    fn actions(aws: &ScriptedAws) -> Vec<String> {
+        aws.calls()
+            .iter()
+            .filter_map(|call| call.split('&').next()?.strip_prefix("Action=").map(str::to_owned))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn node_and_instance_know_of_standby_before_it_is_entered() {
+        let (kube, aws) = (
+            kube(),
+            ScriptedAws::new().on("CreateTags", "").on("EnterStandby", ""),
+        );
+        let answer = step(&aws).enter_standby(case(&kube)).await.unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
+        assert_eq!(actions(&aws), ["CreateTags", "EnterStandby"]);
+        let written = &kube.calls()[0].body["metadata"]["annotations"];
+        assert!(
+            written[CLAIM_ANNOTATION]
+                .as_str()
+                .unwrap()
+                .contains(r#""phase":"standby""#),
+            "{written}"
+        );
+        assert!(
+            written[RECORD_ANNOTATION]
+                .as_str()
+                .unwrap()
+                .contains("i-0123456789abcdef0"),
+            "{written}"
+        );
+    }
+
+    #[tokio::test]
+    async fn standby_is_not_entered_without_its_record() {
+        let unwritable = ScriptedKube::new().refuses("PATCH", NODE, 500, "InternalError", "etcd is away");
+        let aws = ScriptedAws::new();
+        step(&aws).enter_standby(case(&unwritable)).await.unwrap_err();
+        assert!(aws.calls().is_empty());
+
+        let aws = ScriptedAws::new().breaks_on("CreateTags");
+        step(&aws).enter_standby(case(&kube())).await.unwrap_err();
+        assert_eq!(actions(&aws), ["CreateTags"]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_had_taken_effect_before_is_no_error() {
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .refuses("EnterStandby", 400, "ValidationError", "not in InService")
+            .on("DescribeAutoScalingGroups", &described_group("EnteringStandby"));
+        let answer = step(&aws).enter_standby(case(&kube())).await.unwrap();
+        assert_eq!(answer.verdict, StandbyVerdict::Wait);
+    }
+
+    #[tokio::test]
+    async fn any_other_refusal_is_told_in_the_words_of_aws() {
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .refuses(
+                "EnterStandby",
+                400,
+                "ValidationError",
+                "the group is being deleted",
+            )
+            .on("DescribeAutoScalingGroups", &described_group("InService"));
+        let error = step(&aws).enter_standby(case(&kube())).await.unwrap_err();
+        let text = recycle::failure::with_causes(&error);
+        assert!(text.contains("the group is being deleted"), "{text}");
+    }
+}

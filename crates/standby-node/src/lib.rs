@@ -3,6 +3,8 @@
 
 mod entering;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod replacement;
 mod step;
 
@@ -59,9 +61,13 @@ impl StandbyNode {
             .and_then(|group| group.member(&case.run.input.instance_id));
         let lifecycle_state = member.map(|member| member.lifecycle_state.as_str());
         let has_begun = !case.node.record()?.members_before.is_empty();
-        match choose_step(lifecycle_state, has_begun) {
+        match choose_step(lifecycle_state, case.claim.phase, has_begun) {
             StandbyStep::Enter => self.enter_standby(case).await,
             StandbyStep::AwaitReplacement => self.await_replacement(case).await,
+            StandbyStep::Proceed => {
+                let reason = case.say("is on its way out already");
+                Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
+            }
             StandbyStep::Refuse(state) => Err(Error::Refused(case.say(&state))),
             StandbyStep::Lose(state) => Err(Error::Lost(case.say(&state))),
         }

@@ -1,5 +1,7 @@
 //! What to do next, from where the member stands in its group.
 
+use recycle::claim::Phase;
+
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StandbyStep {
@@ -7,18 +9,23 @@ pub(crate) enum StandbyStep {
     Enter,
     /// It is in Standby because of us: look at the replacement.
     AwaitReplacement,
+    /// A dead owner had ended it: nothing is left to do here.
+    Proceed,
     /// Nothing of ours was done, and now it is not possible; its state in words.
     Refuse(String),
     /// We had begun, and it was taken away; its state in words.
     Lose(String),
 }
 
-/// Decides the next step. `has_begun` says that the members before EnterStandby are recorded.
-pub(crate) fn choose_step(lifecycle_state: Option<&str>, has_begun: bool) -> StandbyStep {
+/// Decides the next step of a claim that has come to `phase`. `has_begun` says that the members before EnterStandby are recorded.
+pub(crate) fn choose_step(lifecycle_state: Option<&str>, phase: Phase, has_begun: bool) -> StandbyStep {
+    let is_disposed_of = has_begun && phase == Phase::Disposing;
     match (lifecycle_state, has_begun) {
         // Also after we had begun: we crashed before the call, or somebody brought it back.
         (Some("InService"), _) => StandbyStep::Enter,
         (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
+        (None, _) if is_disposed_of => StandbyStep::Proceed,
+        (Some(state), _) if is_disposed_of && state.starts_with("Terminat") => StandbyStep::Proceed,
         (Some(state), true) => StandbyStep::Lose(format!("was put into {state} by somebody else")),
         (Some(state), false) => StandbyStep::Refuse(format!("is {state} and not InService")),
         (None, true) => StandbyStep::Lose("is no longer a member".to_owned()),
@@ -32,15 +39,24 @@ mod tests {
 
     #[test]
     fn a_member_in_service_enters_standby_even_if_we_had_begun_before() {
-        assert_eq!(choose_step(Some("InService"), false), StandbyStep::Enter);
-        assert_eq!(choose_step(Some("InService"), true), StandbyStep::Enter);
+        for (phase, has_begun) in [
+            (Phase::Claimed, false),
+            (Phase::Standby, true),
+            (Phase::Draining, true),
+        ] {
+            assert_eq!(
+                choose_step(Some("InService"), phase, has_begun),
+                StandbyStep::Enter,
+                "{phase:?}"
+            );
+        }
     }
 
     #[test]
     fn standby_of_our_own_waits_for_the_replacement() {
         for state in ["EnteringStandby", "Standby"] {
             assert_eq!(
-                choose_step(Some(state), true),
+                choose_step(Some(state), Phase::Standby, true),
                 StandbyStep::AwaitReplacement,
                 "{state}"
             );
@@ -50,18 +66,30 @@ mod tests {
     #[test]
     fn what_somebody_else_did_before_us_is_refused() {
         for state in [Some("Standby"), Some("Terminating:Wait"), Some("Pending"), None] {
-            assert!(
-                matches!(choose_step(state, false), StandbyStep::Refuse(_)),
-                "{state:?}"
-            );
+            let step = choose_step(state, Phase::Claimed, false);
+            assert!(matches!(step, StandbyStep::Refuse(_)), "{state:?}: {step:?}");
         }
     }
 
     #[test]
     fn a_node_that_is_taken_away_under_us_is_lost() {
         for state in [Some("Terminating"), Some("Detaching"), None] {
-            assert!(
-                matches!(choose_step(state, true), StandbyStep::Lose(_)),
+            let step = choose_step(state, Phase::Draining, true);
+            assert!(matches!(step, StandbyStep::Lose(_)), "{state:?}: {step:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_that_a_dead_owner_began_is_brought_to_its_end() {
+        for state in [
+            Some("Terminating"),
+            Some("Terminating:Wait"),
+            Some("Terminated"),
+            None,
+        ] {
+            assert_eq!(
+                choose_step(state, Phase::Disposing, true),
+                StandbyStep::Proceed,
                 "{state:?}"
             );
         }

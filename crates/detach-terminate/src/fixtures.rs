@@ -1,0 +1,127 @@
+//! A node in the middle of its life, for tests.
+
+use std::collections::BTreeMap;
+
+use recycle::claim::{Claim, Phase, Urgency};
+use recycle::contract::{Cluster, Run, WayIn};
+use recycle::ids::{Fence, InstanceId};
+use recycle::input::{Input, Settings, parse_input};
+use recycle::names::CLAIM_ANNOTATION;
+use recycle::node::{Instance, NodeFacts};
+use scripted_aws::ScriptedAws;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use crate::DetachTerminate;
+use crate::case::Case;
+
+pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
+
+pub(crate) fn id() -> InstanceId {
+    "i-0123456789abcdef0".parse().unwrap()
+}
+
+pub(crate) fn me() -> Fence {
+    "arn:aws:states:eu-west-1:123456789012:execution:recycle:one#0"
+        .parse()
+        .unwrap()
+}
+
+pub(crate) fn claim(phase: Phase) -> Claim {
+    let mut claim = Claim::new(
+        me(),
+        "workers".parse().unwrap(),
+        Urgency::Planned,
+        "2027-01-01T00:00:00Z".parse().unwrap(),
+    );
+    claim.phase = phase;
+    claim
+}
+
+fn input(dispose: &str) -> Input {
+    let settings = Settings {
+        cluster_name: "world".parse().unwrap(),
+        defaults: serde_json::Map::new(),
+    };
+    parse_input(
+        &json!({"instance_id": id(), "cluster_name": "world", "dispose": dispose}),
+        &settings,
+    )
+    .unwrap()
+}
+
+/// The Node as the API server has it.
+pub(crate) fn stored_node(phase: Phase) -> Value {
+    json!({
+        "metadata": {
+            "name": "node-a",
+            "resourceVersion": "8",
+            "annotations": {CLAIM_ANNOTATION: serde_json::to_string(&claim(phase)).unwrap()},
+        },
+        "spec": {"providerID": format!("aws:///eu-west-1a/{}", id())},
+    })
+}
+
+fn run(dispose: &str) -> Run {
+    Run {
+        input: input(dispose),
+        way_in: WayIn::Before,
+        cluster: Cluster {
+            name: "world".parse().unwrap(),
+            endpoint: String::new(),
+            certificate_authority: String::new(),
+        },
+        group: "workers".parse().unwrap(),
+        node: "node-a".parse().unwrap(),
+        claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
+        replacement_since: None,
+        draining_since: None,
+        polls: 0,
+        last_eviction: None,
+        disposing_since: None,
+    }
+}
+
+pub(crate) fn node() -> NodeFacts {
+    let claim = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+    NodeFacts {
+        name: "node-a".parse().unwrap(),
+        resource_version: "7".to_owned(),
+        instance: Some(id()),
+        ready: true,
+        unschedulable: true,
+        taints: vec![node_record::draining_taint(&id())],
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
+        extended_resources: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+pub(crate) fn instance(state: &str) -> Instance {
+    Instance {
+        id: id(),
+        state: state.to_owned(),
+        private_dns_name: None,
+        tags: BTreeMap::new(),
+        is_spot: false,
+    }
+}
+
+/// A drained node in Standby, to be disposed of as asked.
+pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
+    Case {
+        client: kube.client(),
+        node: Some(node()),
+        instance: Some(instance(state)),
+        lifecycle_state: Some("Standby".to_owned()),
+        claim: Some(claim(Phase::Draining)),
+        run: run(dispose),
+        me: me(),
+        now: "2027-01-01T20:00:00Z".parse().unwrap(),
+    }
+}
+
+pub(crate) fn step(aws: &ScriptedAws) -> DetachTerminate {
+    DetachTerminate::new(&aws.config())
+}

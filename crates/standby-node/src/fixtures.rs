@@ -1,0 +1,134 @@
+//! A node in the middle of its life, for tests.
+
+use std::collections::BTreeMap;
+
+use recycle::claim::{Claim, Phase, Urgency};
+use recycle::contract::{Cluster, Run, WayIn};
+use recycle::ids::{Fence, InstanceId};
+use recycle::input::{Input, Settings, parse_input};
+use recycle::names::CLAIM_ANNOTATION;
+use recycle::node::{Group, Member, NodeFacts};
+use scripted_aws::ScriptedAws;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use crate::{Case, StandbyNode};
+
+pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
+
+pub(crate) fn id() -> InstanceId {
+    "i-0123456789abcdef0".parse().unwrap()
+}
+
+pub(crate) fn me() -> Fence {
+    "arn:aws:states:eu-west-1:123456789012:execution:recycle:one#0"
+        .parse()
+        .unwrap()
+}
+
+pub(crate) fn claim(phase: Phase) -> Claim {
+    let mut claim = Claim::new(
+        me(),
+        "workers".parse().unwrap(),
+        Urgency::Planned,
+        "2027-01-01T00:00:00Z".parse().unwrap(),
+    );
+    claim.phase = phase;
+    claim
+}
+
+fn input() -> Input {
+    let settings = Settings {
+        cluster_name: "world".parse().unwrap(),
+        defaults: serde_json::Map::new(),
+    };
+    parse_input(&json!({"instance_id": id(), "cluster_name": "world"}), &settings).unwrap()
+}
+
+/// The Node as the API server has it.
+pub(crate) fn stored_node(phase: Phase) -> Value {
+    json!({
+        "metadata": {
+            "name": "node-a",
+            "resourceVersion": "8",
+            "annotations": {CLAIM_ANNOTATION: serde_json::to_string(&claim(phase)).unwrap()},
+        },
+        "spec": {"providerID": format!("aws:///eu-west-1a/{}", id())},
+    })
+}
+
+fn run() -> Run {
+    Run {
+        input: input(),
+        way_in: WayIn::Before,
+        cluster: Cluster {
+            name: "world".parse().unwrap(),
+            endpoint: String::new(),
+            certificate_authority: String::new(),
+        },
+        group: "workers".parse().unwrap(),
+        node: "node-a".parse().unwrap(),
+        claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
+        replacement_since: None,
+        draining_since: None,
+        polls: 0,
+        last_eviction: None,
+        disposing_since: None,
+    }
+}
+
+fn node() -> NodeFacts {
+    let claim = serde_json::to_string(&claim(Phase::Claimed)).unwrap();
+    NodeFacts {
+        name: "node-a".parse().unwrap(),
+        resource_version: "7".to_owned(),
+        instance: Some(id()),
+        ready: true,
+        unschedulable: false,
+        taints: Vec::new(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
+        extended_resources: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+/// A claimed node in service, the only member of its group.
+pub(crate) fn case(kube: &ScriptedKube) -> Case {
+    let member = Member {
+        instance: id(),
+        lifecycle_state: "InService".to_owned(),
+        protected_from_scale_in: false,
+    };
+    let group = Group {
+        name: "workers".parse().unwrap(),
+        min: 1,
+        desired: 1,
+        max: 2,
+        members: vec![member],
+        suspended: Vec::new(),
+    };
+    Case {
+        client: kube.client(),
+        node: node(),
+        claim: claim(Phase::Claimed),
+        group: Some(group),
+        run: run(),
+        me: me(),
+        now: "2027-01-01T00:01:00Z".parse().unwrap(),
+    }
+}
+
+pub(crate) fn step(aws: &ScriptedAws) -> StandbyNode {
+    StandbyNode::new(&aws.config())
+}
+
+/// The group as AWS describes it, with the member in a lifecycle state.
+pub(crate) fn described_group(lifecycle_state: &str) -> String {
+    format!(
+        "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+         <MaxSize>2</MaxSize><DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>{}</InstanceId>\
+         <LifecycleState>{lifecycle_state}</LifecycleState></member></Instances></member></AutoScalingGroups>",
+        id()
+    )
+}
