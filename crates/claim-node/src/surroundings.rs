@@ -34,11 +34,16 @@ impl ClaimNode {
         let group = self.groups.find(id).await?;
         let cluster = self.access.describe_cluster(&input.cluster_name).await?;
         let client = self.access.connect(&cluster).await?;
-        let hint = instance
-            .as_ref()
-            .and_then(|instance| instance.private_dns_name.as_deref());
-        let node = node_record::find_node(&client, id, hint).await?;
         let missing_permissions = node_record::missing_permissions(&client).await?;
+        let node = if missing_permissions.is_empty() {
+            let hint = instance
+                .as_ref()
+                .and_then(|instance| instance.private_dns_name.as_deref());
+            node_record::find_node(&client, id, hint).await?
+        } else {
+            // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
+            None
+        };
         Ok(Found {
             cluster,
             client,

@@ -89,6 +89,10 @@ impl Error {
     }
 
     /// Sorts what the SDK returned for `call`.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the SDK's enum is open; every other variant is a way not to arrive"
+    )]
     pub(crate) fn from_sdk<E>(call: &'static str, error: SdkError<E>) -> Self
     where
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,

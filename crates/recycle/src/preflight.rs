@@ -59,6 +59,15 @@ fn find_obstacle(surroundings: &Surroundings<'_>) -> Option<Preflight> {
     if let Some(gone) = describe_gone(instance) {
         return Some(Preflight::AlreadyGone(gone));
     }
+    // Before all that needs the Node: without permissions nobody can have read it.
+    if !surroundings.missing_permissions.is_empty() {
+        return refused(format!(
+            "recycle-eks may not {} in cluster {}; apply the manifest of the module's output rbac_manifest, and check that the \
+             access entry of this function's role names the group recycle-eks",
+            surroundings.missing_permissions.join(", "),
+            input.cluster_name
+        ));
+    }
     if let Some(advice) = surroundings.node.and_then(advise_owner) {
         return refused(format!("{id} {advice}"));
     }
@@ -72,14 +81,6 @@ fn find_obstacle(surroundings: &Surroundings<'_>) -> Option<Preflight> {
     }
     if surroundings.node.is_none() {
         return refused(describe_missing_node(input, instance));
-    }
-    if !surroundings.missing_permissions.is_empty() {
-        return refused(format!(
-            "recycle-eks may not {} in cluster {}; apply the manifest of the module's output rbac_manifest, and check that the \
-             access entry of this function's role names the group recycle-eks",
-            surroundings.missing_permissions.join(", "),
-            input.cluster_name
-        ));
     }
     if surroundings.resuming {
         // What follows asks whether to begin. This node was begun: stopping here would leave it half done.

@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_our_own_claims_count() {
+    #[tokio::test]
+    async fn only_our_own_claims_count() {
         let kube = ScriptedKube::new();
         let phases = |on_node: Option<&str>, on_instance: Option<&str>| {
             target(&kube, on_node.map(claim), on_instance.map(claim)).own_phases(&fence("one"))
