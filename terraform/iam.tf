@@ -18,7 +18,7 @@ locals {
   }
   tags_removed = {
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
-    restore-node     = ["recycle-eks:claim", "recycle-eks:group"]
+    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
   }
 
   find_instances = {

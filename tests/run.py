@@ -7,18 +7,13 @@
     run.py generate          writes again what is generated from the code
 """
 
-import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import prepare
-from world import terraform
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -108,23 +103,26 @@ def stream(step: Step) -> tuple[int, str]:
     return process.wait(), "".join(lines)
 
 
+#: example of the crate `recycle` that prints it -> file
+GENERATED = {"rbac": "terraform/rbac/recycle-eks.yaml", "contract": "tests/contract/contract.json"}
+
+
 def generate() -> int:
     """Everything that is generated from the code: each has a test that fails on a difference."""
     for example, file in GENERATED.items():
-        text = subprocess.run(
-            ["cargo", "run", "--locked", "--quiet", "--package", "recycle", "--example", example],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        (ROOT / file).write_text(text)
+        (ROOT / file).write_text(printed_by(example))
         print(f"wrote {file}")
+    readme = ROOT / "README.md"
+    tables = f"<!-- inputs: make generate -->\n{printed_by('inputs').strip()}\n<!-- end of inputs -->"
+    pattern = r"<!-- inputs: make generate -->.*<!-- end of inputs -->"
+    readme.write_text(re.sub(pattern, lambda _: tables, readme.read_text(), flags=re.DOTALL))
+    print("wrote the tables in README.md")
     return 0
 
 
-#: example of the crate `recycle` that prints it -> file
-GENERATED = {"rbac": "terraform/rbac/recycle-eks.yaml", "contract": "tests/contract/contract.json"}
+def printed_by(example: str) -> str:
+    command = ["cargo", "run", "--locked", "--quiet", "--package", "recycle", "--example", example]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> int:

@@ -45,7 +45,7 @@ def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
 
 
 @pytest.mark.parametrize(
-    "trouble", [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}], ids=lambda t: next(iter(t))
+    "trouble", [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}], ids=lambda trouble: next(iter(trouble))
 )
 def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
@@ -57,7 +57,7 @@ def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
     assert 840 <= end.at <= 840 + 60
-    assert job.is_running
+    assert job.phase == "Running"
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert not world.calls("kubernetes:POST pods/eviction")
     assert "aws autoscaling exit-standby" in end.cause

@@ -323,6 +323,8 @@ class Clock:
                 continue
             if self._disturbed_before_jump(timer):
                 continue
+            if until is not None and until():
+                return self.elapsed()
             if timer is None or timer.moment > end:
                 return self._stop_at(end, timer, until)
             self._jump(timer.moment)

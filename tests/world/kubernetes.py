@@ -68,7 +68,8 @@ _ERASED_ON_RESET = [
 ]
 
 _MANAGER = "world"
-_REPLICA_LABEL = "app"
+_REPLICA_LABEL = "world/workload"
+"""By which a workload knows its pods: a key that no scenario uses for its own labels."""
 
 Taint = Mapping[str, str]
 """`key`, `effect`, and perhaps `value`."""
@@ -861,6 +862,10 @@ class Workload:
     def look_at_pods(self) -> list[Json]:
         """The same, as the objects themselves."""
         return self._kubernetes.look_at_pods(namespace=self.namespace, label=(_REPLICA_LABEL, self.name))
+
+    def running_pods(self) -> list[Pod]:
+        """Its pods that run and are not on their way out."""
+        return [pod for pod in self.pods() if pod.phase == "Running" and not pod.is_terminating]
 
     @property
     def is_complete(self) -> bool:

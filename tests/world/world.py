@@ -65,7 +65,7 @@ class World:
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
-        self.engine = Engine(self.clock, machines, Functions(self.host), self.services, ACCOUNT, REGION)
+        self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
@@ -91,6 +91,7 @@ class World:
         self._say("starting the Kubernetes control plane (3 seconds)")
         self.kubernetes.start()
         self.kubernetes.proxy.caller_of = self.aws.callers.get
+        self.kubernetes.proxy.calls = self.aws.calls
         self.eks.on_access_entries = self.kubernetes.set_access_entries
         self.eks.create_cluster(CLUSTER, self.kubernetes.endpoint, self.kubernetes.control_plane.authority.pem)
 
@@ -188,7 +189,6 @@ class World:
 
     def recycle(self, what: Node | Mapping[str, Any] | Any, **fields: Any) -> Execution:
         """Starts an execution through the alias `live`: for a node with further fields of the input, or with any input at all."""
-        self.kubernetes.settle()
         given = {"instance_id": what.instance_id, "cluster_name": CLUSTER, **fields} if isinstance(what, Node) else what
         started = self.aws.client("stepfunctions").start_execution(
             stateMachineArn=self.deployment.outputs["state_machine_alias_arn"], input=json.dumps(given)
@@ -200,11 +200,12 @@ class World:
     def calls(self, action: str | None = None, succeeded: bool | None = None) -> list[Any]:
         """The functions' calls to AWS and Kubernetes in the order in which they were made, such as `autoscaling:EnterStandby` or
         `kubernetes:POST pods/eviction`."""
-        made = [call for call in (*self.aws.calls, *self.kubernetes.calls) if call.function is not None]
         return [
             call
-            for call in sorted(made, key=lambda call: call.at)
-            if action in (None, call.action) and succeeded in (None, call.status is not None and call.status < 300)
+            for call in self.aws.calls
+            if call.function is not None
+            and action in (None, call.action)
+            and succeeded in (None, call.status is not None and call.status < 300)
         ]
 
     def writes(self) -> list[Any]:
@@ -214,7 +215,6 @@ class World:
     def forget_calls(self) -> None:
         """What was called so far was preparation."""
         self.aws.calls.clear()
-        self.kubernetes.calls.clear()
 
     # -- the actors ----------------------------------------------------------------------------------------------
 
@@ -248,13 +248,15 @@ class World:
 
 
 class Functions:
-    """The Lambda host as the state machine sees it: payloads are JSON values."""
+    """The Lambda host as the state machine sees it: payloads are JSON values, and a function finds a cluster that has settled."""
 
-    def __init__(self, host: LambdaHost) -> None:
+    def __init__(self, host: LambdaHost, kubernetes: Kubernetes) -> None:
         self._host = host
+        self._kubernetes = kubernetes
 
     def invoke(self, function_arn: str, payload: Any) -> Call:
         """For the engine to yield."""
+        self._kubernetes.settle()
         return self._host.invoke(function_arn, json.dumps(payload).encode())
 
 

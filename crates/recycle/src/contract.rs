@@ -222,83 +222,99 @@ impl<V> Answer<V> {
     }
 }
 
-/// What `claim-node` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClaimVerdict {
-    /// The claim is ours: on to `standby-node`.
-    Standby,
-    /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
-    Taint,
-    /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
-    AskOwner,
-    /// Another execution works on this node.
-    Duplicate,
-    /// The instance is gone.
-    AlreadyGone,
-    /// Dry run: the plan is in the answer.
-    Planned,
+macro_rules! verdict {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl $name {
+            /// Every verdict, for the tests that hold the ASL to them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+    };
 }
 
-/// What `standby-node` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StandbyVerdict {
-    /// The replacement is usable: on to `taint-node`.
-    Taint,
-    /// Not yet.
-    Wait,
-}
+verdict!(
+    /// What `claim-node` answers.
+    ClaimVerdict {
+        /// The claim is ours: on to `standby-node`.
+        Standby,
+        /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
+        Taint,
+        /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
+        AskOwner,
+        /// Another execution works on this node.
+        Duplicate,
+        /// The instance is gone.
+        AlreadyGone,
+        /// Dry run: the plan is in the answer.
+        Planned,
+    }
+);
 
-/// What `taint-node` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaintVerdict {
-    /// On to `check-pods`.
-    CheckPods,
-}
+verdict!(
+    /// What `standby-node` answers.
+    StandbyVerdict {
+        /// The replacement is usable: on to `taint-node`.
+        Taint,
+        /// Not yet.
+        Wait,
+    }
+);
 
-/// What `check-pods` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckVerdict {
-    /// Nothing that matters is left: on to `detach-terminate`.
-    Dispose,
-    /// There are pods to evict: on to `evict-pods`, then wait.
-    Evict,
-    /// Wait.
-    Wait,
-}
+verdict!(
+    /// What `taint-node` answers.
+    TaintVerdict {
+        /// On to `check-pods`.
+        CheckPods,
+    }
+);
 
-/// What `evict-pods` answers; `check-pods` said how long to wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EvictVerdict {
-    /// Wait for the pods to go.
-    Wait,
-}
+verdict!(
+    /// What `check-pods` answers.
+    CheckVerdict {
+        /// Nothing that matters is left: on to `detach-terminate`.
+        Dispose,
+        /// There are pods to evict: on to `evict-pods`, then wait.
+        Evict,
+        /// Wait.
+        Wait,
+    }
+);
 
-/// What `detach-terminate` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DisposeVerdict {
-    /// The instance is out of its group, or stopped as asked.
-    Recycled,
-    /// Not yet.
-    Wait,
-    /// Pods that matter are on the node again: back to `check-pods`.
-    CheckPods,
-}
+verdict!(
+    /// What `evict-pods` answers; `check-pods` said how long to wait.
+    EvictVerdict {
+        /// Wait for the pods to go.
+        Wait,
+    }
+);
 
-/// What `restore-node` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RestoreVerdict {
-    /// Nothing of ours is on the node: it is as it was found.
-    Untouched,
-    /// Something is; the reason says what, and what a person may do.
-    Kept,
-}
+verdict!(
+    /// What `detach-terminate` answers.
+    DisposeVerdict {
+        /// The instance is out of its group, or stopped as asked.
+        Recycled,
+        /// Not yet.
+        Wait,
+        /// Pods that matter are on the node again: back to `check-pods`.
+        CheckPods,
+    }
+);
+
+verdict!(
+    /// What `restore-node` answers.
+    RestoreVerdict {
+        /// Nothing of ours is on the node: it is as it was found.
+        Untouched,
+        /// Something is; the reason says what, and what a person may do.
+        Kept,
+    }
+);
 
 fn empty_object_is_none<'de, D: serde::Deserializer<'de>>(
     deserializer: D,

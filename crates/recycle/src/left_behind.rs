@@ -21,12 +21,13 @@ pub struct LeftBehind {
     pub commands: Vec<String>,
 }
 
-/// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back.
+/// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back. A member
+/// that is in service in the phase Standby is one whose EnterStandby, recorded beforehand, was refused.
 #[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
-        Phase::Claimed | Phase::Turn => true,
-        Phase::Standby | Phase::Draining | Phase::Disposing => false,
+        Phase::Claimed | Phase::Turn | Phase::Standby => true,
+        Phase::Draining | Phase::Disposing => false,
     });
     touched_nothing && lifecycle_state == Some("InService")
 }
@@ -374,12 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn untouched_is_who_was_at_most_claimed_and_is_in_service() {
-        let cases: [(&[Phase], Option<&str>, bool); 7] = [
+    fn untouched_is_who_is_in_service_and_was_never_drained() {
+        let cases: [(&[Phase], Option<&str>, bool); 8] = [
             (&[], Some("InService"), true),
             (&[Phase::Claimed], Some("InService"), true),
             (&[Phase::Turn, Phase::Claimed], Some("InService"), true),
-            (&[Phase::Claimed, Phase::Standby], Some("InService"), false),
+            (&[Phase::Claimed, Phase::Standby], Some("InService"), true),
+            (&[Phase::Standby], Some("EnteringStandby"), false),
             (&[Phase::Draining], Some("InService"), false),
             (&[Phase::Claimed], Some("Standby"), false),
             (&[Phase::Claimed], None, false),

@@ -1,0 +1,31 @@
+//! Prints the names that the ASL and Terraform know too: `tests/contract/contract.json`.
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+
+use recycle::contract::{
+    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SCHEMA, StandbyVerdict,
+    TaintVerdict,
+};
+use recycle::failure::{Failure, Outcome};
+use recycle::{input, names};
+use serde_json::json;
+
+fn main() {
+    let contract = json!({
+        "schema": SCHEMA,
+        "verdicts": {
+            "ClaimNode": ClaimVerdict::ALL,
+            "StandbyNode": StandbyVerdict::ALL,
+            "TaintNode": TaintVerdict::ALL,
+            "CheckPods": CheckVerdict::ALL,
+            "EvictPods": EvictVerdict::ALL,
+            "DetachTerminate": DisposeVerdict::ALL,
+            "RestoreNode": RestoreVerdict::ALL,
+        },
+        "outcomes": Outcome::ALL,
+        "failures": Failure::ALL,
+        "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
+        "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
+        "tags": [names::CLAIM_TAG, names::GROUP_TAG, names::STANDBY_TAG, names::STOPPED_TAG],
+    });
+    println!("{contract:#}");
+}

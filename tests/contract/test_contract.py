@@ -1,0 +1,168 @@
+"""Where two languages must agree, a test holds them together: Rust, the state machine's definition, Terraform, the README."""
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prepare import LAMBDAS, ROOT, install_linter
+
+CONTRACT = Path(__file__).with_name("contract.json")
+DEFINITION = ROOT / "state-machine" / "recycle-node.asl.json"
+
+
+def generated(example: str) -> str:
+    """What an example of the crate `recycle` prints."""
+    command = ["cargo", "run", "--locked", "--quiet", "--package", "recycle", "--example", example]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def pascal(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+@pytest.fixture(scope="module")
+def contract() -> dict[str, Any]:
+    return json.loads(CONTRACT.read_text())
+
+
+@pytest.fixture(scope="module")
+def definition() -> dict[str, Any]:
+    return json.loads(DEFINITION.read_text())
+
+
+@pytest.fixture(scope="module")
+def states(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every state of the machine by name, those of the branch too."""
+    return dict(all_states(definition))
+
+
+def all_states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, state in machine["States"].items():
+        yield name, state
+        for branch in state.get("Branches", []):
+            yield from all_states(branch)
+
+
+def test_contract_json_is_what_the_crate_says():
+    assert CONTRACT.read_text() == generated("contract"), "stale: run `make generate`"
+
+
+def test_the_readme_has_the_tables_of_inputs_and_outcomes():
+    assert generated("inputs").strip() in (ROOT / "README.md").read_text(), "stale: run `make generate`"
+
+
+def test_each_lambda_is_exactly_one_task_state_of_its_name(states):
+    invoked = {
+        name: state["Arguments"]["FunctionName"] for name, state in states.items() if "lambda:invoke" in state.get("Resource", "")
+    }
+    assert invoked == {pascal(name): "${" + name.replace("-", "_") + "}" for name in LAMBDAS}
+
+
+def test_each_crate_of_a_lambda_composes_only_in_its_main():
+    for name in LAMBDAS:
+        code = (ROOT / "crates" / name / "src" / "main.rs").read_text().splitlines()
+        assert len([line for line in code if line.strip() and not line.strip().startswith("//")]) <= 25, name
+
+
+def verdicts_after(states: dict[str, Any], task: str) -> set[str]:
+    """The verdicts that the Choice behind a Task knows; none if no Choice follows."""
+    choice = states[states[task]["Next"]]
+    return {
+        found
+        for rule in choice.get("Choices", [])
+        for found in re.findall(r"\.verdict = '(\w+)'", rule["Condition"])
+    }
+
+
+def test_every_verdict_has_a_next_step_and_no_step_waits_for_an_unknown_verdict(contract, states):
+    for task, verdicts in contract["verdicts"].items():
+        if known := verdicts_after(states, task):
+            assert known == set(verdicts), task
+
+
+def test_a_task_without_a_choice_behind_it_goes_one_way(contract, states):
+    for task, verdicts in contract["verdicts"].items():
+        if not verdicts_after(states, task) and task != "RestoreNode":
+            assert len(verdicts) == 1, task
+
+
+def test_every_outcome_of_the_machine_is_one_of_the_contract(contract, states):
+    outcomes = {state["Output"]["outcome"] for state in states.values() if state["Type"] == "Succeed"}
+    assert outcomes <= set(contract["outcomes"])
+
+
+def test_every_error_that_the_machine_names_is_one_of_the_contract(contract, states):
+    of_aws = re.compile(r"(States|Sfn|Lambda|Sandbox|Runtime)\.")
+    named = {
+        error
+        for state in states.values()
+        for rule in [*(state["Retry"] if isinstance(state.get("Retry"), list) else []), *state.get("Catch", [])]
+        for error in rule["ErrorEquals"]
+    }
+    named |= {state["Error"] for state in states.values() if state["Type"] == "Fail" and not state["Error"].startswith("{%")}
+    assert {error for error in named if not of_aws.match(error)} <= set(contract["failures"])
+
+
+def test_every_choice_has_a_default(states):
+    assert [name for name, state in states.items() if state["Type"] == "Choice" and "Default" not in state] == []
+
+
+def test_every_task_has_retry_and_time_out(states):
+    for name, state in states.items():
+        if state["Type"] == "Task":
+            assert state.get("Retry") and state.get("TimeoutSeconds"), name
+
+
+def test_every_error_ends_at_one_put_back(states):
+    """All but a lost claim, where nothing may be touched."""
+    targets = {error: rule["Next"] for rule in states["Recycle"]["Catch"] for error in rule["ErrorEquals"]}
+    assert targets.pop("ClaimLost") == "ClaimLost"
+    assert {"States.ALL", "States.DataLimitExceeded", "States.QueryEvaluationError"} <= set(targets)
+    assert set(targets.values()) == {"RestoreNode"}
+
+
+def test_no_variable_is_assigned_both_in_the_branch_and_outside(definition):
+    """Step Functions refuses to assign a variable of an outer scope in an inner one."""
+
+    def assigned(machine: dict[str, Any]) -> set[str]:
+        rules = [[state, *state.get("Catch", []), *state.get("Choices", [])] for state in machine["States"].values()]
+        return {name for group in rules for rule in group for name in rule.get("Assign", {})}
+
+    (branch,) = definition["States"]["Recycle"]["Branches"]
+    assert not assigned(branch) & assigned(definition)
+
+
+def test_expressions_stay_small(states):
+    """Paths, comparisons, concatenation: whatever decides, is decided in Rust."""
+    expressions = re.findall(r"\{%(.*?)%\}", json.dumps(list(states.values())))
+    assert [e for e in expressions if re.search(r"\$(map|filter|reduce|sort|lookup|eval)\(|\?|\bfunction\b", e)] == []
+    assert max(map(len, expressions)) < 130
+
+
+def test_the_linter_finds_nothing_in_the_definition():
+    text = DEFINITION.read_text().replace('"${retry}"', '[{"ErrorEquals": ["States.Timeout"]}]').replace("${partition}", "aws")
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        command = [str(install_linter() / "asl-validator"), "--json-path", file.name]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_terraform_knows_exactly_the_functions_and_the_settings(contract):
+    module = "\n".join(file.read_text() for file in sorted((ROOT / "terraform").glob("*.tf")))
+    fields = re.search(r"input_fields = \{(.*?)\}", module, re.DOTALL)
+    assert set(re.findall(r"^\s*(\w+)\s*=", fields[1], re.MULTILINE)) == set(contract["settings"])
+    for name in LAMBDAS:
+        assert re.search(rf"^\s*\"?{name}\"?\s*=", module, re.MULTILINE), name
+
+
+def test_terraform_lets_functions_write_only_tags_of_the_contract(contract):
+    policies = (ROOT / "terraform" / "iam.tf").read_text()
+    assert set(re.findall(r'"(recycle-eks:[a-z-]+)"', policies)) == set(contract["tags"])
