@@ -1,7 +1,8 @@
 """Auto Scaling as AWS documents it, laid over moto's groups and instances, on the virtual clock.
 
-moto stores the groups and their settings. Everything that happens to a member happens here: launches that take time or fail,
-Standby, detaching, lifecycle hooks with heartbeats, retention, scale-in, replacement of unhealthy members, zone balance.
+moto stores the groups and their settings. Everything that happens to a member happens here: launches that take time or
+fail, Standby, detaching, lifecycle hooks with heartbeats, retention, scale-in, replacement of unhealthy members, zone
+balance.
 
 A member's way (Auto Scaling user guide, "Amazon EC2 Auto Scaling instance lifecycle"):
 
@@ -10,16 +11,17 @@ A member's way (Auto Scaling user guide, "Amazon EC2 Auto Scaling instance lifec
     InService | Standby -> Detaching -> (out of the group)
     ... -> Terminating -> [Terminating:Wait -> Terminating:Proceed | Terminating:Retained] -> (terminated)
 
-What AWS's documentation leaves open is a switch in `Unknowns`. What this does not do: scaling policies, warm pools (but for the
-events of a move into one), mixed instances, instance refreshes (a scenario says that one runs: `refreshes`).
+What AWS's documentation leaves open is a switch in `Unknowns`. What this does not do: scaling policies, warm pools (but
+for the events of a move into one), mixed instances, instance refreshes (a scenario says that one runs: `refreshes`).
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from botocore import xform_name
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
@@ -45,8 +47,9 @@ Group = FakeAutoScalingGroup
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
-# What counts towards the desired capacity. Standby does not ("instances in Standby don't count toward the desired capacity": the
-# group's desired is decremented, or another instance launched); whatever terminates or detaches does not.
+# What counts towards the desired capacity. Standby does not ("instances in Standby don't count toward the desired
+# capacity": the group's desired is decremented, or another instance launched); whatever terminates or detaches does
+# not.
 COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
 ON_STANDBY = ("EnteringStandby", "Standby")
 LEAVING = ("Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching")
@@ -58,11 +61,21 @@ DEFAULT_HEARTBEAT = 3600
 
 # CreateAutoScalingGroup's fields that moto drops; stored and described as given.
 PASSED_THROUGH = (
-    "InstanceLifecyclePolicy", "MaxInstanceLifetime", "DefaultInstanceWarmup", "TrafficSources", "InstanceMaintenancePolicy",
-    "Context", "AvailabilityZoneDistribution", "CapacityReservationSpecification", "DesiredCapacityType")
+    "InstanceLifecyclePolicy",
+    "MaxInstanceLifetime",
+    "DefaultInstanceWarmup",
+    "TrafficSources",
+    "InstanceMaintenancePolicy",
+    "Context",
+    "AvailabilityZoneDistribution",
+    "CapacityReservationSpecification",
+    "DesiredCapacityType",
+)
 
-NO_CAPACITY = ("We currently do not have sufficient m5.large capacity in the Availability Zone you requested ({zone}). Our system will "
-               "be working on provisioning additional capacity. Launching EC2 instance failed.")
+NO_CAPACITY = (
+    "We currently do not have sufficient m5.large capacity in the Availability Zone you requested ({zone}). Our system "
+    "will be working on provisioning additional capacity. Launching EC2 instance failed."
+)
 
 
 @dataclass
@@ -74,7 +87,8 @@ class Timings:
     enter_standby: float = 10
     exit_standby: float = 15
     detach: float = 10
-    # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is attached.
+    # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is
+    # attached.
     deregistration: float = 300
     # How late the group notices that a member does not run any more.
     health_check: float = 60
@@ -84,12 +98,13 @@ class Timings:
 
 @dataclass
 class Unknowns:
-    """What only a real account can tell. The defaults are what the documentation says, or the plainest reading of its silence.
+    """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
 
-    The suite passes under every combination; README lists which call to try first on a real account.
+    The suite passes under every combination; the README lists which call to try first on a real account.
     """
 
-    # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then trims.
+    # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
+    # trims.
     terminate_from_standby_launches_extra: bool = False
     # After ExitStandby the group goes back to the capacity it had before and terminates a member of its own choice.
     exit_standby_trims: bool = False
@@ -105,8 +120,9 @@ class Unknowns:
 class Launch:
     """How one launch goes. A group takes its planned launches first, then the default."""
 
-    # Seconds from Pending to running; None: it never comes up and stays Pending.
+    # From Pending to running, in virtual seconds; None: `Timings.launch`.
     seconds: float | None = None
+    # It stays Pending.
     never_comes_up: bool = False
     # AWS's message; the launch fails, a failed activity appears, the group tries again after `Timings.launch_retry`.
     failure: str | None = None
@@ -128,7 +144,9 @@ class Member(InstanceState):
     """An instance in a group. `instance` is EC2's, `launch` how it was launched."""
 
     def __init__(self, instance: Instance, group: Group, launch: Launch, protected: bool):
-        super().__init__(instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group)
+        super().__init__(
+            instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group
+        )
         self.launch = launch
         self.waits: dict[str, Wait] = {}
         self.activity: dict[str, Any] | None = None
@@ -139,7 +157,9 @@ class Member(InstanceState):
         # Came back from Standby and is not to be chosen by the trim that this causes.
         self.returned = False
         self.for_warm_pool = False
+        # The next step of its way, and what to do when all hooks are done: (member, abandoned).
         self.timer: Any = None
+        self.proceed: Callable[[Member, bool], None] | None = None
 
     @property
     def group(self) -> Group:
@@ -213,14 +233,16 @@ class AutoScaling:
             self._deployed_hooks = dict(self.backend.lifecycle_hooks)
 
     def move_to_warm_pool(self, instance_id: str) -> None:
-        """A member goes back to the group's warm pool: the events look like those of a termination but for the destination.
+        """A member goes back to the warm pool: its events differ from a termination's in the destination only.
 
-        User guide, "Example lifecycle hook events": Origin AutoScalingGroup, Destination WarmPool. The member waits for the hooks
-        like a terminating one, then leaves the list.
+        User guide, "Example lifecycle hook events": Origin AutoScalingGroup, Destination WarmPool. The member waits for
+        the hooks like a terminating one, then leaves the list.
         """
         with LOCK:
             member = self.member(instance_id)
-            assert member is not None and member.lifecycle_state == "InService", "only a member in service goes to the warm pool"
+            assert member is not None and member.lifecycle_state == "InService", (
+                "only a member in service goes to the warm pool"
+            )
             member.for_warm_pool = True
             member.group.desired_capacity -= 1
             self._await_hooks(member, TERMINATING, "Warmed:Pending:Wait", self._to_warm_pool)
@@ -257,17 +279,28 @@ class AutoScaling:
         return process in group._suspended_processes
 
     def _victim(self, group: Group) -> Member | None:
-        """Scale-in: never a protected one; of the fullest zone first, then the oldest (user guide, "Default termination policy")."""
-        candidates = [m for m in group.instance_states
-                      if m.lifecycle_state in COUNTED and not m.protected_from_scale_in and not m.returned]
+        """Scale-in: never a protected one; of the fullest zone first, then the oldest (user guide, "Default termination
+        policy").
+        """
+        candidates = [
+            m
+            for m in group.instance_states
+            if m.lifecycle_state in COUNTED and not m.protected_from_scale_in and not m.returned
+        ]
         if not candidates:
             return None
         zones = self._zone_counts(group)
         newest_first = "NewestInstance" in group.termination_policies
         order = -1 if newest_first else 1
         positions = {id(m): position for position, m in enumerate(group.instance_states)}
-        return min(candidates, key=lambda m: (-zones[m.availability_zone], order * m.instance.launch_time.timestamp(),
-                                              order * positions[id(m)]))
+        return min(
+            candidates,
+            key=lambda m: (
+                -zones[m.availability_zone],
+                order * m.instance.launch_time.timestamp(),
+                order * positions[id(m)],
+            ),
+        )
 
     def _zone_counts(self, group: Group) -> dict[str, int]:
         states = COUNTED + (ON_STANDBY if self.unknowns.standby_counts_for_zone_balance else ())
@@ -278,13 +311,17 @@ class AutoScaling:
         return counts
 
     def _watch_balance(self, group: Group) -> None:
-        """AZRebalance: launches in the emptiest zone first, then terminates in the fullest (user guide, "Rebalancing activities")."""
+        """AZRebalance: launches in the emptiest zone first, then terminates in the fullest (user guide, "Rebalancing
+        activities").
+        """
         if self._unbalanced(group):
             self._once(group, "rebalance", self.timings.rebalance, self._rebalance)
 
     def _unbalanced(self, group: Group) -> bool:
         counts = self._zone_counts(group).values()
-        settled = all(m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states)
+        settled = all(
+            m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states
+        )
         return settled and max(counts) - min(counts) >= 2 and not self._suspended(group, "AZRebalance")
 
     def _rebalance(self, group: Group) -> None:
@@ -304,8 +341,12 @@ class AutoScaling:
             self._launch_failed(group, launch.failure.format(zone=subnet.availability_zone), subnet)
             return None
         member = self._run_instance(group, launch, subnet)
-        member.activity = self._begin(group, f"Launching a new EC2 instance: {member.instance_id}", "an instance was started in "
-                                      "response to a difference between desired and actual capacity", member)
+        member.activity = self._begin(
+            group,
+            f"Launching a new EC2 instance: {member.instance_id}",
+            "an instance was started in response to a difference between desired and actual capacity",
+            member,
+        )
         for listener in list(self.on_launching):
             listener(member)
         if not launch.never_comes_up:
@@ -324,12 +365,25 @@ class AutoScaling:
 
     def _run_instance(self, group: Group, launch: Launch, subnet: Any) -> Member:
         tags = {**group.get_propagated_tags(), ASG_NAME_TAG: group.name, **group.instance_tags}
-        template = {"LaunchTemplateId": group.ec2_launch_template.id, "Version": _template_version(group)} \
-            if group.ec2_launch_template else None
+        template = (
+            {"LaunchTemplateId": group.ec2_launch_template.id, "Version": _template_version(group)}
+            if group.ec2_launch_template
+            else None
+        )
         reservation = self.ec2.backend.run_instances(
-            group.image_id, 1, group.user_data, group.security_groups, instance_type=group.instance_type,
-            is_instance_type_default=False, tags={"instance": tags}, launch_config=group.launch_config,
-            launch_template=template, subnet_id=subnet.id, private_ip=self.ec2.free_address(subnet), region_name=REGION)
+            group.image_id,
+            1,
+            group.user_data,
+            group.security_groups,
+            instance_type=group.instance_type,
+            is_instance_type_default=False,
+            tags={"instance": tags},
+            launch_config=group.launch_config,
+            launch_template=template,
+            subnet_id=subnet.id,
+            private_ip=self.ec2.free_address(subnet),
+            region_name=REGION,
+        )
         instance = reservation.instances[0]
         instance.autoscaling_group = group
         member = Member(instance, group, launch, group.new_instances_protected_from_scale_in)
@@ -338,14 +392,31 @@ class AutoScaling:
         return member
 
     def _launch_failed(self, group: Group, message: str, subnet: Any) -> None:
-        activity = self._begin(group, "Launching a new EC2 instance.  Status Reason: " + message, "an instance was started in response "
-                               "to a difference between desired and actual capacity", None)
+        activity = self._begin(
+            group,
+            "Launching a new EC2 instance.  Status Reason: " + message,
+            "an instance was started in response to a difference between desired and actual capacity",
+            None,
+        )
         self._finish(activity, "Failed", message)
-        self.emit("aws.autoscaling", "EC2 Instance Launch Unsuccessful", {
-            "StatusCode": "Failed", "StatusMessage": message, "AutoScalingGroupName": group.name,
-            "ActivityId": activity["ActivityId"], "RequestId": activity["ActivityId"], "Description": activity["Description"],
-            "Cause": activity["Cause"], "Details": {"Availability Zone": subnet.availability_zone, "Subnet ID": subnet.id},
-            "EC2InstanceId": "", "Origin": "EC2", "Destination": "AutoScalingGroup"}, [group.arn])
+        self.emit(
+            "aws.autoscaling",
+            "EC2 Instance Launch Unsuccessful",
+            {
+                "StatusCode": "Failed",
+                "StatusMessage": message,
+                "AutoScalingGroupName": group.name,
+                "ActivityId": activity["ActivityId"],
+                "RequestId": activity["ActivityId"],
+                "Description": activity["Description"],
+                "Cause": activity["Cause"],
+                "Details": {"Availability Zone": subnet.availability_zone, "Subnet ID": subnet.id},
+                "EC2InstanceId": "",
+                "Origin": "EC2",
+                "Destination": "AutoScalingGroup",
+            },
+            [group.arn],
+        )
         self._once(group, "launch again", self.timings.launch_retry, self.reconcile)
 
     def _runs(self, member: Member) -> None:
@@ -440,11 +511,14 @@ class AutoScaling:
     # Lifecycle hooks
 
     def _hooks(self, group: Group, transition: str) -> list[LifecycleHook]:
-        return [hook for hook in self.backend.lifecycle_hooks.values()
-                if hook.auto_scaling_group_name == group.name and hook.lifecycle_transition == transition]
+        return [
+            hook
+            for hook in self.backend.lifecycle_hooks.values()
+            if hook.auto_scaling_group_name == group.name and hook.lifecycle_transition == transition
+        ]
 
     def _await_hooks(self, member: Member, transition: str, state: str, then: Callable[[Member, bool], None]) -> None:
-        """All hooks of a transition at once; `then(member, abandoned)` when the last one is done or one is abandoned."""
+        """All hooks of a transition at once; `then(member, abandoned)` when all are done or one is abandoned."""
         member.proceed = then
         hooks = self._hooks(member.group, transition)
         if not hooks:
@@ -472,7 +546,9 @@ class AutoScaling:
         wait.timer = self.clock.after(seconds, expire)
 
     def _hook_done(self, member: Member, wait: Wait, result: str) -> None:
-        """ABANDON "stops any remaining actions, such as other lifecycle hooks", CONTINUE lets them complete (user guide)."""
+        """ABANDON "stops any remaining actions, such as other lifecycle hooks", CONTINUE lets them complete (user
+        guide).
+        """
         wait.timer.cancel()
         del member.waits[wait.hook.name]
         if result == "ABANDON":
@@ -492,10 +568,14 @@ class AutoScaling:
     def _emit_hook(self, member: Member, wait: Wait) -> None:
         terminating = wait.hook.lifecycle_transition == TERMINATING
         detail = {
-            "LifecycleActionToken": wait.token, "AutoScalingGroupName": member.group.name, "LifecycleHookName": wait.hook.name,
-            "EC2InstanceId": member.instance_id, "LifecycleTransition": wait.hook.lifecycle_transition,
+            "LifecycleActionToken": wait.token,
+            "AutoScalingGroupName": member.group.name,
+            "LifecycleHookName": wait.hook.name,
+            "EC2InstanceId": member.instance_id,
+            "LifecycleTransition": wait.hook.lifecycle_transition,
             "Origin": "AutoScalingGroup" if terminating else "EC2",
-            "Destination": "WarmPool" if member.for_warm_pool else "EC2" if terminating else "AutoScalingGroup"}
+            "Destination": "WarmPool" if member.for_warm_pool else "EC2" if terminating else "AutoScalingGroup",
+        }
         if wait.hook.notification_metadata:
             detail["NotificationMetadata"] = wait.hook.notification_metadata
         kind = "terminate" if terminating else "launch"
@@ -541,8 +621,12 @@ class AutoScaling:
 
     def _replace_unhealthy(self, member: Member) -> None:
         if not self._suspended(member.group, "ReplaceUnhealthy"):
-            self._terminate(member, "an instance was taken out of service in response to an EC2 health check indicating it has been "
-                                    "terminated or stopped", replace=True)
+            self._terminate(
+                member,
+                "an instance was taken out of service in response to an EC2 health check indicating it has been "
+                "terminated or stopped",
+                replace=True,
+            )
 
     # Load balancers
 
@@ -602,11 +686,19 @@ class AutoScaling:
     def _begin(self, group: Group, description: str, cause: str, member: Member | None) -> dict[str, Any]:
         now = self._now()
         activity = {
-            "ActivityId": str(mock_random.uuid4()), "AutoScalingGroupName": group.name, "AutoScalingGroupARN": group.arn,
-            "Description": description, "Cause": f"At {now:%Y-%m-%dT%H:%M:%SZ} {cause}.", "StartTime": now,
-            "StatusCode": "InProgress", "Progress": 0}
+            "ActivityId": str(mock_random.uuid4()),
+            "AutoScalingGroupName": group.name,
+            "AutoScalingGroupARN": group.arn,
+            "Description": description,
+            "Cause": f"At {now:%Y-%m-%dT%H:%M:%SZ} {cause}.",
+            "StartTime": now,
+            "StatusCode": "InProgress",
+            "Progress": 0,
+        }
         if member is not None:
-            activity["Details"] = f'{{"Availability Zone":"{member.availability_zone}","Subnet ID":"{member.instance.subnet_id}"}}'
+            activity["Details"] = (
+                f'{{"Availability Zone":"{member.availability_zone}","Subnet ID":"{member.instance.subnet_id}"}}'
+            )
         self._activities.setdefault(group.name, []).insert(0, activity)
         return activity
 
@@ -616,23 +708,37 @@ class AutoScaling:
             activity["StatusMessage"] = message
 
     def _now(self) -> datetime.datetime:
-        return datetime.datetime.fromtimestamp(self.aws.clock.now(), datetime.timezone.utc).replace(tzinfo=None)
+        return datetime.datetime.fromtimestamp(self.aws.clock.now(), datetime.UTC).replace(tzinfo=None)
 
     def _emit_outcome(self, detail_type: str, member: Member, activity: dict[str, Any]) -> None:
         launch = "Launch" in detail_type
-        self.emit("aws.autoscaling", detail_type, {
-            "StatusCode": "InProgress", "AutoScalingGroupName": member.group.name, "ActivityId": activity["ActivityId"],
-            "RequestId": activity["ActivityId"], "Description": activity["Description"], "Cause": activity["Cause"],
-            "Details": {"Availability Zone": member.availability_zone}, "EC2InstanceId": member.instance_id,
-            "Origin": "EC2" if launch else "AutoScalingGroup", "Destination": "AutoScalingGroup" if launch else "EC2"}, [group_arn(member)])
+        self.emit(
+            "aws.autoscaling",
+            detail_type,
+            {
+                "StatusCode": "InProgress",
+                "AutoScalingGroupName": member.group.name,
+                "ActivityId": activity["ActivityId"],
+                "RequestId": activity["ActivityId"],
+                "Description": activity["Description"],
+                "Cause": activity["Cause"],
+                "Details": {"Availability Zone": member.availability_zone},
+                "EC2InstanceId": member.instance_id,
+                "Origin": "EC2" if launch else "AutoScalingGroup",
+                "Destination": "AutoScalingGroup" if launch else "EC2",
+            },
+            [member.group.arn],
+        )
 
     # The API. Each method takes the parameters as AWS names them and returns the answer as AWS names it.
 
     def create_auto_scaling_group(self, parameters: dict[str, Any], moto_create: Callable[[], Any]) -> None:
         name = parameters["AutoScalingGroupName"]
         if name in self.backend.autoscaling_groups:
-            raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name "
-                                                          f"{name} already exists")
+            raise AutoscalingClientError(
+                "AlreadyExists",
+                f"AutoScalingGroup by this name already exists - A group with the name {name} already exists",
+            )
         smallest, largest = int(parameters["MinSize"]), int(parameters["MaxSize"])
         check_sizes(smallest, largest, int(parameters.get("DesiredCapacity", smallest)))
         moto_create()
@@ -647,7 +753,8 @@ class AutoScaling:
         smallest = int(parameters.get("MinSize", group.min_size))
         largest = int(parameters.get("MaxSize", group.max_size))
         desired = parameters.get("DesiredCapacity")
-        # "If a new value for MinSize/MaxSize is specified without DesiredCapacity, the current capacity is set to fit it."
+        # "If a new value for MinSize/MaxSize is specified without DesiredCapacity, the current capacity is set to fit
+        # it."
         desired = min(max(group.desired_capacity, smallest), largest) if desired is None else int(desired)
         check_sizes(smallest, largest, desired)
         policy = group.mixed_instances_policy
@@ -668,14 +775,23 @@ class AutoScaling:
         group = self.group(parameters["AutoScalingGroupName"])
         force = parameters.get("ForceDelete", False)
         if group.instance_states and not force:
-            raise AutoscalingClientError("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or pending "
-                                                          "Spot instance request(s) still in the group.")
+            raise AutoscalingClientError(
+                "ResourceInUse",
+                "You cannot delete an AutoScalingGroup while there are instances or pending "
+                "Spot instance request(s) still in the group.",
+            )
         if group.instance_states and self._retains(group):
-            raise ValidationError("You can't force delete this Auto Scaling group because the TerminateHookAbandon retention trigger "
-                                  "is set to retain.")
+            raise ValidationError(
+                "You can't force delete this Auto Scaling group because the TerminateHookAbandon retention trigger "
+                "is set to retain."
+            )
         for member in group.instance_states:
             self._stop_waiting(member)
-        members = [m.instance_id for m in group.instance_states if m.instance._state.name not in ("shutting-down", "terminated")]
+        members = [
+            m.instance_id
+            for m in group.instance_states
+            if m.instance._state.name not in ("shutting-down", "terminated")
+        ]
         del self.backend.autoscaling_groups[group.name]
         for key, hook in list(self.backend.lifecycle_hooks.items()):
             if hook.auto_scaling_group_name == group.name:
@@ -686,9 +802,13 @@ class AutoScaling:
     def set_desired_capacity(self, parameters: dict[str, Any]) -> None:
         group, wanted = self.group(parameters["AutoScalingGroupName"]), int(parameters["DesiredCapacity"])
         if wanted > group.max_size:
-            raise ValidationError(f"New SetDesiredCapacity value {wanted} is above max value {group.max_size} for the AutoScalingGroup.")
+            raise ValidationError(
+                f"New SetDesiredCapacity value {wanted} is above max value {group.max_size} for the AutoScalingGroup."
+            )
         if wanted < group.min_size:
-            raise ValidationError(f"New SetDesiredCapacity value {wanted} is below min value {group.min_size} for the AutoScalingGroup.")
+            raise ValidationError(
+                f"New SetDesiredCapacity value {wanted} is below min value {group.min_size} for the AutoScalingGroup."
+            )
         group.desired_capacity = wanted
         self.reconcile(group)
 
@@ -700,8 +820,13 @@ class AutoScaling:
         at_maximum = group.desired_capacity >= group.max_size
         activities = []
         for member in members:
-            activity = self._begin(group, f"Moving EC2 instance to Standby: {member.instance_id}", f"instance {member.instance_id} was "
-                                   f"moved to standby in response to a user request{_shrinking(group, decrement)}", member)
+            activity = self._begin(
+                group,
+                f"Moving EC2 instance to Standby: {member.instance_id}",
+                f"instance {member.instance_id} was "
+                f"moved to standby in response to a user request{_shrinking(group, decrement)}",
+                member,
+            )
             activities.append(dict(activity))
             member.activity = activity
             group.desired_capacity -= decrement
@@ -720,20 +845,30 @@ class AutoScaling:
     def exit_standby(self, parameters: dict[str, Any]) -> dict[str, Any]:
         group, members = self._members(parameters, ("Standby",))
         if self._suspended(group, "Launch"):
-            # User guide, "Suspend and resume": "While Launch is suspended, you can't return an instance in Standby to service."
-            raise ValidationError(f"The Launch process of AutoScalingGroup {group.name} is suspended. Instances cannot be moved out of "
-                                  "Standby.")
+            # User guide, "Suspend and resume": "While Launch is suspended, you can't return an instance in Standby to
+            # service."
+            raise ValidationError(
+                f"The Launch process of AutoScalingGroup {group.name} is suspended. Instances cannot be moved out of "
+                "Standby."
+            )
         if group.desired_capacity + len(members) > group.max_size:
-            raise ValidationError(f"{_sizes(group)} To place {len(members)} {_instances(len(members))} into service, please update the "
-                                  "AutoScalingGroup sizes appropriately.")
+            raise ValidationError(
+                f"{_sizes(group)} To place {len(members)} {_instances(len(members))} into service, please update the "
+                "AutoScalingGroup sizes appropriately."
+            )
         activities = []
         for member in members:
             before = group.desired_capacity
             group.desired_capacity += 1
             member.unreplaced, member.returned = False, self.unknowns.exit_standby_trims
-            activity = self._begin(group, f"Moving EC2 instance out of Standby: {member.instance_id}", f"instance {member.instance_id} "
-                                   "was moved out of standby in response to a user request, increasing the capacity from "
-                                   f"{before} to {before + 1}", member)
+            activity = self._begin(
+                group,
+                f"Moving EC2 instance out of Standby: {member.instance_id}",
+                f"instance {member.instance_id} "
+                "was moved out of standby in response to a user request, increasing the capacity from "
+                f"{before} to {before + 1}",
+                member,
+            )
             activity["StatusCode"] = "PreInService"
             activities.append(dict(activity))
             member.activity = activity
@@ -749,8 +884,13 @@ class AutoScaling:
         activities = []
         for member in members:
             from_standby = member.lifecycle_state == "Standby"
-            activity = self._begin(group, f"Detaching EC2 instance: {member.instance_id}", f"instance {member.instance_id} was detached "
-                                   f"in response to a user request{_shrinking(group, decrement)}", member)
+            activity = self._begin(
+                group,
+                f"Detaching EC2 instance: {member.instance_id}",
+                f"instance {member.instance_id} was detached "
+                f"in response to a user request{_shrinking(group, decrement)}",
+                member,
+            )
             activities.append(dict(activity))
             member.activity = activity
             member.unreplaced = False
@@ -778,16 +918,21 @@ class AutoScaling:
     def terminate_instance_in_auto_scaling_group(self, parameters: dict[str, Any]) -> dict[str, Any]:
         member = self.member(parameters["InstanceId"])
         if member is None:
-            raise ValidationError(f"Instance Id not found - No managed instance found for instance ID: {parameters['InstanceId']}")
+            raise ValidationError(
+                f"Instance Id not found - No managed instance found for instance ID: {parameters['InstanceId']}"
+            )
         group, state = member.group, member.lifecycle_state
         if state in ("Terminating", "Terminating:Wait", "Terminating:Proceed"):
             return {"Activity": dict(member.activity)}
         decrement = bool(parameters["ShouldDecrementDesiredCapacity"])
         if decrement and group.desired_capacity - 1 < group.min_size:
             raise ValidationError(
-                f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without replacement will violate group's "
-                "min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.")
-        cause = f"instance {member.instance_id} was taken out of service in response to a user request{_shrinking(group, decrement)}"
+                f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without replacement "
+                "will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or "
+                "lower group's min size."
+            )
+        shrinking = _shrinking(group, decrement)
+        cause = f"instance {member.instance_id} was taken out of service in response to a user request{shrinking}"
         group.desired_capacity -= decrement
         extra = state in ON_STANDBY and not decrement and self.unknowns.terminate_from_standby_launches_extra
         member.unreplaced = False
@@ -807,7 +952,9 @@ class AutoScaling:
     def set_instance_health(self, parameters: dict[str, Any]) -> None:
         member = self.member(parameters["InstanceId"])
         if member is None:
-            raise ValidationError(f"Instance Id not found - No managed instance found for instance ID: {parameters['InstanceId']}")
+            raise ValidationError(
+                f"Instance Id not found - No managed instance found for instance ID: {parameters['InstanceId']}"
+            )
         member.health_status = parameters["HealthStatus"]
         if member.health_status == "Unhealthy" and member.lifecycle_state == "InService":
             self._replace_unhealthy(member)
@@ -828,12 +975,14 @@ class AutoScaling:
         if name is not None:
             activities = self._activities.get(name, [])
         else:
-            activities = sorted((a for book in self._activities.values() for a in book), key=lambda a: a["StartTime"], reverse=True)
+            activities = sorted(
+                (a for book in self._activities.values() for a in book), key=lambda a: a["StartTime"], reverse=True
+            )
         wanted = parameters.get("ActivityIds")
         if wanted:
             activities = [a for a in activities if a["ActivityId"] in wanted]
         first, most = int(parameters.get("NextToken") or 0), min(int(parameters.get("MaxRecords") or 100), 100)
-        answer: dict[str, Any] = {"Activities": activities[first:first + most]}
+        answer: dict[str, Any] = {"Activities": activities[first : first + most]}
         if first + most < len(activities):
             answer["NextToken"] = str(first + most)
         return answer
@@ -847,7 +996,9 @@ class AutoScaling:
         key = f"{group.name}_{parameters['LifecycleHookName']}"
         hook = self.backend.lifecycle_hooks.get(key)
         if hook is None:
-            hook = LifecycleHook(parameters["LifecycleHookName"], group.name, parameters.get("LifecycleTransition"), None, None)
+            hook = LifecycleHook(
+                parameters["LifecycleHookName"], group.name, parameters.get("LifecycleTransition"), None, None
+            )
             hook.role_arn = hook.notification_target_arn = hook.notification_metadata = None
             self.backend.lifecycle_hooks[key] = hook
         hook.lifecycle_transition = parameters.get("LifecycleTransition", hook.lifecycle_transition)
@@ -910,24 +1061,26 @@ class AutoScaling:
 
     def _check_minimum(self, group: Group, fewer: int, verb: str) -> None:
         if group.desired_capacity - fewer < group.min_size:
-            raise ValidationError(f"{_sizes(group)} To {verb} {fewer} {_instances(fewer)}, please update the AutoScalingGroup sizes "
-                                  "appropriately.")
+            raise ValidationError(
+                f"{_sizes(group)} To {verb} {fewer} {_instances(fewer)}, please update the AutoScalingGroup sizes "
+                "appropriately."
+            )
 
 
 def check_sizes(smallest: int, largest: int, desired: int) -> None:
     if smallest > largest:
         raise ValidationError(f"Max bound, {largest}, must be greater than or equal to min bound, {smallest}")
     if not smallest <= desired <= largest:
-        raise ValidationError(f"Desired capacity:{desired} must be between the specified min size:{smallest} and max size:{largest}")
-
-
-def group_arn(member: Member) -> str:
-    return member.group.arn
+        raise ValidationError(
+            f"Desired capacity:{desired} must be between the specified min size:{smallest} and max size:{largest}"
+        )
 
 
 def _sizes(group: Group) -> str:
-    return (f"AutoScalingGroup {group.name} has min-size={group.min_size}, max-size={group.max_size}, and "
-            f"desired-size={group.desired_capacity}.")
+    return (
+        f"AutoScalingGroup {group.name} has min-size={group.min_size}, max-size={group.max_size}, and "
+        f"desired-size={group.desired_capacity}."
+    )
 
 
 def _instances(count: int) -> str:
@@ -935,7 +1088,9 @@ def _instances(count: int) -> str:
 
 
 def _shrinking(group: Group, decrement: bool) -> str:
-    return f", shrinking the capacity from {group.desired_capacity} to {group.desired_capacity - 1}" if decrement else ""
+    return (
+        f", shrinking the capacity from {group.desired_capacity} to {group.desired_capacity - 1}" if decrement else ""
+    )
 
 
 def _template_version(group: Group) -> str:
@@ -951,10 +1106,22 @@ def _template_version(group: Group) -> str:
 
 # Operations that are answered here alone.
 ANSWERED_HERE = (
-    "delete_auto_scaling_group", "set_desired_capacity", "enter_standby", "exit_standby", "detach_instances",
-    "terminate_instance_in_auto_scaling_group", "set_instance_protection", "set_instance_health", "describe_scaling_activities",
-    "describe_instance_refreshes", "put_lifecycle_hook", "describe_lifecycle_hooks", "delete_lifecycle_hook",
-    "complete_lifecycle_action", "record_lifecycle_action_heartbeat")
+    "delete_auto_scaling_group",
+    "set_desired_capacity",
+    "enter_standby",
+    "exit_standby",
+    "detach_instances",
+    "terminate_instance_in_auto_scaling_group",
+    "set_instance_protection",
+    "set_instance_health",
+    "describe_scaling_activities",
+    "describe_instance_refreshes",
+    "put_lifecycle_hook",
+    "describe_lifecycle_hooks",
+    "delete_lifecycle_hook",
+    "complete_lifecycle_action",
+    "record_lifecycle_action_heartbeat",
+)
 
 # Operations that moto answers, with something of ours around it.
 ANSWERED_BY_BOTH = ("create_auto_scaling_group", "update_auto_scaling_group", "resume_processes")
@@ -966,7 +1133,10 @@ def _install(autoscaling: AutoScaling) -> None:
         setattr(AutoScalingResponse, name, _here(getattr(autoscaling, name)))
     for name in ANSWERED_BY_BOTH:
         setattr(AutoScalingResponse, name, _both(getattr(autoscaling, name), moto_original(AutoScalingResponse, name)))
-    for owner, name in ((AutoScalingBackend, "update_attached_elbs"), (AutoScalingBackend, "update_attached_target_groups")):
+    for owner, name in (
+        (AutoScalingBackend, "update_attached_elbs"),
+        (AutoScalingBackend, "update_attached_target_groups"),
+    ):
         assert hasattr(owner, name), f"moto has no {owner.__name__}.{name}"
         setattr(owner, name, lambda backend, group_name: None)
     assert hasattr(Group, "set_desired_capacity")
@@ -986,7 +1156,9 @@ def _here(answer: Callable[[dict[str, Any]], Any]) -> Callable[[AutoScalingRespo
     return operation
 
 
-def _both(answer: Callable[..., Any], original: Callable[[AutoScalingResponse], ActionResult]) -> Callable[..., ActionResult]:
+def _both(
+    answer: Callable[..., Any], original: Callable[[AutoScalingResponse], ActionResult]
+) -> Callable[..., ActionResult]:
     @functools.wraps(answer)
     def operation(response: AutoScalingResponse) -> ActionResult:
         answer(dict(response.params), lambda: original(response))

@@ -9,11 +9,11 @@ state away between two scenarios while it keeps what Terraform deployed.
     aws.calls[-1].action, aws.calls[-1].principal
     aws.reset()
 
-moto handles one request at a time: whoever touches its backends from this process does it `with LOCK`. Times are the virtual
-clock's; identifiers are a function of what was created before.
+moto handles one request at a time: whoever touches its backends from this process does it `with LOCK`. Times are the
+virtual clock's; identifiers are a function of what was created before.
 
 What this does not do: Auto Scaling semantics (autoscaling.py), what Terraform needs and moto lacks (terraform_gaps.py),
-running functions (lambda_host.py) or state machines (stepfunctions.py), and deciding whether a principal may make a call.
+running functions (lambda_host.py) or state machines (stepfunctions.py), deciding whether a principal may make a call.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import re
 import socket
 import threading
 import types
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterable, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
 
 import boto3
@@ -162,6 +163,8 @@ class Identified:
 class Aws:
     """The account. One at a time in a process, because moto's backends are global."""
 
+    _started: Aws | None = None
+
     def __init__(self, clock: Clock, faults: Plan | None = None):
         self.clock = clock
         self.faults = faults or Plan()
@@ -186,11 +189,16 @@ class Aws:
     # The server
 
     def start(self) -> str:
-        """Starts the server on a free loopback port and returns its URL."""
+        """Starts the server of an empty account on a free loopback port and returns its URL."""
+        assert Aws._started is None, "another account is started in this process: moto's backends are global"
+        Aws._started = self
+        self.wipe()
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True
+        )
         self._thread.start()
         return self.endpoint
 
@@ -200,6 +208,8 @@ class Aws:
             self._server.server_close()
             self._thread.join()
             self._server = None
+            self.wipe()
+            Aws._started = None
 
     def client(self, service: str) -> BaseClient:
         """A boto3 client of the account's root, without retries: a refused call is seen at once."""
@@ -210,18 +220,24 @@ class Aws:
     def client_as(self, service: str, access_key: str, secret: str = "world", token: str | None = None) -> BaseClient:
         """A boto3 client with somebody's credentials."""
         return boto3.client(
-            service, region_name=REGION, endpoint_url=self.endpoint, aws_access_key_id=access_key,
-            aws_secret_access_key=secret, aws_session_token=token,
-            config=Config(retries={"total_max_attempts": 1}, read_timeout=300, max_pool_connections=50))
+            service,
+            region_name=REGION,
+            endpoint_url=self.endpoint,
+            aws_access_key_id=access_key,
+            aws_secret_access_key=secret,
+            aws_session_token=token,
+            config=Config(retries={"total_max_attempts": 1}, read_timeout=300, max_pool_connections=50),
+        )
 
     # Throwing away
 
     def reset(self) -> None:
         """Throws the scenario's state away and keeps what was deployed. About 70 ms.
 
-        Gone: instances, groups, launch templates, networks (a fresh default VPC is there), load balancers, queued and published
-        messages, the states of alarms, the recorded calls. Kept: roles, functions, state machines, log groups, topics, rules, schedules,
-        clusters with their access entries, issued credentials. Lifecycle hooks of a deployment come back (autoscaling.py).
+        Gone: instances, groups, launch templates, networks (a fresh default VPC is there), load balancers, queued and
+        published messages, the states of alarms, the recorded calls. Kept: roles, functions, state machines, log
+        groups, topics, rules, schedules, clusters with their access entries, issued credentials. Lifecycle hooks of a
+        deployment come back (autoscaling.py).
         """
         with LOCK:
             backends = [_backend(service) for service in SCENARIO_BACKENDS]
@@ -265,7 +281,8 @@ class Aws:
             if answer.status != request.status:
                 raise ReplayFailed(
                     f"{request.method} {request.path} {request.headers.get('X-Amz-Target', '')}{request.body[:120]!r}: "
-                    f"{answer.status} instead of {request.status}: {answer.body[:300]!r}")
+                    f"{answer.status} instead of {request.status}: {answer.body[:300]!r}"
+                )
 
     # Answering one request
 
@@ -276,9 +293,11 @@ class Aws:
         if call.caller is not None:
             call.caller.wait(self.latency(call.action))
         answer = carry_out(
-            fault, call.caller,
+            fault,
+            call.caller,
             perform=lambda: self._perform(environ, body, call),
-            refusal=lambda refused: self._refuse(call, refused))
+            refusal=lambda refused: self._refuse(call, refused),
+        )
         if answer is None:
             _drop_connection(environ)
         start_response(f"{answer.status} {_reason(answer.status)}", answer.headers)
@@ -302,7 +321,9 @@ class Aws:
     def _ask_moto(self, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
 
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
+        def start_response(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Callable[[bytes], None]:
             started[:] = [int(status.split()[0]), headers]
             return lambda data: None
 
@@ -321,9 +342,18 @@ class Aws:
         return error_answer(call.protocol, fault.code, fault.message, fault.status)
 
     def _record(self, call: Identified, status: int) -> None:
-        self.calls.append(Recorded(
-            at=self.clock.elapsed(), action=call.action, principal=call.principal, access_key=call.access_key,
-            function=call.function, parameters=call.parameters, write=call.write, status=status))
+        self.calls.append(
+            Recorded(
+                at=self.clock.elapsed(),
+                action=call.action,
+                principal=call.principal,
+                access_key=call.access_key,
+                function=call.function,
+                parameters=call.parameters,
+                write=call.write,
+                status=status,
+            )
+        )
 
     # Who asks for what
 
@@ -332,9 +362,14 @@ class Aws:
         service = BOTO3_SERVICE.get(signer, signer)
         operation, parameters, protocol = _parse(service, environ, body)
         return Identified(
-            service=service, action=f"{IAM_PREFIX.get(signer, signer)}:{operation}", protocol=protocol,
-            access_key=access_key, principal=self.principal(access_key), parameters=parameters,
-            caller=self.callers.get(access_key))
+            service=service,
+            action=f"{IAM_PREFIX.get(signer, signer)}:{operation}",
+            protocol=protocol,
+            access_key=access_key,
+            principal=self.principal(access_key),
+            parameters=parameters,
+            caller=self.callers.get(access_key),
+        )
 
     def principal(self, access_key: str) -> str:
         """The ARN behind an access key: an assumed role, a user, or the account's root."""
@@ -362,12 +397,15 @@ def error_answer(protocol: str, code: str, message: str, status: int) -> Answer:
         body = json.dumps({"__type": code, "message": message})
         headers = [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", code)]
     elif protocol == "ec2":
-        body = f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors><RequestID>world</RequestID></Response>"
+        error = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+        body = f"<Response><Errors>{error}</Errors><RequestID>world</RequestID></Response>"
         headers = [("Content-Type", "text/xml")]
     else:
         side = "Sender" if status < 500 else "Receiver"
-        body = (f"<ErrorResponse><Error><Type>{side}</Type><Code>{code}</Code><Message>{message}</Message></Error>"
-                f"<RequestId>world</RequestId></ErrorResponse>")
+        body = (
+            f"<ErrorResponse><Error><Type>{side}</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+            f"<RequestId>world</RequestId></ErrorResponse>"
+        )
         headers = [("Content-Type", "text/xml")]
     content = body.encode()
     return Answer(status, [*headers, ("x-amzn-RequestId", "world"), ("Content-Length", str(len(content)))], content)
@@ -407,14 +445,23 @@ def _parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dic
     try:
         model = moto_utils.get_service_model(service)
         protocol = determine_request_protocol(model, request.content_type)
-    except Exception:  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
+    except (
+        Exception
+    ):  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
         return unknown, {}, "rest-json"
     try:
         operation, path_parameters = _operation(service, model, request)
         parser = PROTOCOL_PARSERS[protocol](operation, map_type=dict)
-        parameters = parser.parse({
-            "method": request.method, "values": request.values, "headers": request.headers, "body": body,
-            "url_path": request.path, "url_params": path_parameters})
+        parameters = parser.parse(
+            {
+                "method": request.method,
+                "values": request.values,
+                "headers": request.headers,
+                "body": body,
+                "url_path": request.path,
+                "url_params": path_parameters,
+            }
+        )
     except Exception:  # an operation that botocore does not know
         return unknown, {}, protocol
     return operation.name, parameters, protocol
@@ -445,19 +492,35 @@ def _replayable(environ: dict[str, Any], body: bytes, status: int) -> ReplayedRe
     headers = {name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers}
     raw_path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or environ["PATH_INFO"]
     return ReplayedRequest(
-        environ["REQUEST_METHOD"], raw_path.partition("?")[0], environ.get("QUERY_STRING", ""), headers, body, status)
+        environ["REQUEST_METHOD"], raw_path.partition("?")[0], environ.get("QUERY_STRING", ""), headers, body, status
+    )
 
 
 def _environ_of(request: ReplayedRequest) -> dict[str, Any]:
     headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
     uri = f"{request.path}?{request.query}" if request.query else request.path
     return {
-        "REQUEST_METHOD": request.method, "PATH_INFO": unquote(request.path), "QUERY_STRING": request.query,
-        "RAW_URI": uri, "REQUEST_URI": uri, "SCRIPT_NAME": "", "SERVER_NAME": "127.0.0.1", "SERVER_PORT": "80",
-        "HTTP_HOST": "127.0.0.1", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http", "wsgi.version": (1, 0),
-        "wsgi.input": io.BytesIO(request.body), "wsgi.errors": io.StringIO(), "wsgi.multithread": True,
-        "wsgi.multiprocess": False, "wsgi.run_once": False,
-        "CONTENT_TYPE": request.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(request.body)), **headers}
+        "REQUEST_METHOD": request.method,
+        "PATH_INFO": unquote(request.path),
+        "QUERY_STRING": request.query,
+        "RAW_URI": uri,
+        "REQUEST_URI": uri,
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "HTTP_HOST": "127.0.0.1",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.url_scheme": "http",
+        "wsgi.version": (1, 0),
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.errors": io.StringIO(),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(request.body)),
+        **headers,
+    }
 
 
 def _reason(status: int) -> str:
@@ -494,8 +557,10 @@ def _seed_identifiers() -> None:
 
 
 def _create_app(service: str) -> Any:
-    """moto's application of one service, made at its first request. Making it creates a backend in another region, which draws
-    identifiers: the sequence goes on as if it had not."""
+    """moto's application of one service, made at its first request.
+
+    Making it creates a backend in another region, which draws identifiers: the sequence goes on as if it had not.
+    """
     state = mock_random.getstate()
     try:
         return create_backend_app(service)

@@ -1,8 +1,8 @@
 """EC2 instances that take time: what moto 5.2.5 does at once happens here on the virtual clock.
 
 A started instance is `pending` before it is `running`, a stopped one `stopping` before `stopped`, a terminated one
-`shutting-down`, then `terminated` and visible for an hour, then unknown. Private DNS names are never used twice. Tags obey AWS's
-limits, malformed instance ids are told from unknown ones.
+`shutting-down`, then `terminated` and visible for an hour, then unknown. Private DNS names are never used twice. Tags
+obey AWS's limits, malformed instance ids are told from unknown ones.
 
 `on_change(instance, old, new)` tells the rest of the world, each change is also an EventBridge event.
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable, Protocol
+from typing import Any, Protocol
 
 from moto.autoscaling.models import AutoScalingBackend
 from moto.ec2.exceptions import EC2ClientError
@@ -29,7 +30,11 @@ Emit = Callable[[str, str, dict[str, Any], list[str]], None]
 STATE_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 
 # States in which a call has nothing left to do.
-ALREADY = {"stop": ("stopping", "stopped"), "start": ("pending", "running"), "terminate": ("shutting-down", "terminated")}
+ALREADY = {
+    "stop": ("stopping", "stopped"),
+    "start": ("pending", "running"),
+    "terminate": ("shutting-down", "terminated"),
+}
 PARTICIPLE = {"stop": "stopped", "start": "started"}
 
 # EC2 user guide, "Tag restrictions".
@@ -49,7 +54,8 @@ class Timings:
     stop: float = 40
     start: float = 30
     terminate: float = 30
-    # "Terminated instances remain visible after termination (for approximately one hour)": TerminateInstances API reference.
+    # "Terminated instances remain visible after termination (for approximately one hour)": TerminateInstances API
+    # reference.
     terminated_visible: float = 3600
 
 
@@ -82,8 +88,12 @@ class Ec2:
         instance._state.name, instance._state.code = state, STATE_CODES[state]
         for listener in list(self.on_change):
             listener(instance, old, state)
-        self.emit("aws.ec2", "EC2 Instance State-change Notification", {"instance-id": instance.id, "state": state},
-                  [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{instance.id}"])
+        self.emit(
+            "aws.ec2",
+            "EC2 Instance State-change Notification",
+            {"instance-id": instance.id, "state": state},
+            [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{instance.id}"],
+        )
 
     def launched(self, instance: Instance) -> None:
         """A new instance starts as `pending`; moto created it as `running`. `change` makes it run."""
@@ -149,12 +159,19 @@ def check_tags(tags: list[dict[str, str]]) -> None:
     for tag in tags:
         key, value = tag["Key"], tag.get("Value") or ""
         if key.startswith("aws:"):
-            raise EC2ClientError("InvalidParameterValue", f"Value ( {key} ) for parameter key is invalid. Tag keys starting "
-                                                          f"with 'aws:' are reserved for internal use")
+            raise EC2ClientError(
+                "InvalidParameterValue",
+                f"Value ( {key} ) for parameter key is invalid. Tag keys starting "
+                f"with 'aws:' are reserved for internal use",
+            )
         if len(key) > MAX_TAG_KEY:
-            raise EC2ClientError("InvalidParameterValue", f"Tag key exceeds the maximum length of {MAX_TAG_KEY} characters")
+            raise EC2ClientError(
+                "InvalidParameterValue", f"Tag key exceeds the maximum length of {MAX_TAG_KEY} characters"
+            )
         if len(value) > MAX_TAG_VALUE:
-            raise EC2ClientError("InvalidParameterValue", f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters")
+            raise EC2ClientError(
+                "InvalidParameterValue", f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters"
+            )
 
 
 # moto's internals
@@ -165,8 +182,11 @@ def _install(ec2: Ec2) -> None:
     _after(Instance, "stop", ec2.stopping)
     _after(Instance, "start", ec2.starting)
     _after(Instance, "terminate", ec2.terminating)
-    _before(EC2Response, "create_tags", lambda response: check_tagging(
-        ec2, response._get_param("Resources", []), response._get_param("Tags", [])))
+    _before(
+        EC2Response,
+        "create_tags",
+        lambda response: check_tagging(ec2, response._get_param("Resources", []), response._get_param("Tags", [])),
+    )
     _before(EC2Response, "delete_tags", lambda response: check_tags(response._get_param("Tags", [])))
     for operation in ("describe_instances", "terminate_instances", "stop_instances", "start_instances"):
         _before(EC2Response, operation, lambda response: check_instance_ids(response._get_param("InstanceIds", [])))
@@ -174,11 +194,13 @@ def _install(ec2: Ec2) -> None:
     assert hasattr(AutoScalingBackend, "notify_terminate_instances")
     AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
     name = moto_original(Instance, "private_dns_name")
-    Instance.private_dns_name = property(lambda instance: "" if instance._state.name == "terminated" else name.fget(instance))
+    Instance.private_dns_name = property(
+        lambda instance: "" if instance._state.name == "terminated" else name.fget(instance)
+    )
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
-    """An Instance method that jumps to its last state: the state before is restored, `then` walks there in virtual time."""
+    """For a method that jumps to its last state: restores the state before, and `then` goes there in virtual time."""
     original = moto_original(owner, name)
 
     def replaced(instance: Instance) -> Any:
@@ -186,8 +208,10 @@ def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
         if before[0] in ALREADY[name]:
             return type(instance._state)(*before)
         if before[0] in ALREADY["terminate"]:
-            raise EC2ClientError("IncorrectInstanceState", f"This instance '{instance.id}' is not in a state from which it can "
-                                                           f"be {PARTICIPLE[name]}.")
+            raise EC2ClientError(
+                "IncorrectInstanceState",
+                f"This instance '{instance.id}' is not in a state from which it can be {PARTICIPLE[name]}.",
+            )
         previous = original(instance)
         instance._state.name, instance._state.code = before
         then(instance)

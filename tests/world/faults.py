@@ -8,19 +8,22 @@ A scenario writes its faults into one `Plan` before or while it runs:
     faults.hang("kubernetes:PATCH nodes", function="taint-node")
     faults.invoke("check-pods", nth=3, code="TooManyRequestsException", status=429)
 
-Whoever carries calls (the AWS server, the Kubernetes proxy, the Lambda host) asks the plan with `consult` and lets `carry_out`
-do what the fault says. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource` for Kubernetes.
+Whoever carries calls (the AWS server, the Kubernetes proxy, the Lambda host) asks the plan with `consult` and lets
+`carry_out` do what the fault says. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource`
+for Kubernetes.
 
-What this does not do: it knows no process, no protocol and no clock. A `Caller` stands for the process that makes a call.
+What this does not do: it knows no process, no protocol and no clock. A `Caller` stands for the process that makes a
+call.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Iterable, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 Kind = Literal["refuse", "kill", "lose_answer", "hang", "delay"]
 When = Literal["before", "after"]
@@ -45,7 +48,7 @@ class Caller(Protocol):
 
 @dataclass
 class Fault:
-    """One entry of the plan: it strikes the `nth` matching call and the following ones, `times` in all (None: for ever)."""
+    """One entry of the plan: it strikes from the `nth` matching call on, `times` calls in all (None: for ever)."""
 
     action: str
     kind: Kind
@@ -92,11 +95,19 @@ class Plan:
 
     # Writing the plan
 
-    def refuse(self, action: str, code: str, message: str = "injected by the fault plan", status: int = 400,
-               after: bool = False, **which: Any) -> Fault:
+    def refuse(
+        self,
+        action: str,
+        code: str,
+        message: str = "injected by the fault plan",
+        status: int = 400,
+        after: bool = False,
+        **which: Any,
+    ) -> Fault:
         """The call is answered with an error. `after`: it took effect nevertheless."""
-        return self._add(action, "refuse", "after" if after else "before", which,
-                         code=code, message=message, status=status)
+        return self._add(
+            action, "refuse", "after" if after else "before", which, code=code, message=message, status=status
+        )
 
     def kill(self, when: When, action: str, **which: Any) -> Fault:
         """The calling process dies before the call takes effect, or after it."""
@@ -114,11 +125,25 @@ class Plan:
         """The call takes effect, its answer arrives this many virtual seconds later."""
         return self._add(action, "delay", "after", which, seconds=seconds)
 
-    def invoke(self, function: str, code: str = "ServiceException", status: int = 500,
-               message: str = "injected by the fault plan", after: bool = False, **which: Any) -> Fault:
+    def invoke(
+        self,
+        function: str,
+        code: str = "ServiceException",
+        status: int = 500,
+        message: str = "injected by the fault plan",
+        after: bool = False,
+        **which: Any,
+    ) -> Fault:
         """Lambda's Invoke itself fails. `after`: the function ran, its answer is lost."""
-        return self._add(INVOKE, "refuse", "after" if after else "before", {**which, "function": function},
-                         code=code, message=message, status=status)
+        return self._add(
+            INVOKE,
+            "refuse",
+            "after" if after else "before",
+            {**which, "function": function},
+            code=code,
+            message=message,
+            status=status,
+        )
 
     def _add(self, action: str, kind: Kind, when: When, which: dict[str, Any], **what: Any) -> Fault:
         unknown = set(which) - {"function", "nth", "times", "where"}
@@ -130,7 +155,9 @@ class Plan:
 
     # Asking it
 
-    def consult(self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None) -> Fault | None:
+    def consult(
+        self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None
+    ) -> Fault | None:
         """The fault for this call, or None. Must be asked exactly once for each call: it counts them."""
         with self._lock:
             due = None
@@ -153,8 +180,9 @@ class Plan:
 Answer = TypeVar("Answer")
 
 
-def carry_out(fault: Fault | None, caller: Caller | None, perform: Callable[[], Answer],
-              refusal: Callable[[Fault], Answer]) -> Answer | None:
+def carry_out(
+    fault: Fault | None, caller: Caller | None, perform: Callable[[], Answer], refusal: Callable[[Fault], Answer]
+) -> Answer | None:
     """Makes one call under the plan. None means: close the connection without an answer."""
     if fault is None:
         return perform()

@@ -1,15 +1,15 @@
-"""Runs the functions that Terraform uploaded: the `bootstrap` of the zip, as a real process behind Lambda's Runtime API.
+"""Runs the functions that Terraform uploaded: the zip's `bootstrap` as a real process behind Lambda's Runtime API.
 
     host = LambdaHost(aws, clock, faults)
     answer = yield host.invoke("recycle-eks-claim-node:3", b"{}")       # in a process of the clock
     answer.payload, answer.function_error                               # or a ServiceError: answer.code, answer.status
 
-An execution environment (`Sandbox`) is one process with its own temporary credentials of the function's role, so that every
-recorded call names the process that made it. It handles one request at a time and is used again, between scenarios too, as long
-as function, version, code and configuration are the same.
+An execution environment (`Sandbox`) is one process with its own temporary credentials of the function's role, so that
+every recorded call names the process that made it. It handles one request at a time and is used again, between
+scenarios too, as long as function, version, code and configuration are the same.
 
-The process runs in real time while the virtual clock stands still. Virtual time passes for it only through `host.duration`, the
-latency of AWS calls and faults. Its time-out holds in both times.
+The process runs in real time while the virtual clock stands still. Virtual time passes for it only through
+`host.duration`, the latency of AWS calls and faults. Its time-out holds in both times.
 
 What this does not do: limit memory and processor, layers, extensions, other architectures than this machine's.
 """
@@ -30,12 +30,13 @@ import threading
 import time
 import zipfile
 from collections import Counter
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Generator
+from typing import Any
 
 from moto.awslambda.exceptions import UnknownFunctionException
 from moto.awslambda.models import LambdaFunction
@@ -52,12 +53,22 @@ from world.state_errors import ServiceError
 # AWS Lambda quotas: the init phase is limited to 10 s.
 INIT_SECONDS = 10.0
 
-# Asynchronous invocation: "Lambda attempts to run the function two more times, with a one-minute wait before the first retry and two
-# minutes before the second" (developer guide, "How Lambda handles errors and retries with asynchronous invocation").
+# Asynchronous invocation: "Lambda attempts to run the function two more times, with a one-minute wait before the first
+# retry and two minutes before the second" (developer guide, "How Lambda handles errors and retries with asynchronous
+# invocation").
 ASYNC_RETRY_AFTER = (60.0, 120.0)
 
 # What Lambda sets for itself; a function's configuration cannot override it.
 SEARCH_PATH = "/usr/local/bin:/usr/bin/:/bin:/opt/bin"
+
+# How Lambda (a Go program) names the signals that end a process.
+SIGNALS = {
+    signal.SIGKILL: "killed",
+    signal.SIGABRT: "aborted",
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGTERM: "terminated",
+    signal.SIGILL: "illegal instruction",
+}
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +140,8 @@ class LambdaHost:
         self._busy: set[Sandbox] = set()
         self._running: Counter[str] = Counter()
         self._started = 0
-        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as we do starts them.
+        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as we do
+        # starts them.
         self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         aws.invoke = self._answer_api
         aws.on_reset.append(self.reset)
@@ -139,13 +151,15 @@ class LambdaHost:
     def invoke(self, function: str, payload: Any) -> Call:
         """For a process of the clock to yield: answers an Invocation or a ServiceError.
 
-        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or what is to become JSON.
+        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or what is to become
+        JSON.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
 
         def start(call: Call) -> None:
-            threading.Thread(target=lambda: call.answer(self._guarded(function, body, call)), daemon=True,
-                             name=f"invoke {function}").start()
+            threading.Thread(
+                target=lambda: call.answer(self._guarded(function, body, call)), daemon=True, name=f"invoke {function}"
+            ).start()
 
         return Call(start, name=f"invoke {function}")
 
@@ -178,8 +192,12 @@ class LambdaHost:
         answer = self.call(function, payload)
         if isinstance(answer, ServiceError):
             return error_answer("rest-json", answer.code, answer.message, answer.status)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(answer.payload))),
-                   ("X-Amz-Executed-Version", answer.executed_version), ("x-amzn-RequestId", answer.request_id)]
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(answer.payload))),
+            ("X-Amz-Executed-Version", answer.executed_version),
+            ("x-amzn-RequestId", answer.request_id),
+        ]
         if answer.function_error:
             headers.append(("X-Amz-Function-Error", answer.function_error))
         return Answer(200, headers, answer.payload)
@@ -225,7 +243,9 @@ class LambdaHost:
         finally:
             sandbox.call = None
             self._give_back(sandbox)
-        self.samples.append(Sample(blueprint.name, cold, sandbox.init_ms, (time.perf_counter() - started) * 1e3, sandbox.vm_hwm_kb))
+        self.samples.append(
+            Sample(blueprint.name, cold, sandbox.init_ms, (time.perf_counter() - started) * 1e3, sandbox.vm_hwm_kb)
+        )
         return Invocation(answer, error, blueprint.version, request_id)
 
     def _request_id(self, blueprint: Blueprint) -> str:
@@ -324,11 +344,18 @@ class LambdaHost:
             logging_config = getattr(found, "logging_config", None) or {}
             version = str(found.version)
             blueprint = Blueprint(
-                name=found.function_name, version=version, arn=found.function_arn, role=found.role, timeout=int(found.timeout),
-                memory=int(found.memory_size), handler=found.handler or "bootstrap",
+                name=found.function_name,
+                version=version,
+                arn=found.function_arn,
+                role=found.role,
+                timeout=int(found.timeout),
+                memory=int(found.memory_size),
+                handler=found.handler or "bootstrap",
                 environment=tuple(sorted(found.environment_vars.items())),
-                log_format=logging_config.get("LogFormat", "Text"), log_group=logging_config.get("LogGroup", found.logs_group_name),
-                code=self._unpacked(found))
+                log_format=logging_config.get("LogFormat", "Text"),
+                log_group=logging_config.get("LogGroup", found.logs_group_name),
+                code=self._unpacked(found),
+            )
             latest = get_backend(ACCOUNT, REGION).get_function(found.function_name)
             reserved = latest.reserved_concurrency
         return blueprint, None if reserved is None else int(reserved)
@@ -354,16 +381,21 @@ class LambdaHost:
     def credentials(self, blueprint: Blueprint) -> tuple[str, str, str]:
         """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function.
 
-        They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many processes ran,
-        and so that no key comes back after a reset.
+        They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many
+        processes ran, and so that no key comes back after a reset.
         """
         with LOCK:
             iam = iam_backends[ACCOUNT][PARTITION]
             state = mock_random.getstate()
             mock_random.seed(f"credentials {len(iam.access_keys)}")
             role = sts_backends[ACCOUNT][PARTITION].assume_role(
-                region_name=REGION, role_session_name=blueprint.name, role_arn=blueprint.role, policy="", duration=43200,
-                external_id="")
+                region_name=REGION,
+                role_session_name=blueprint.name,
+                role_arn=blueprint.role,
+                policy="",
+                duration=43200,
+                external_id="",
+            )
             mock_random.setstate(state)
         return role.access_key_id, role.secret_access_key, role.session_token
 
@@ -398,8 +430,12 @@ class Sandbox:
         """Starts the process and waits for its first request for work. Raises InitFailed."""
         bootstrap = self.blueprint.code / "bootstrap"
         if not os.access(bootstrap, os.X_OK):
-            raise InitFailed(error_payload("Runtime.InvalidEntrypoint", "Error: Couldn't find valid bootstrap(s): "
-                                                                        "[/var/task/bootstrap /opt/bootstrap]"))
+            raise InitFailed(
+                error_payload(
+                    "Runtime.InvalidEntrypoint",
+                    "Error: Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]",
+                )
+            )
         self._server = _serve_runtime_api(self)
         key, secret, token = self.host.credentials(self.blueprint)
         self.access_key = key
@@ -407,36 +443,55 @@ class Sandbox:
         started = time.perf_counter()
         with open(self.host.log_path(self.function), "ab") as log:
             self._process = self.host.spawn(
-                [str(bootstrap)], env=self._environment(key, secret, token), cwd=self.blueprint.code, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log)
+                [str(bootstrap)],
+                env=self._environment(key, secret, token),
+                cwd=self.blueprint.code,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         self.alive = True
         threading.Thread(target=self._watch, name=f"watch {self.function}", daemon=True).start()
         ready = self._ready.wait(INIT_SECONDS)
         self.init_ms = (time.perf_counter() - started) * 1e3
         if self._init_error is not None or not self.alive or not ready:
-            payload = self._init_error or self._exit_error("") if ready else \
-                error_payload("Sandbox.Timedout", f"Init timed out after {INIT_SECONDS:.2f} seconds")
+            payload = (
+                self._init_error or self._exit_error("")
+                if ready
+                else error_payload("Sandbox.Timedout", f"Init timed out after {INIT_SECONDS:.2f} seconds")
+            )
             self.close()
             raise InitFailed(payload)
 
     def _environment(self, key: str, secret: str, token: str) -> dict[str, str]:
         """Exactly what Lambda sets; nothing of this machine's environment is inherited.
 
-        AWS_EXECUTION_ENV "is not defined for functions that use the provided.al2 or provided.al2023 runtimes" (developer guide).
+        AWS_EXECUTION_ENV "is not defined for functions that use the provided.al2 or provided.al2023 runtimes"
+        (developer guide).
         """
         blueprint = self.blueprint
         return {
             **dict(blueprint.environment),
             **self.host.environment,
-            "PATH": SEARCH_PATH, "LANG": "en_US.UTF-8", "TZ": ":UTC",
-            "LAMBDA_TASK_ROOT": str(blueprint.code), "LAMBDA_RUNTIME_DIR": "/var/runtime", "_HANDLER": blueprint.handler,
+            "PATH": SEARCH_PATH,
+            "LANG": "en_US.UTF-8",
+            "TZ": ":UTC",
+            "LAMBDA_TASK_ROOT": str(blueprint.code),
+            "LAMBDA_RUNTIME_DIR": "/var/runtime",
+            "_HANDLER": blueprint.handler,
             "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_port}",
-            "AWS_LAMBDA_FUNCTION_NAME": blueprint.name, "AWS_LAMBDA_FUNCTION_VERSION": blueprint.version,
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(blueprint.memory), "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "AWS_LAMBDA_LOG_FORMAT": blueprint.log_format, "AWS_LAMBDA_LOG_GROUP_NAME": blueprint.log_group,
+            "AWS_LAMBDA_FUNCTION_NAME": blueprint.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": blueprint.version,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(blueprint.memory),
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_FORMAT": blueprint.log_format,
+            "AWS_LAMBDA_LOG_GROUP_NAME": blueprint.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": f"world/[{blueprint.version}]{key}",
-            "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": token,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_SESSION_TOKEN": token,
             "AWS_ENDPOINT_URL": self.host.aws.endpoint,
         }
 
@@ -451,7 +506,7 @@ class Sandbox:
         if status is None or status == 0:
             reason = "Runtime exited without providing a reason"
         elif status < 0:
-            reason = f"Runtime exited with error: signal: {signal.Signals(-status).name.removeprefix('SIG').lower()}"
+            reason = f"Runtime exited with error: signal: {SIGNALS.get(-status, -status)}"
         else:
             reason = f"Runtime exited with error: exit status {status}"
         return error_payload("Runtime.ExitError", f"RequestId: {request_id} Error: {reason}")
@@ -475,7 +530,7 @@ class Sandbox:
     # Handling one request
 
     def handle(self, request_id: str, payload: bytes) -> tuple[str | None, bytes]:
-        """Function error and payload. The process has its time-out in real seconds, without those spent on virtual time."""
+        """Function error and payload. The time-out is in real seconds, but for those in which virtual time passed."""
         self._request_id = request_id
         self._loaned = 0.0
         deadline = time.monotonic() + self.blueprint.timeout
@@ -527,7 +582,9 @@ class Sandbox:
 
 
 def timed_out(request_id: str, seconds: float) -> bytes:
-    return error_payload("Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds")
+    return error_payload(
+        "Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds"
+    )
 
 
 def error_payload(error_type: str, message: str) -> bytes:
@@ -553,7 +610,9 @@ def _vm_hwm_kb(pid: int) -> int | None:
 def _serve_runtime_api(sandbox: Sandbox) -> ThreadingHTTPServer:
     server = _RuntimeApi(("127.0.0.1", 0), _RuntimeHandler)
     server.sandbox = sandbox
-    threading.Thread(target=lambda: server.serve_forever(poll_interval=0.05), name=f"runtime {sandbox.function}", daemon=True).start()
+    threading.Thread(
+        target=lambda: server.serve_forever(poll_interval=0.05), name=f"runtime {sandbox.function}", daemon=True
+    ).start()
     return server
 
 
@@ -579,10 +638,16 @@ class _RuntimeHandler(BaseHTTPRequestHandler):
             return
         request_id, payload = request
         deadline = int((time.time() + sandbox.blueprint.timeout) * 1000)
-        self._reply(200, payload, {
-            "Lambda-Runtime-Aws-Request-Id": request_id, "Lambda-Runtime-Deadline-Ms": str(deadline),
-            "Lambda-Runtime-Invoked-Function-Arn": sandbox.blueprint.arn,
-            "Lambda-Runtime-Trace-Id": "Root=1-00000000-000000000000000000000000;Sampled=0"})
+        self._reply(
+            200,
+            payload,
+            {
+                "Lambda-Runtime-Aws-Request-Id": request_id,
+                "Lambda-Runtime-Deadline-Ms": str(deadline),
+                "Lambda-Runtime-Invoked-Function-Arn": sandbox.blueprint.arn,
+                "Lambda-Runtime-Trace-Id": "Root=1-00000000-000000000000000000000000;Sampled=0",
+            },
+        )
 
     def do_POST(self) -> None:
         """/runtime/invocation/{id}/response, /runtime/invocation/{id}/error, /runtime/init/error"""

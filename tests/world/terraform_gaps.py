@@ -1,7 +1,8 @@
 """What the Terraform provider hashicorp/aws 5.100 asks for and moto 5.2.5 lacks or gets wrong.
 
-EKS: an endpoint and a certificate authority that are a real cluster's, the authentication mode, access entries. Lambda: the
-logging configuration, settings that an update must not lose, and versions that are published when something changed and only then.
+EKS: an endpoint and a certificate authority that are a real cluster's, the authentication mode, access entries. Lambda:
+the logging configuration, settings that an update must not lose, and versions that are published when something changed
+and only then.
 
 What this does not do: Step Functions' gaps (stepfunctions_api.py), Auto Scaling's (autoscaling.py).
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 from urllib.parse import unquote
 
 import moto.eks.urls as eks_urls
@@ -28,7 +30,8 @@ from moto.moto_api._internal import mock_random
 
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Aws, moto_original
 
-# (ARN of a role or user, Kubernetes user name, Kubernetes groups): what the authenticator needs to know of an access entry.
+# (ARN of a role or user, Kubernetes user name, Kubernetes groups): what the authenticator needs to know of an access
+# entry.
 AccessEntry = tuple[str, str, list[str]]
 
 # CreateCluster API reference: "If you create a cluster by using the EKS API, … the default is CONFIG_MAP".
@@ -50,8 +53,11 @@ class Eks:
         """A cluster as somebody's Terraform made it, that goes by access entries."""
         with LOCK:
             eks_backends[ACCOUNT][REGION].create_cluster(
-                name=name, role_arn=f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}-cluster", version="1.35",
-                resources_vpc_config={"subnetIds": [], "endpointPublicAccess": True, "endpointPrivateAccess": True})
+                name=name,
+                role_arn=f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}-cluster",
+                version="1.35",
+                resources_vpc_config={"subnetIds": [], "endpointPublicAccess": True, "endpointPrivateAccess": True},
+            )
             self._cluster(name).access_config = access_config("API")
         self.set_cluster(name, endpoint, ca_pem)
 
@@ -66,9 +72,11 @@ class Eks:
     def access_entries(self) -> list[AccessEntry]:
         """All entries of all clusters, in the order in which they were created."""
         with LOCK:
-            return [(entry.principal_arn, entry.username, list(entry.kubernetes_groups))
-                    for cluster in eks_backends[ACCOUNT][REGION].clusters.values()
-                    for entry in entries_of(cluster).values()]
+            return [
+                (entry.principal_arn, entry.username, list(entry.kubernetes_groups))
+                for cluster in eks_backends[ACCOUNT][REGION].clusters.values()
+                for entry in entries_of(cluster).values()
+            ]
 
     def _cluster(self, name: str) -> Cluster:
         return eks_backends[ACCOUNT][REGION].describe_cluster(name)
@@ -145,21 +153,31 @@ def _install_eks(eks: Eks) -> None:
     def found(response: EKSResponse) -> Entry:
         principal = unquote(response._get_param("principalArn"))
         if principal not in of(response):
-            raise ResourceNotFoundException(message="The specified principalArn could not be found. You can view your available access "
-                                                    "entries with 'list-access-entries'.")
+            raise ResourceNotFoundException(
+                message="The specified principalArn could not be found. You can view your available access "
+                "entries with 'list-access-entries'."
+            )
         return of(response)[principal]
 
     def create_access_entry(response: EKSResponse) -> ActionResult:
         cluster, principal = response._get_param("name"), response._get_param("principalArn")
         if principal in of(response):
-            raise ResourceInUseException(message="The specified access entry resource is already in use on this cluster.")
+            raise ResourceInUseException(
+                message="The specified access entry resource is already in use on this cluster."
+            )
         kind, _, name = principal.split(":")[5].partition("/")
         entry = Entry(
-            cluster_name=cluster, principal_arn=principal, username=response._get_param("username") or default_username(principal),
-            kubernetes_groups=response._get_param("kubernetesGroups") or [], type=response._get_param("type") or "STANDARD",
-            tags=response._get_param("tags") or {}, access_entry_arn=(
+            cluster_name=cluster,
+            principal_arn=principal,
+            username=response._get_param("username") or default_username(principal),
+            kubernetes_groups=response._get_param("kubernetesGroups") or [],
+            type=response._get_param("type") or "STANDARD",
+            tags=response._get_param("tags") or {},
+            access_entry_arn=(
                 f"arn:{PARTITION}:eks:{REGION}:{ACCOUNT}:access-entry/{cluster}/{kind}/{ACCOUNT}/{name.rpartition('/')[2]}/"
-                f"{mock_random.uuid4()}"))
+                f"{mock_random.uuid4()}"
+            ),
+        )
         of(response)[principal] = entry
         eks.changed()
         return ActionResult({"accessEntry": entry})
@@ -168,7 +186,11 @@ def _install_eks(eks: Eks) -> None:
         return ActionResult({"accessEntry": found(response)})
 
     def update_access_entry(response: EKSResponse) -> ActionResult:
-        entry, groups, username = found(response), response._get_param("kubernetesGroups"), response._get_param("username")
+        entry, groups, username = (
+            found(response),
+            response._get_param("kubernetesGroups"),
+            response._get_param("username"),
+        )
         entry.kubernetes_groups = entry.kubernetes_groups if groups is None else groups
         entry.username = username or entry.username
         entry.modified_at = utcnow()
@@ -186,22 +208,52 @@ def _install_eks(eks: Eks) -> None:
 
     def list_associated_access_policies(response: EKSResponse) -> ActionResult:
         entry = found(response)
-        return ActionResult({"clusterName": entry.cluster_name, "principalArn": entry.principal_arn, "associatedAccessPolicies": []})
+        return ActionResult(
+            {"clusterName": entry.cluster_name, "principalArn": entry.principal_arn, "associatedAccessPolicies": []}
+        )
 
-    for operation in (create_cluster, create_access_entry, describe_access_entry, update_access_entry, delete_access_entry,
-                      list_access_entries, list_associated_access_policies):
+    for operation in (
+        create_cluster,
+        create_access_entry,
+        describe_access_entry,
+        update_access_entry,
+        delete_access_entry,
+        list_access_entries,
+        list_associated_access_policies,
+    ):
         setattr(EKSResponse, operation.__name__, operation)
 
 
 # moto's internals: Lambda
 
 # Settings that moto's UpdateFunctionConfiguration drops, by the attribute that keeps them.
-UPDATED_SETTINGS = {"TracingConfig": "tracing_config", "KMSKeyArn": "kms_key_arn", "LoggingConfig": "logging_config",
-                    "DeadLetterConfig": "dead_letter_config"}
+UPDATED_SETTINGS = {
+    "TracingConfig": "tracing_config",
+    "KMSKeyArn": "kms_key_arn",
+    "LoggingConfig": "logging_config",
+    "DeadLetterConfig": "dead_letter_config",
+}
 
-# What makes a function another one: publishing again without a change of these gives the last version (PublishVersion API reference).
-OF_A_VERSION = ("CodeSha256", "Description", "Handler", "MemorySize", "Role", "Runtime", "Timeout", "VpcConfig", "Layers", "TracingConfig",
-                "Architectures", "EphemeralStorage", "Environment", "LoggingConfig", "DeadLetterConfig", "KMSKeyArn")
+# What makes a function another one: publishing again without a change of these gives the last version (PublishVersion
+# API reference).
+OF_A_VERSION = (
+    "CodeSha256",
+    "Description",
+    "Handler",
+    "MemorySize",
+    "Role",
+    "Runtime",
+    "Timeout",
+    "VpcConfig",
+    "Layers",
+    "TracingConfig",
+    "Architectures",
+    "EphemeralStorage",
+    "Environment",
+    "LoggingConfig",
+    "DeadLetterConfig",
+    "KMSKeyArn",
+)
 
 
 def _install_lambda() -> None:
@@ -211,7 +263,9 @@ def _install_lambda() -> None:
     update_code = moto_original(LambdaFunction, "update_function_code")
     assert hasattr(LambdaStorage, "publish_version") and hasattr(LambdaBackend, "update_function_code")
 
-    def __init__(function: LambdaFunction, account_id: str, spec: dict[str, Any], *arguments: Any, **named: Any) -> None:
+    def __init__(
+        function: LambdaFunction, account_id: str, spec: dict[str, Any], *arguments: Any, **named: Any
+    ) -> None:
         create(function, account_id, spec, *arguments, **named)
         function.logging_config = logging_config(function, spec.get("LoggingConfig"))
         function.dead_letter_config = spec.get("DeadLetterConfig")
@@ -252,7 +306,9 @@ def _install_lambda() -> None:
         storage._arns[version.function_arn] = version
         return version
 
-    def backend_update_function_code(backend: LambdaBackend, name: str, qualifier: str, body: dict[str, Any]) -> dict[str, Any]:
+    def backend_update_function_code(
+        backend: LambdaBackend, name: str, qualifier: str, body: dict[str, Any]
+    ) -> dict[str, Any]:
         function = backend.get_function(name, qualifier)
         answer = function.update_function_code(body)
         if body.get("Publish", False):
@@ -268,13 +324,19 @@ def _install_lambda() -> None:
     def remove_permission(response: LambdaResponse) -> tuple[int, dict[str, Any], str]:
         name, statement = unquote(response.path.split("/")[-3]), response.path.split("/")[-1].split("?")[0]
         qualifier = response.querystring.get("Qualifier", [None])[0]
-        policy_of(response.backend, name, qualifier).del_statement(statement, response.querystring.get("RevisionId", [""])[0])
+        policy_of(response.backend, name, qualifier).del_statement(
+            statement, response.querystring.get("RevisionId", [""])[0]
+        )
         return 204, {"status": 204}, "{}"
 
     def get_policy(backend: LambdaBackend, name: str, qualifier: str | None = None) -> str:
         return policy_of(backend, name, qualifier).wire_format()
 
-    for owner, method in ((LambdaBackend, add_permission), (LambdaResponse, remove_permission), (LambdaBackend, get_policy)):
+    for owner, method in (
+        (LambdaBackend, add_permission),
+        (LambdaResponse, remove_permission),
+        (LambdaBackend, get_policy),
+    ):
         assert hasattr(owner, method.__name__)
         setattr(owner, method.__name__, method)
     for method in (__init__, get_configuration, update_configuration, update_function_code):

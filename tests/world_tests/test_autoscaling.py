@@ -26,7 +26,6 @@ class Account:
         self.ec2 = Ec2(self.aws, self.clock, self.emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self.emit)
         self.aws.start()
-        self.aws.wipe()
 
     def reset(self):
         self.clock.reset()
@@ -42,19 +41,31 @@ class Account:
     def group(self, minimum=1, desired=2, maximum=3, zones="a", **settings):
         """A group whose members are in service. Its hour zero is the end of this."""
         ec2, autoscaling = self.client("ec2"), self.client("autoscaling")
-        ec2.create_launch_template(LaunchTemplateName="workers", LaunchTemplateData={"ImageId": "ami-12345678", "InstanceType": "m5.large"})
+        ec2.create_launch_template(
+            LaunchTemplateName="workers", LaunchTemplateData={"ImageId": "ami-12345678", "InstanceType": "m5.large"}
+        )
         subnets = {s["AvailabilityZone"][-1]: s["SubnetId"] for s in ec2.describe_subnets()["Subnets"]}
         autoscaling.create_auto_scaling_group(
-            AutoScalingGroupName="workers", MinSize=minimum, DesiredCapacity=desired, MaxSize=maximum,
+            AutoScalingGroupName="workers",
+            MinSize=minimum,
+            DesiredCapacity=desired,
+            MaxSize=maximum,
             VPCZoneIdentifier=",".join(subnets[zone] for zone in zones),
-            LaunchTemplate={"LaunchTemplateName": "workers", "Version": "$Latest"}, **settings)
+            LaunchTemplate={"LaunchTemplateName": "workers", "Version": "$Latest"},
+            **settings,
+        )
         self.settle()
         return self
 
     def hook(self, name="drain", transition=TERMINATING, heartbeat=900, result="ABANDON", **settings):
         self.client("autoscaling").put_lifecycle_hook(
-            AutoScalingGroupName="workers", LifecycleHookName=name, LifecycleTransition=transition, HeartbeatTimeout=heartbeat,
-            DefaultResult=result, **settings)
+            AutoScalingGroupName="workers",
+            LifecycleHookName=name,
+            LifecycleTransition=transition,
+            HeartbeatTimeout=heartbeat,
+            DefaultResult=result,
+            **settings,
+        )
         return self
 
     def settle(self):
@@ -66,14 +77,18 @@ class Account:
 
     def retain(self):
         self.client("autoscaling").update_auto_scaling_group(
-            AutoScalingGroupName="workers", InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}})
+            AutoScalingGroupName="workers",
+            InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}},
+        )
         return self
 
     # What is there
 
     @property
     def described(self):
-        return self.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])["AutoScalingGroups"][0]
+        return self.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])[
+            "AutoScalingGroups"
+        ][0]
 
     @property
     def desired(self):
@@ -93,7 +108,9 @@ class Account:
         return list(self.states)
 
     def ec2_state(self, instance_id):
-        return self.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]["State"]["Name"]
+        return self.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0][
+            "State"
+        ]["Name"]
 
     def activities(self):
         return self.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="workers")["Activities"]
@@ -102,22 +119,26 @@ class Account:
 
     def enter_standby(self, *instances, decrement=False):
         return self.client("autoscaling").enter_standby(
-            AutoScalingGroupName="workers", InstanceIds=list(instances), ShouldDecrementDesiredCapacity=decrement)
+            AutoScalingGroupName="workers", InstanceIds=list(instances), ShouldDecrementDesiredCapacity=decrement
+        )
 
     def exit_standby(self, *instances):
         return self.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=list(instances))
 
     def detach(self, *instances, decrement=False):
         return self.client("autoscaling").detach_instances(
-            AutoScalingGroupName="workers", InstanceIds=list(instances), ShouldDecrementDesiredCapacity=decrement)
+            AutoScalingGroupName="workers", InstanceIds=list(instances), ShouldDecrementDesiredCapacity=decrement
+        )
 
     def terminate(self, instance, decrement=False):
         return self.client("autoscaling").terminate_instance_in_auto_scaling_group(
-            InstanceId=instance, ShouldDecrementDesiredCapacity=decrement)
+            InstanceId=instance, ShouldDecrementDesiredCapacity=decrement
+        )
 
     def protect(self, *instances, protected=True):
         self.client("autoscaling").set_instance_protection(
-            AutoScalingGroupName="workers", InstanceIds=list(instances), ProtectedFromScaleIn=protected)
+            AutoScalingGroupName="workers", InstanceIds=list(instances), ProtectedFromScaleIn=protected
+        )
 
     def suspend(self, *processes):
         self.client("autoscaling").suspend_processes(AutoScalingGroupName="workers", ScalingProcesses=list(processes))
@@ -131,11 +152,13 @@ class Account:
     def complete(self, instance=None, result="CONTINUE", hook="drain", **which):
         which = {"InstanceId": instance} if instance else which
         self.client("autoscaling").complete_lifecycle_action(
-            AutoScalingGroupName="workers", LifecycleHookName=hook, LifecycleActionResult=result, **which)
+            AutoScalingGroupName="workers", LifecycleHookName=hook, LifecycleActionResult=result, **which
+        )
 
     def heartbeat(self, instance, hook="drain"):
         self.client("autoscaling").record_lifecycle_action_heartbeat(
-            AutoScalingGroupName="workers", LifecycleHookName=hook, InstanceId=instance)
+            AutoScalingGroupName="workers", LifecycleHookName=hook, InstanceId=instance
+        )
 
     def standby(self):
         """The oldest member in Standby, its replacement in service; returns (old, other, replacement)."""
@@ -179,7 +202,9 @@ def test_members_are_pending_before_they_are_in_service(account):
     assert account.ec2_state(account.ids[0]) == "running"
 
 
-@pytest.mark.parametrize("zones, desired, expected", [("a", 3, "aaa"), ("ab", 2, "ab"), ("abc", 3, "abc"), ("abc", 5, "aabbc")])
+@pytest.mark.parametrize(
+    "zones, desired, expected", [("a", 3, "aaa"), ("ab", 2, "ab"), ("abc", 3, "abc"), ("abc", 5, "aabbc")]
+)
 def test_launches_are_spread_over_the_groups_zones(account, zones, desired, expected):
     account.group(desired=desired, maximum=9, zones=zones)
     assert "".join(sorted(i["AvailabilityZone"][-1] for i in account.described["Instances"])) == expected
@@ -210,7 +235,10 @@ def test_a_group_without_capacity_reports_failed_launches_and_tries_again(accoun
     account.later(150)
     failed = [a for a in account.activities() if a["StatusCode"] == "Failed"]
     assert len(failed) == 3
-    assert "do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a)" in failed[0]["StatusMessage"]
+    assert (
+        "do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a)"
+        in failed[0]["StatusMessage"]
+    )
     assert sum(kind == "EC2 Instance Launch Unsuccessful" for _, kind, _ in account.events) == 3
     assert account.state_list == ["InService"]
     account.autoscaling.capacity_is_back("workers")
@@ -219,8 +247,13 @@ def test_a_group_without_capacity_reports_failed_launches_and_tries_again(accoun
 
 
 def test_a_new_member_has_the_groups_tags_and_a_name_that_never_comes_back(account):
-    account.group(desired=1, Tags=[
-        {"Key": "team", "Value": "data", "PropagateAtLaunch": True}, {"Key": "private", "Value": "x", "PropagateAtLaunch": False}])
+    account.group(
+        desired=1,
+        Tags=[
+            {"Key": "team", "Value": "data", "PropagateAtLaunch": True},
+            {"Key": "private", "Value": "x", "PropagateAtLaunch": False},
+        ],
+    )
     names = []
     for _ in range(3):
         (old,) = account.ids
@@ -244,18 +277,38 @@ def test_new_members_inherit_the_groups_protection(account):
 # Sizes
 
 
-@pytest.mark.parametrize("act, text", [
-    (lambda a: a.scale(4), "ValidationError: New SetDesiredCapacity value 4 is above max value 3 for the AutoScalingGroup."),
-    (lambda a: a.scale(0), "ValidationError: New SetDesiredCapacity value 0 is below min value 1 for the AutoScalingGroup."),
-    (lambda a: a.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MinSize=4),
-     "ValidationError: Max bound, 3, must be greater than or equal to min bound, 4"),
-    (lambda a: a.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", DesiredCapacity=9),
-     "ValidationError: Desired capacity:9 must be between the specified min size:1 and max size:3"),
-    (lambda a: a.client("autoscaling").delete_auto_scaling_group(AutoScalingGroupName="workers"),
-     "ResourceInUse: You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) still in the group."),
-    (lambda a: a.client("autoscaling").set_desired_capacity(AutoScalingGroupName="nobody", DesiredCapacity=1),
-     "ValidationError: AutoScalingGroup name not found - AutoScalingGroup 'nobody' not found"),
-])
+@pytest.mark.parametrize(
+    "act, text",
+    [
+        (
+            lambda a: a.scale(4),
+            "ValidationError: New SetDesiredCapacity value 4 is above max value 3 for the AutoScalingGroup.",
+        ),
+        (
+            lambda a: a.scale(0),
+            "ValidationError: New SetDesiredCapacity value 0 is below min value 1 for the AutoScalingGroup.",
+        ),
+        (
+            lambda a: a.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MinSize=4),
+            "ValidationError: Max bound, 3, must be greater than or equal to min bound, 4",
+        ),
+        (
+            lambda a: a.client("autoscaling").update_auto_scaling_group(
+                AutoScalingGroupName="workers", DesiredCapacity=9
+            ),
+            "ValidationError: Desired capacity:9 must be between the specified min size:1 and max size:3",
+        ),
+        (
+            lambda a: a.client("autoscaling").delete_auto_scaling_group(AutoScalingGroupName="workers"),
+            "ResourceInUse: You cannot delete an AutoScalingGroup while there are instances or pending Spot instance "
+            "request(s) still in the group.",
+        ),
+        (
+            lambda a: a.client("autoscaling").set_desired_capacity(AutoScalingGroupName="nobody", DesiredCapacity=1),
+            "ValidationError: AutoScalingGroup name not found - AutoScalingGroup 'nobody' not found",
+        ),
+    ],
+)
 def test_sizes_are_checked(account, act, text):
     account.group()
     assert refusal(act, account) == text
@@ -300,15 +353,20 @@ def test_scale_in_never_takes_a_protected_member(account):
     account.settle()
     assert account.ids == [first]
     account.protect(first)
-    account.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MinSize=0, DesiredCapacity=0)
+    account.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName="workers", MinSize=0, DesiredCapacity=0
+    )
     account.settle()
     assert account.ids == [first]
 
 
-@pytest.mark.parametrize("process, act, stays", [
-    ("Launch", lambda a: a.scale(3), ["InService", "InService"]),
-    ("Terminate", lambda a: a.scale(1), ["InService", "InService"]),
-])
+@pytest.mark.parametrize(
+    "process, act, stays",
+    [
+        ("Launch", lambda a: a.scale(3), ["InService", "InService"]),
+        ("Terminate", lambda a: a.scale(1), ["InService", "InService"]),
+    ],
+)
 def test_a_suspended_process_does_not_happen_until_it_is_resumed(account, process, act, stays):
     account.group()
     account.suspend(process)
@@ -386,19 +444,34 @@ def test_a_protected_member_is_not_trimmed(account):
 STANDBY_REFUSALS = [
     (lambda a, old, new: a.enter_standby(old), "The instance {old} is not in InService."),
     (lambda a, old, new: a.exit_standby(new), "The instance {new} is not in Standby."),
-    (lambda a, old, new: a.enter_standby("i-00000000"), "The instance i-00000000 is not part of Auto Scaling group workers."),
-    (lambda a, old, new: a.exit_standby(old), "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To place 1 instance "
-                                              "into service, please update the AutoScalingGroup sizes appropriately."),
-    (lambda a, old, new: a.enter_standby(new, decrement=True),
-     "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To place into standby 1 instance, please update the "
-     "AutoScalingGroup sizes appropriately."),
-    (lambda a, old, new: a.detach(new, decrement=True),
-     "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To detach 1 instance, please update the AutoScalingGroup "
-     "sizes appropriately."),
-    (lambda a, old, new: a.terminate(new, decrement=True),
-     "Currently, desiredSize equals minSize (2). Terminating instance without replacement will violate group's min size constraint. Either "
-     "set shouldDecrementDesiredCapacity flag to false or lower group's min size."),
-    (lambda a, old, new: a.terminate("i-00000000"), "Instance Id not found - No managed instance found for instance ID: i-00000000"),
+    (
+        lambda a, old, new: a.enter_standby("i-00000000"),
+        "The instance i-00000000 is not part of Auto Scaling group workers.",
+    ),
+    (
+        lambda a, old, new: a.exit_standby(old),
+        "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To place 1 instance "
+        "into service, please update the AutoScalingGroup sizes appropriately.",
+    ),
+    (
+        lambda a, old, new: a.enter_standby(new, decrement=True),
+        "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To place into standby 1 instance, "
+        "please update the AutoScalingGroup sizes appropriately.",
+    ),
+    (
+        lambda a, old, new: a.detach(new, decrement=True),
+        "AutoScalingGroup workers has min-size=2, max-size=2, and desired-size=2. To detach 1 instance, please update "
+        "the AutoScalingGroup sizes appropriately.",
+    ),
+    (
+        lambda a, old, new: a.terminate(new, decrement=True),
+        "Currently, desiredSize equals minSize (2). Terminating instance without replacement will violate group's min "
+        "size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.",
+    ),
+    (
+        lambda a, old, new: a.terminate("i-00000000"),
+        "Instance Id not found - No managed instance found for instance ID: i-00000000",
+    ),
 ]
 
 
@@ -416,7 +489,9 @@ def test_there_is_no_way_back_from_standby_while_launch_is_suspended(account):
     account.group()
     old, _, _ = account.standby()
     account.suspend("Launch")
-    assert refusal(account.exit_standby, old).startswith("ValidationError: The Launch process of AutoScalingGroup workers is suspended")
+    assert refusal(account.exit_standby, old).startswith(
+        "ValidationError: The Launch process of AutoScalingGroup workers is suspended"
+    )
     account.resume("Launch")
     account.exit_standby(old)
 
@@ -503,8 +578,14 @@ def test_a_terminating_member_waits_for_its_hook_and_is_replaced_meanwhile(accou
     assert kind == "EC2 Instance-terminate Lifecycle Action"
     assert detail.pop("LifecycleActionToken")
     assert detail == {
-        "AutoScalingGroupName": "workers", "LifecycleHookName": "drain", "EC2InstanceId": first, "LifecycleTransition": TERMINATING,
-        "NotificationMetadata": "ours", "Origin": "AutoScalingGroup", "Destination": "EC2"}
+        "AutoScalingGroupName": "workers",
+        "LifecycleHookName": "drain",
+        "EC2InstanceId": first,
+        "LifecycleTransition": TERMINATING,
+        "NotificationMetadata": "ours",
+        "Origin": "AutoScalingGroup",
+        "Destination": "EC2",
+    }
     account.complete(first)
     assert account.states[first] == "Terminating:Proceed"
     assert account.ec2_state(first) == "shutting-down"
@@ -518,8 +599,10 @@ def test_a_hook_is_completed_by_token_too(account):
     first = account.ids[0]
     account.terminate(first)
     (token,) = [detail["LifecycleActionToken"] for _, kind, detail in account.events if "Lifecycle Action" in kind]
-    assert refusal(account.complete, LifecycleActionToken="0" * 36) == \
-        f"ValidationError: No active Lifecycle Action found with token {'0' * 36}"
+    assert (
+        refusal(account.complete, LifecycleActionToken="0" * 36)
+        == f"ValidationError: No active Lifecycle Action found with token {'0' * 36}"
+    )
     account.complete(LifecycleActionToken=token)
     assert account.states[first] == "Terminating:Proceed"
 
@@ -528,7 +611,10 @@ def test_a_hook_is_completed_by_token_too(account):
 def test_a_hook_that_does_not_wait_cannot_be_answered(account, call):
     account.group().hook()
     first = account.ids[0]
-    assert refusal(getattr(account, call), first) == f"ValidationError: No active Lifecycle Action found with instance ID {first}"
+    assert (
+        refusal(getattr(account, call), first)
+        == f"ValidationError: No active Lifecycle Action found with instance ID {first}"
+    )
 
 
 @pytest.mark.parametrize("result", ["ABANDON", "CONTINUE"])
@@ -553,7 +639,11 @@ def test_heartbeats_prolong_a_hook_up_to_100_times_the_heartbeat_and_48_hours(ac
         account.later(heartbeat * 0.9)
         if member.lifecycle_state == "Terminating:Wait":
             account.heartbeat(first)
-    ended = next(at for at, kind, detail in account.events if detail.get("state") == "shutting-down" and detail["instance-id"] == first)
+    ended = next(
+        at
+        for at, kind, detail in account.events
+        if detail.get("state") == "shutting-down" and detail["instance-id"] == first
+    )
     assert ended - began == pytest.approx(hours * HOUR)
 
 
@@ -614,7 +704,9 @@ def test_continue_terminates_also_where_abandon_would_retain(account):
 
 def test_the_members_leave_the_balancer_before_the_hook_is_raised(account):
     vpc = account.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
-    arn = account.client("elbv2").create_target_group(Name="ingress", Protocol="HTTP", Port=80, VpcId=vpc)["TargetGroups"][0]["TargetGroupArn"]
+    arn = account.client("elbv2").create_target_group(Name="ingress", Protocol="HTTP", Port=80, VpcId=vpc)[
+        "TargetGroups"
+    ][0]["TargetGroupArn"]
 
     def targets():
         health = account.client("elbv2").describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
@@ -717,7 +809,9 @@ def test_whether_standby_counts_for_the_balance_is_a_switch(account, counts):
     account.enter_standby(*in_a, decrement=True)
     account.settle()
     account.settle()
-    in_service = sorted(i["AvailabilityZone"][-1] for i in account.described["Instances"] if i["LifecycleState"] == "InService")
+    in_service = sorted(
+        i["AvailabilityZone"][-1] for i in account.described["Instances"] if i["LifecycleState"] == "InService"
+    )
     assert in_service == (["b", "b"] if counts else ["a", "b"])
 
 
@@ -729,10 +823,16 @@ def test_activities_are_listed_newest_first_in_pages(account):
     account.standby()
     client = account.client("autoscaling")
     first = client.describe_scaling_activities(AutoScalingGroupName="workers", MaxRecords=2)
-    second = client.describe_scaling_activities(AutoScalingGroupName="workers", MaxRecords=2, NextToken=first["NextToken"])
+    second = client.describe_scaling_activities(
+        AutoScalingGroupName="workers", MaxRecords=2, NextToken=first["NextToken"]
+    )
     descriptions = [a["Description"].split(":")[0] for a in first["Activities"] + second["Activities"]]
-    assert descriptions == ["Launching a new EC2 instance", "Moving EC2 instance to Standby", "Launching a new EC2 instance",
-                            "Launching a new EC2 instance"]
+    assert descriptions == [
+        "Launching a new EC2 instance",
+        "Moving EC2 instance to Standby",
+        "Launching a new EC2 instance",
+        "Launching a new EC2 instance",
+    ]
     assert {a["StatusCode"] for a in first["Activities"]} == {"Successful"}
     assert "NextToken" not in second
 
@@ -741,8 +841,13 @@ def test_an_instance_refresh_is_what_the_scenario_says(account):
     account.group()
     client = account.client("autoscaling")
     assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"] == []
-    account.autoscaling.refreshes["workers"] = [{"InstanceRefreshId": "r-1", "AutoScalingGroupName": "workers", "Status": "InProgress"}]
-    assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"] == "InProgress"
+    account.autoscaling.refreshes["workers"] = [
+        {"InstanceRefreshId": "r-1", "AutoScalingGroupName": "workers", "Status": "InProgress"}
+    ]
+    assert (
+        client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"]
+        == "InProgress"
+    )
 
 
 def test_actors_are_told_of_every_change_of_a_member(account):
@@ -759,8 +864,13 @@ def test_actors_are_told_of_every_change_of_a_member(account):
     account.complete(only)
     account.settle()
     assert told == ["launching", "in service", "terminated"]
-    assert changes == ["Pending -> InService", "InService -> Terminating", "Terminating -> Terminating:Wait",
-                       "Terminating:Wait -> Terminating:Proceed", "Terminating:Proceed -> Terminated"]
+    assert changes == [
+        "Pending -> InService",
+        "InService -> Terminating",
+        "Terminating -> Terminating:Wait",
+        "Terminating:Wait -> Terminating:Proceed",
+        "Terminating:Proceed -> Terminated",
+    ]
 
 
 # EC2
@@ -780,16 +890,27 @@ def test_instances_take_time_to_stop_and_start(account):
     assert refusal(account.ec2_state, first).startswith("InvalidInstanceID.NotFound")
 
 
-@pytest.mark.parametrize("call, parameters, code", [
-    ("describe_instances", {"InstanceIds": ["i-0123456789abcdef0"]}, "InvalidInstanceID.NotFound"),
-    ("describe_instances", {"InstanceIds": ["node-1"]}, "InvalidInstanceID.Malformed"),
-    ("stop_instances", {"InstanceIds": ["i-xyz"]}, "InvalidInstanceID.Malformed"),
-    ("create_tags", {"Resources": ["i-0123456789abcdef0"], "Tags": [{"Key": "k", "Value": "v"}]}, "InvalidInstanceID.NotFound"),
-    ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "k" * 129, "Value": "v"}]}, "InvalidParameterValue"),
-    ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "k", "Value": "v" * 257}]}, "InvalidParameterValue"),
-    ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "aws:k", "Value": "v"}]}, "InvalidParameterValue"),
-    ("delete_tags", {"Resources": ["{id}"], "Tags": [{"Key": "aws:autoscaling:groupName"}]}, "InvalidParameterValue"),
-])
+@pytest.mark.parametrize(
+    "call, parameters, code",
+    [
+        ("describe_instances", {"InstanceIds": ["i-0123456789abcdef0"]}, "InvalidInstanceID.NotFound"),
+        ("describe_instances", {"InstanceIds": ["node-1"]}, "InvalidInstanceID.Malformed"),
+        ("stop_instances", {"InstanceIds": ["i-xyz"]}, "InvalidInstanceID.Malformed"),
+        (
+            "create_tags",
+            {"Resources": ["i-0123456789abcdef0"], "Tags": [{"Key": "k", "Value": "v"}]},
+            "InvalidInstanceID.NotFound",
+        ),
+        ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "k" * 129, "Value": "v"}]}, "InvalidParameterValue"),
+        ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "k", "Value": "v" * 257}]}, "InvalidParameterValue"),
+        ("create_tags", {"Resources": ["{id}"], "Tags": [{"Key": "aws:k", "Value": "v"}]}, "InvalidParameterValue"),
+        (
+            "delete_tags",
+            {"Resources": ["{id}"], "Tags": [{"Key": "aws:autoscaling:groupName"}]},
+            "InvalidParameterValue",
+        ),
+    ],
+)
 def test_ec2_refuses_what_aws_refuses(account, call, parameters, code):
     account.group()
     parameters = json.loads(json.dumps(parameters).replace("{id}", account.ids[0]))
@@ -821,7 +942,7 @@ def test_every_combination_of_what_standby_may_do_leaves_a_whole_group(account):
     for values in itertools.product([False, True], repeat=len(names)):
         account.reset()
         account.group(zones="ab", maximum=4)
-        for name, value in zip(names, values):
+        for name, value in zip(names, values, strict=True):
             setattr(account.autoscaling.unknowns, name, value)
         old = account.ids[0]
         account.enter_standby(old)
@@ -832,4 +953,4 @@ def test_every_combination_of_what_standby_may_do_leaves_a_whole_group(account):
         account.settle()
         account.terminate(account.ids[0])
         account.settle()
-        assert account.state_list == ["InService"] * account.desired, dict(zip(names, values))
+        assert account.state_list == ["InService"] * account.desired, dict(zip(names, values, strict=True))

@@ -1,4 +1,6 @@
-"""The account: recorded calls, principals, virtual times, resets, replayed deployments, faults, and what Terraform needs."""
+"""The account: recorded calls, principals, virtual times, resets, replayed deployments, faults, and what Terraform
+needs.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,18 @@ class Account:
 
     def function(self, code="one", **settings):
         return self.client("lambda").create_function(
-            FunctionName="claim-node", Runtime="provided.al2023", Handler="bootstrap", Role=ROLE, Code={"ZipFile": package(code)},
-            **settings)
+            FunctionName="claim-node",
+            Runtime="provided.al2023",
+            Handler="bootstrap",
+            Role=ROLE,
+            Code={"ZipFile": package(code)},
+            **settings,
+        )
 
     def versions(self):
-        return [v["Version"] for v in self.client("lambda").list_versions_by_function(FunctionName="claim-node")["Versions"]]
+        return [
+            v["Version"] for v in self.client("lambda").list_versions_by_function(FunctionName="claim-node")["Versions"]
+        ]
 
 
 def package(code):
@@ -87,25 +96,45 @@ def test_a_call_is_recorded_with_time_principal_parameters_and_status(account):
     assert call.parameters == {"Resources": ["i-12345678"], "Tags": [{"Key": "recycle-eks:claim", "Value": "x"}]}
 
 
-@pytest.mark.parametrize("service, call, parameters, action, write", [
-    ("autoscaling", "describe_auto_scaling_groups", {}, "autoscaling:DescribeAutoScalingGroups", False),
-    ("autoscaling", "describe_lifecycle_hooks", {"AutoScalingGroupName": "g"}, "autoscaling:DescribeLifecycleHooks", False),
-    ("autoscaling", "set_desired_capacity", {"AutoScalingGroupName": "g", "DesiredCapacity": 1}, "autoscaling:SetDesiredCapacity", True),
-    ("ec2", "delete_tags", {"Resources": ["i-12345678"]}, "ec2:DeleteTags", True),
-    ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster", False),
-    ("eks", "delete_access_entry", {"clusterName": "world", "principalArn": ROLE}, "eks:DeleteAccessEntry", True),
-    ("lambda", "get_function", {"FunctionName": "claim-node"}, "lambda:GetFunction", False),
-    ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines", False),
-    ("stepfunctions", "delete_state_machine", {"stateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:m"},
-     "states:DeleteStateMachine", True),
-    ("sts", "get_caller_identity", {}, "sts:GetCallerIdentity", False),
-    ("cloudwatch", "describe_alarms", {}, "cloudwatch:DescribeAlarms", False),
-    ("elbv2", "describe_target_groups", {}, "elasticloadbalancing:DescribeTargetGroups", False),
-    ("scheduler", "list_schedules", {}, "scheduler:ListSchedules", False),
-    ("sns", "create_topic", {"Name": "t"}, "sns:CreateTopic", True),
-    ("sqs", "list_queues", {}, "sqs:ListQueues", False),
-    ("logs", "create_log_group", {"logGroupName": "g"}, "logs:CreateLogGroup", True),
-])
+@pytest.mark.parametrize(
+    "service, call, parameters, action, write",
+    [
+        ("autoscaling", "describe_auto_scaling_groups", {}, "autoscaling:DescribeAutoScalingGroups", False),
+        (
+            "autoscaling",
+            "describe_lifecycle_hooks",
+            {"AutoScalingGroupName": "g"},
+            "autoscaling:DescribeLifecycleHooks",
+            False,
+        ),
+        (
+            "autoscaling",
+            "set_desired_capacity",
+            {"AutoScalingGroupName": "g", "DesiredCapacity": 1},
+            "autoscaling:SetDesiredCapacity",
+            True,
+        ),
+        ("ec2", "delete_tags", {"Resources": ["i-12345678"]}, "ec2:DeleteTags", True),
+        ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster", False),
+        ("eks", "delete_access_entry", {"clusterName": "world", "principalArn": ROLE}, "eks:DeleteAccessEntry", True),
+        ("lambda", "get_function", {"FunctionName": "claim-node"}, "lambda:GetFunction", False),
+        ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines", False),
+        (
+            "stepfunctions",
+            "delete_state_machine",
+            {"stateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:m"},
+            "states:DeleteStateMachine",
+            True,
+        ),
+        ("sts", "get_caller_identity", {}, "sts:GetCallerIdentity", False),
+        ("cloudwatch", "describe_alarms", {}, "cloudwatch:DescribeAlarms", False),
+        ("elbv2", "describe_target_groups", {}, "elasticloadbalancing:DescribeTargetGroups", False),
+        ("scheduler", "list_schedules", {}, "scheduler:ListSchedules", False),
+        ("sns", "create_topic", {"Name": "t"}, "sns:CreateTopic", True),
+        ("sqs", "list_queues", {}, "sqs:ListQueues", False),
+        ("logs", "create_log_group", {"logGroupName": "g"}, "logs:CreateLogGroup", True),
+    ],
+)
 def test_an_action_has_the_name_that_a_policy_gives_it(account, service, call, parameters, action, write):
     try:
         getattr(account.client(service), call)(**parameters)
@@ -129,7 +158,9 @@ def test_moto_tells_virtual_time(account):
     account.clock.run(limit=3600)
     instance = account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]
     assert instance["LaunchTime"].isoformat() == "2027-01-01T01:00:00+00:00"
-    keys = account.client("sts").assume_role(RoleArn=ROLE, RoleSessionName="session", DurationSeconds=900)["Credentials"]
+    keys = account.client("sts").assume_role(RoleArn=ROLE, RoleSessionName="session", DurationSeconds=900)[
+        "Credentials"
+    ]
     assert keys["Expiration"].isoformat() == "2027-01-01T01:15:00+00:00"
 
 
@@ -140,7 +171,11 @@ def test_identifiers_depend_on_what_was_created_and_not_on_what_was_read(account
         for _ in range(reads):
             account.client("ec2").describe_instances()
             account.client("sns").list_topics()
-        ids.append(account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"])
+        ids.append(
+            account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0][
+                "InstanceId"
+            ]
+        )
     assert ids[0] == ids[1]
 
 
@@ -153,8 +188,16 @@ def test_a_reset_keeps_what_was_deployed_and_throws_the_rest_away(account):
     account.client("sns").create_topic(Name="notifications")
     account.client("logs").create_log_group(logGroupName="/aws/lambda/claim-node")
     account.client("events").put_rule(Name="rule", EventPattern='{"source": ["aws.states"]}')
-    account.client("cloudwatch").put_metric_alarm(AlarmName="failed", EvaluationPeriods=1, ComparisonOperator="GreaterThanThreshold",
-                                                  MetricName="m", Namespace="n", Period=60, Threshold=1, Statistic="Sum")
+    account.client("cloudwatch").put_metric_alarm(
+        AlarmName="failed",
+        EvaluationPeriods=1,
+        ComparisonOperator="GreaterThanThreshold",
+        MetricName="m",
+        Namespace="n",
+        Period=60,
+        Threshold=1,
+        Statistic="Sum",
+    )
     queue = account.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     account.client("eks").create_access_entry(clusterName="world", principalArn=ROLE)
@@ -216,7 +259,10 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     account.aws.replay(load_requests(tmp_path / "deployment.json"))
     assert account.versions() == ["$LATEST", "1", "2"]
-    assert account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"] == 30
+    assert (
+        account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"]
+        == 30
+    )
     assert told[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]
     assert account.client("sqs").list_queues()["QueueUrls"]
 
@@ -234,13 +280,21 @@ def test_a_replay_that_goes_another_way_is_noticed(account):
 # Faults
 
 
-@pytest.mark.parametrize("service, call, parameters, action", [
-    ("autoscaling", "enter_standby", {"AutoScalingGroupName": "g", "ShouldDecrementDesiredCapacity": False}, "autoscaling:EnterStandby"),
-    ("ec2", "create_tags", {"Resources": ["i-12345678"], "Tags": []}, "ec2:CreateTags"),
-    ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster"),
-    ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines"),
-    ("sns", "publish", {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:t", "Message": "m"}, "sns:Publish"),
-])
+@pytest.mark.parametrize(
+    "service, call, parameters, action",
+    [
+        (
+            "autoscaling",
+            "enter_standby",
+            {"AutoScalingGroupName": "g", "ShouldDecrementDesiredCapacity": False},
+            "autoscaling:EnterStandby",
+        ),
+        ("ec2", "create_tags", {"Resources": ["i-12345678"], "Tags": []}, "ec2:CreateTags"),
+        ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster"),
+        ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines"),
+        ("sns", "publish", {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:t", "Message": "m"}, "sns:Publish"),
+    ],
+)
 def test_a_refusal_is_read_by_every_protocol(account, service, call, parameters, action):
     account.faults.refuse(action, code="ThrottlingException", message="slow down", status=429)
     with pytest.raises(ClientError) as refused:
@@ -277,9 +331,14 @@ def test_a_cluster_says_where_it_is_and_who_signs_for_it(account):
     assert account.client("eks").describe_cluster(name="world")["cluster"]["endpoint"] == "https://127.0.0.1:7443"
 
 
-@pytest.mark.parametrize("asked, mode", [({}, "CONFIG_MAP"), ({"accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"}}, "API_AND_CONFIG_MAP")])
+@pytest.mark.parametrize(
+    "asked, mode",
+    [({}, "CONFIG_MAP"), ({"accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"}}, "API_AND_CONFIG_MAP")],
+)
 def test_the_authentication_mode_is_the_one_asked_for(account, asked, mode):
-    account.client("eks").create_cluster(name="other", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={}, **asked)
+    account.client("eks").create_cluster(
+        name="other", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={}, **asked
+    )
     assert account.client("eks").describe_cluster(name="other")["cluster"]["accessConfig"]["authenticationMode"] == mode
 
 
@@ -288,13 +347,19 @@ def test_access_entries_come_change_and_go_and_the_world_is_told(account):
     told = []
     account.eks.on_access_entries = told.append
     client, arn = account.client("eks"), "arn:aws:iam::123456789012:role/path/of/it/claim-node"
-    created = client.create_access_entry(clusterName="world", principalArn=arn, kubernetesGroups=["recycle-eks"], tags={"a": "b"})["accessEntry"]
+    created = client.create_access_entry(
+        clusterName="world", principalArn=arn, kubernetesGroups=["recycle-eks"], tags={"a": "b"}
+    )["accessEntry"]
     assert (created["type"], created["tags"], created["kubernetesGroups"]) == ("STANDARD", {"a": "b"}, ["recycle-eks"])
     with pytest.raises(ClientError, match="ResourceInUseException"):
         client.create_access_entry(clusterName="world", principalArn=arn)
     client.update_access_entry(clusterName="world", principalArn=arn, kubernetesGroups=["others"])
-    assert client.describe_access_entry(clusterName="world", principalArn=arn)["accessEntry"]["kubernetesGroups"] == ["others"]
-    assert client.list_associated_access_policies(clusterName="world", principalArn=arn)["associatedAccessPolicies"] == []
+    assert client.describe_access_entry(clusterName="world", principalArn=arn)["accessEntry"]["kubernetesGroups"] == [
+        "others"
+    ]
+    assert (
+        client.list_associated_access_policies(clusterName="world", principalArn=arn)["associatedAccessPolicies"] == []
+    )
     client.delete_access_entry(clusterName="world", principalArn=arn)
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         client.describe_access_entry(clusterName="world", principalArn=arn)
@@ -338,17 +403,30 @@ def test_settings_survive_create_and_update(account):
     account.function(LoggingConfig={"LogFormat": "JSON", "LogGroup": "/ours"}, TracingConfig={"Mode": "Active"})
     client = account.client("lambda")
     before = client.get_function_configuration(FunctionName="claim-node")
-    client.update_function_configuration(FunctionName="claim-node", LoggingConfig={"LogGroup": "/theirs"}, TracingConfig={"Mode": "PassThrough"})
+    client.update_function_configuration(
+        FunctionName="claim-node", LoggingConfig={"LogGroup": "/theirs"}, TracingConfig={"Mode": "PassThrough"}
+    )
     after = client.get_function_configuration(FunctionName="claim-node")
-    assert (before["LoggingConfig"], before["TracingConfig"]) == ({"LogFormat": "JSON", "LogGroup": "/ours"}, {"Mode": "Active"})
-    assert (after["LoggingConfig"], after["TracingConfig"]) == ({"LogFormat": "Text", "LogGroup": "/theirs"}, {"Mode": "PassThrough"})
+    assert (before["LoggingConfig"], before["TracingConfig"]) == (
+        {"LogFormat": "JSON", "LogGroup": "/ours"},
+        {"Mode": "Active"},
+    )
+    assert (after["LoggingConfig"], after["TracingConfig"]) == (
+        {"LogFormat": "Text", "LogGroup": "/theirs"},
+        {"Mode": "PassThrough"},
+    )
 
 
 def test_a_function_and_its_versions_have_policies_of_their_own(account):
     account.role()
     account.function(Publish=True)
     client = account.client("lambda")
-    permission = {"FunctionName": "claim-node", "StatementId": "sns", "Action": "lambda:InvokeFunction", "Principal": "sns.amazonaws.com"}
+    permission = {
+        "FunctionName": "claim-node",
+        "StatementId": "sns",
+        "Action": "lambda:InvokeFunction",
+        "Principal": "sns.amazonaws.com",
+    }
     client.add_permission(Qualifier="1", **permission)
     policy = json.loads(client.get_policy(FunctionName="claim-node", Qualifier="1")["Policy"])
     assert policy["Statement"][0]["Resource"] == "arn:aws:lambda:eu-west-1:123456789012:function:claim-node:1"

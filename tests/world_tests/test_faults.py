@@ -34,20 +34,31 @@ def make_call(plan, process, action="ec2:CreateTags"):
     return carry_out(fault, process, perform, lambda refused: f"{refused.status} {refused.code}")
 
 
-@pytest.mark.parametrize("plant, story, answer", [
-    (lambda plan: plan.refuse("ec2:CreateTags", code="Throttling", status=503), [], "503 Throttling"),
-    (lambda plan: plan.refuse("ec2:CreateTags", code="InternalError", after=True), ["took effect"], "400 InternalError"),
-    (lambda plan: plan.kill("before", "ec2:CreateTags"), ["killed"], None),
-    (lambda plan: plan.kill("after", "ec2:CreateTags"), ["took effect", "killed"], None),
-    (lambda plan: plan.lose_answer("ec2:CreateTags"), ["took effect"], None),
-    (lambda plan: plan.hang("ec2:CreateTags"), ["took effect", "timed out"], None),
-    (lambda plan: plan.delay("ec2:CreateTags", 30), ["took effect", "waited 30 s"], "answer"),
-    (lambda plan: plan.kill("before", "ec2:DeleteTags"), ["took effect"], "answer"),
-    (lambda plan: plan.kill("before", "ec2:*"), ["killed"], None),
-    (lambda plan: plan.kill("before", "*", function="claim-node"), ["killed"], None),
-    (lambda plan: plan.kill("before", "*", function="taint-node"), ["took effect"], "answer"),
-    (lambda plan: plan.kill("before", "*", where=lambda call: "i-2" in call["Resources"]), ["took effect"], "answer"),
-])
+@pytest.mark.parametrize(
+    "plant, story, answer",
+    [
+        (lambda plan: plan.refuse("ec2:CreateTags", code="Throttling", status=503), [], "503 Throttling"),
+        (
+            lambda plan: plan.refuse("ec2:CreateTags", code="InternalError", after=True),
+            ["took effect"],
+            "400 InternalError",
+        ),
+        (lambda plan: plan.kill("before", "ec2:CreateTags"), ["killed"], None),
+        (lambda plan: plan.kill("after", "ec2:CreateTags"), ["took effect", "killed"], None),
+        (lambda plan: plan.lose_answer("ec2:CreateTags"), ["took effect"], None),
+        (lambda plan: plan.hang("ec2:CreateTags"), ["took effect", "timed out"], None),
+        (lambda plan: plan.delay("ec2:CreateTags", 30), ["took effect", "waited 30 s"], "answer"),
+        (lambda plan: plan.kill("before", "ec2:DeleteTags"), ["took effect"], "answer"),
+        (lambda plan: plan.kill("before", "ec2:*"), ["killed"], None),
+        (lambda plan: plan.kill("before", "*", function="claim-node"), ["killed"], None),
+        (lambda plan: plan.kill("before", "*", function="taint-node"), ["took effect"], "answer"),
+        (
+            lambda plan: plan.kill("before", "*", where=lambda call: "i-2" in call["Resources"]),
+            ["took effect"],
+            "answer",
+        ),
+    ],
+)
 def test_a_fault_does_to_a_call_what_its_name_says(plant, story, answer):
     plan, process = Plan(), Process()
     plant(plan)
