@@ -39,7 +39,8 @@ impl RestoreNode {
         })
     }
 
-    /// Takes the claim away, from the Node first: a half that stays on the instance belongs to an execution that has ended.
+    /// Takes the claim away with what was recorded under it, from the Node first: a half that stays on the instance belongs to an
+    /// execution that has ended.
     pub(crate) async fn release(&self, target: &Target, me: &Fence) -> Result<(), Error> {
         if let Some(node) = &target.node {
             node_record::amend_node(&target.client, node.clone(), |node| {
@@ -50,6 +51,7 @@ impl RestoreNode {
                 Ok::<_, Error>(Some(
                     NodeChange::new()
                         .remove_annotation(CLAIM_ANNOTATION)
+                        .remove_annotation(RECORD_ANNOTATION)
                         .remove_annotation(RECORD_ANNOTATION)
                         .remove_annotation(PROGRESS_ANNOTATION)
                         .remove_label(GROUP_LABEL),
@@ -185,7 +187,13 @@ mod tests {
             .await
             .unwrap();
         let metadata = &kube.calls()[0].body["metadata"];
-        assert!(metadata["annotations"][CLAIM_ANNOTATION].is_null(), "{metadata}");
+        for annotation in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
+            assert_eq!(
+                metadata["annotations"].get(annotation),
+                Some(&json!(null)),
+                "{annotation}"
+            );
+        }
         assert_eq!(metadata["resourceVersion"], "7");
         assert!(
             aws.calls()[0].contains("recycle-eks%3Aclaim"),
