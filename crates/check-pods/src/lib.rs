@@ -1,22 +1,19 @@
 //! The one observer: reads the node, its claim and its pods, and says what comes next. Tells people, too.
 //!
-//! Touches no pod. All it writes is annotations of the Node: the progress, and at its first look at a tainted node since
-//! when pods on it tolerate the taint.
+//! Touches no pod. All it writes is one annotation of the Node, the progress.
 
 mod error;
 mod outage;
+mod view;
 
 use eks_auth::Access;
-use jiff::Timestamp;
-use node_record::{NodeChange, change_node, check_claim, is_draining_taint, list_pods, open, tainted_since};
+use node_record::{check_claim, list_pods, open, tell_progress};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
-use recycle::drain::{
-    Deadline, DrainVerdict, Progress, describe_pods, find_deadline, judge_drain, write_progress,
-};
-use recycle::names::{DRAIN_UNTIL_ANNOTATION, PROGRESS_ANNOTATION};
-use recycle::node::{NodeFacts, Record};
-use recycle::pods::{PodFacts, PodSurvey, survey_pods};
+use recycle::drain::{DrainVerdict, judge_drain};
+use recycle::node::NodeFacts;
 use recycle::poll::POLL_BUDGET;
+
+use crate::view::View;
 
 pub use error::Error;
 
@@ -25,6 +22,7 @@ pub async fn check_pods(access: &Access, request: StepRequest) -> Result<Answer<
     let StepRequest { context, mut run } = request;
     let polls = run.polls;
     run.polls += 1;
+    run.draining_since.get_or_insert(context.now());
     let opened = open(access, &mut run.cluster, &run.node).await;
     let checked = match opened {
         Ok((client, node)) => check(&client, node, &context, run.clone(), polls).await,
@@ -58,7 +56,7 @@ async fn check(
         polls,
         last_eviction_tried,
     );
-    write_down(client, &node, &view, now).await?;
+    tell_progress(client, &node, &view.progress(&node)).await?;
 
     let is_over = view.deadline.is_past(now) || polls >= POLL_BUDGET;
     let (verdict, wait_seconds) = match verdict {
@@ -78,78 +76,5 @@ async fn check(
     Ok(answer)
 }
 
-/// What is seen at this moment.
-struct View {
-    survey: PodSurvey,
-    since: Timestamp,
-    deadline: Deadline,
-    /// Things that a person should know, one sentence each.
-    remarks: Vec<String>,
-}
-
-impl View {
-    fn new(node: &NodeFacts, pods: &[PodFacts], run: &Run, now: Timestamp) -> Result<Self, Error> {
-        let survey = survey_pods(pods, &run.input.awaited, run.input.evict, tainted_since(node)?);
-        let since = run.draining_since.unwrap_or(now);
-        let drain_until = node.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
-        let (deadline, remark) = find_deadline(since, now, run.input.drain_timeout_seconds, drain_until);
-        let taint_gone =
-            (!is_tainted(node)).then(|| "somebody removed the taint recycle-eks/draining".to_owned());
-        Ok(Self {
-            survey,
-            since,
-            deadline,
-            remarks: remark.into_iter().chain(taint_gone).collect(),
-        })
-    }
-
-    fn reason(&self) -> String {
-        std::iter::once(describe_pods(&self.survey))
-            .chain(self.remarks.iter().cloned())
-            .collect::<Vec<_>>()
-            .join("; ")
-    }
-}
-
-fn is_tainted(node: &NodeFacts) -> bool {
-    node.taints.iter().any(is_draining_taint)
-}
-
-/// Writes what has changed since the last look. If somebody else changed the Node meanwhile, the next look writes it.
-async fn write_down(
-    client: &kube::Client,
-    node: &NodeFacts,
-    view: &View,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let mut change = NodeChange::new();
-    let record = node.record()?;
-    if record.tainted_at.is_none() && is_tainted(node) {
-        change = change.record(&Record {
-            tainted_at: Some(now),
-            ..record
-        })?;
-    }
-    let before = read_progress(node);
-    // What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
-    let blocked = match &before {
-        Some(progress) if !view.survey.evictable.is_empty() => progress.blocked_by.clone(),
-        Some(_) | None => Vec::new(),
-    };
-    let progress = write_progress(&view.survey, &blocked, view.since, view.deadline);
-    if before.as_ref() != Some(&progress) {
-        change = change.progress(&progress)?;
-    }
-    if change.is_empty() {
-        return Ok(());
-    }
-    match change_node(client, node, change).await {
-        Ok(_) | Err(node_record::Error::Conflict { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// None also if somebody edited it: it is written anew then.
-fn read_progress(node: &NodeFacts) -> Option<Progress> {
-    serde_json::from_str(node.annotations.get(PROGRESS_ANNOTATION)?).ok()
-}
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! DescribeCluster, on the wire: what EKS answers, and what becomes of it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::time::SystemTime;
 
 use aws_config::retry::RetryConfig;

@@ -104,3 +104,64 @@ fn describe_panic(panic: &(dyn Any + Send)) -> &str {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("panic without a message")
 }
+
+#[cfg(test)]
+mod tests {
+    use recycle::contract::CheckVerdict;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("failed to look")]
+    struct Blind(#[source] std::io::Error);
+
+    impl NamedFailure for Blind {
+        fn failure(&self) -> Failure {
+            Failure::NodeLost
+        }
+    }
+
+    async fn look(request: bool) -> Result<Answer<CheckVerdict>, Blind> {
+        if request {
+            Ok(Answer::new(CheckVerdict::Wait, "soon").waiting(30))
+        } else {
+            Err(Blind(std::io::Error::other("dark")))
+        }
+    }
+
+    async fn stumble(_: bool) -> Result<Answer<CheckVerdict>, Blind> {
+        tokio::task::yield_now().await;
+        panic!("step {}", 7)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_the_envelope() {
+        let answer = respond(&look, json!(true)).await.unwrap();
+        assert_eq!(answer["verdict"], "wait");
+        assert_eq!(answer["wait_seconds"], 30);
+    }
+
+    #[tokio::test]
+    async fn what_goes_wrong_has_a_public_name_and_every_cause() {
+        let failed = |name: &str, message: &str| Diagnostic {
+            error_type: name.to_owned(),
+            error_message: message.to_owned(),
+        };
+        assert_eq!(
+            respond(&look, json!(false)).await.unwrap_err(),
+            failed("NodeLost", "failed to look: dark")
+        );
+        assert_eq!(
+            respond(&look, json!("yes")).await.unwrap_err(),
+            failed(
+                "InternalError",
+                "failed to read what the state machine passed: invalid type: string \"yes\", expected a boolean"
+            )
+        );
+        assert_eq!(
+            respond(&stumble, json!(true)).await.unwrap_err(),
+            failed("InternalError", "failed to go on: step 7")
+        );
+    }
+}

@@ -10,6 +10,7 @@ mod events;
 mod nodes;
 mod permissions;
 mod pods;
+mod progress;
 mod taint;
 
 pub use access::open;
@@ -20,4 +21,5 @@ pub use nodes::{
 };
 pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};
+pub use progress::{read_progress, tell_progress};
 pub use taint::{draining_taint, is_draining_taint, tainted_since};

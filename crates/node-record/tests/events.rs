@@ -1,5 +1,7 @@
 //! Events and access reviews on the wire.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use node_record::{missing_permissions, tell};
 use recycle::claim::Phase;
 use recycle::ids::{Fence, NodeName};

@@ -1,5 +1,7 @@
 //! Nodes on the wire.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use recycle::claim::{Claim, Phase, Urgency};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::{Fence, InstanceId, NodeName};
@@ -493,20 +495,20 @@ async fn only_the_holder_of_the_claim_may_act() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_the_taint_only_since_it_was_seen_and_as_long_as_it_is_there() {
-    let record = "{\"schema\": 1, \"tainted_at\": \"2027-01-01T00:00:00Z\"}";
+async fn pods_tolerate_the_taint_from_the_first_look_at_it_as_long_as_it_is_there() {
+    let at = |hour: u8| Some(format!("2027-01-01T{hour:02}:00:00Z").parse().unwrap());
+    let record = "{\"schema\": 1, \"tainted_at\": \"2027-01-01T05:00:00Z\"}";
     let tainted = with_annotations(json!({"recycle-eks/record": record})).await;
-    assert_eq!(
-        tainted_since(&tainted).unwrap(),
-        Some("2027-01-01T00:00:00Z".parse().unwrap())
-    );
-    let unseen = with_annotations(json!({})).await;
-    assert_eq!(tainted_since(&unseen).unwrap(), None);
+    for (draining_since, expected) in [(None, at(5)), (at(4), at(5)), (at(6), at(6))] {
+        assert_eq!(tainted_since(&tainted, draining_since).unwrap(), expected);
+    }
+    let unrecorded = with_annotations(json!({})).await;
+    assert_eq!(tainted_since(&unrecorded, at(6)).unwrap(), None);
     let untainted = NodeFacts {
         taints: Vec::new(),
         ..tainted
     };
-    assert_eq!(tainted_since(&untainted).unwrap(), None);
+    assert_eq!(tainted_since(&untainted, at(6)).unwrap(), None);
     let edited = with_annotations(json!({"recycle-eks/record": "?"})).await;
-    assert!(tainted_since(&edited).is_err());
+    assert!(tainted_since(&edited, None).is_err());
 }

@@ -1,12 +1,12 @@
 //! Taints and cordons the node, and records in the same request what was there before.
 //!
-//! Evicts nothing and waits for nothing. Since when pods on the node tolerate the taint is not written here: this function
-//! may be tried for a quarter of an hour before the taint is set, and a pod that came in meanwhile must not be taken for one
-//! that tolerates it. `check-pods` writes the moment at which it first saw the taint.
+//! Evicts nothing and waits for nothing. When the drain begins, `check-pods` says: this function may be tried for a quarter
+//! of an hour before the taint is set.
 
 mod error;
 
 use eks_auth::Access;
+use jiff::Timestamp;
 use node_record::{
     NodeChange, amend_node, check_claim, draining_taint, group_label, is_draining_taint, open, tell,
 };
@@ -29,7 +29,7 @@ async fn taint(
     client: &kube::Client,
     node: Option<NodeFacts>,
     context: &Context,
-    mut run: Run,
+    run: Run,
 ) -> Result<Answer<TaintVerdict>, Error> {
     let node = node.ok_or_else(|| node_record::Error::NodeGone {
         node: run.node.to_string(),
@@ -38,7 +38,7 @@ async fn taint(
     let instance = &run.input.instance_id;
     let node = amend_node(client, node, |node| {
         let claim = check_claim(node, &fence)?;
-        change_for(node, claim, instance)
+        change_for(node, claim, instance, now)
     })
     .await?;
     tell(
@@ -50,13 +50,17 @@ async fn taint(
         &fence,
     )
     .await;
-    run.draining_since.get_or_insert(now);
     let reason = format!("node {} takes no new pods", node.name);
     Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
 }
 
 /// What is still to change; none if all of it was done before.
-fn change_for(node: &NodeFacts, claim: Claim, instance: &InstanceId) -> Result<Option<NodeChange>, Error> {
+fn change_for(
+    node: &NodeFacts,
+    claim: Claim,
+    instance: &InstanceId,
+    now: Timestamp,
+) -> Result<Option<NodeChange>, Error> {
     let taint = draining_taint(instance);
     let is_tainted = node.taints.contains(&taint);
     if is_tainted && node.unschedulable && claim.phase >= Phase::Draining {
@@ -81,6 +85,7 @@ fn change_for(node: &NodeFacts, claim: Claim, instance: &InstanceId) -> Result<O
         .unschedulable(true)
         .record(&Record {
             schema: SCHEMA,
+            tainted_at: Some(record.tainted_at.unwrap_or(now)),
             was_unschedulable,
             ..record
         })?
@@ -90,3 +95,6 @@ fn change_for(node: &NodeFacts, claim: Claim, instance: &InstanceId) -> Result<O
         })?;
     Ok(Some(change))
 }
+
+#[cfg(test)]
+mod tests;

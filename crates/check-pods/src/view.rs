@@ -1,0 +1,54 @@
+//! What is seen at this moment: the pods by class, the deadline, and what a person should know.
+
+use jiff::Timestamp;
+use node_record::{is_draining_taint, read_progress, tainted_since};
+use recycle::contract::Run;
+use recycle::drain::{Deadline, Progress, describe_pods, find_deadline, write_progress};
+use recycle::names::{DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT};
+use recycle::node::NodeFacts;
+use recycle::pods::{PodFacts, PodSurvey, survey_pods};
+
+use crate::Error;
+
+/// What is seen at this moment.
+pub(crate) struct View {
+    pub(crate) survey: PodSurvey,
+    pub(crate) since: Timestamp,
+    pub(crate) deadline: Deadline,
+    /// One sentence each.
+    remarks: Vec<String>,
+}
+
+impl View {
+    pub(crate) fn new(node: &NodeFacts, pods: &[PodFacts], run: &Run, now: Timestamp) -> Result<Self, Error> {
+        let tainted_since = tainted_since(node, run.draining_since)?;
+        let survey = survey_pods(pods, &run.input.awaited, run.input.evict, tainted_since);
+        let since = run.draining_since.unwrap_or(now);
+        let drain_until = node.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
+        let (deadline, remark) = find_deadline(since, now, run.input.drain_timeout_seconds, drain_until);
+        let is_tainted = node.taints.iter().any(is_draining_taint);
+        let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
+        Ok(Self {
+            survey,
+            since,
+            deadline,
+            remarks: remark.into_iter().chain(taint_gone).collect(),
+        })
+    }
+
+    /// Why the verdict is what it is.
+    pub(crate) fn reason(&self) -> String {
+        let pods = describe_pods(&self.survey);
+        std::iter::once(pods)
+            .chain(self.remarks.iter().cloned())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// The story for people. What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
+    pub(crate) fn progress(&self, node: &NodeFacts) -> Progress {
+        let before = read_progress(node).filter(|_| !self.survey.evictable.is_empty());
+        let blocked = before.map(|progress| progress.blocked_by).unwrap_or_default();
+        write_progress(&self.survey, &blocked, self.since, self.deadline)
+    }
+}

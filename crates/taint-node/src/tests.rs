@@ -1,0 +1,270 @@
+//! What the function writes, call by call.
+
+use recycle::failure::{Failure, NamedFailure as _};
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use super::*;
+
+const INSTANCE: &str = "i-0123456789abcdef0";
+const EXECUTION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one";
+const NOW: &str = "2027-01-01T06:00:00Z";
+
+fn request() -> StepRequest {
+    serde_json::from_value(json!({
+        "context": {"Execution": {"Id": EXECUTION, "Input": {}}, "State": {"EnteredTime": NOW}},
+        "run": {
+            "input": {
+                "instance_id": INSTANCE,
+                "cluster_name": "world",
+                "awaited": {"selector": null},
+                "evict": "others",
+                "replacement": "before",
+                "dispose": "terminate",
+                "replacement_timeout_seconds": 840,
+                "drain_timeout_seconds": 172_800,
+                "on_drain_timeout": "restore",
+                "load_balancer_grace_seconds": 60,
+                "urgency": "planned",
+                "dry_run": false,
+                "force": [],
+            },
+            "way_in": "before",
+            "cluster": {"name": "world", "endpoint": "https://127.0.0.1:1", "certificate_authority": ""},
+            "group": "workers",
+            "node": "a",
+            "claimed_at": "2027-01-01T05:00:00Z",
+        },
+    }))
+    .unwrap()
+}
+
+fn claim(phase: &str, redrive_count: u32) -> String {
+    json!({
+        "schema": 1,
+        "fence": format!("{EXECUTION}#{redrive_count}"),
+        "group": "workers",
+        "phase": phase,
+        "urgency": "planned",
+        "claimed_at": "2027-01-01T05:00:00Z",
+    })
+    .to_string()
+}
+
+fn node(version: &str, annotations: &Value, spec: &Value) -> Value {
+    json!({"metadata": {"name": "a", "resourceVersion": version, "annotations": annotations}, "spec": spec})
+}
+
+fn our_taint() -> Value {
+    json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"})
+}
+
+async fn run(kube: &ScriptedKube) -> Result<Answer<TaintVerdict>, Error> {
+    let StepRequest { context, run } = request();
+    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    taint(&kube.client(), node, &context, run).await
+}
+
+/// The body of the only PATCH.
+fn patch(kube: &ScriptedKube) -> Value {
+    let patches: Vec<_> = kube
+        .calls()
+        .into_iter()
+        .filter(|call| call.method == "PATCH")
+        .collect();
+    assert_eq!(patches.len(), 1, "{patches:?}");
+    patches[0].body.clone()
+}
+
+fn annotation(patch: &Value, key: &str) -> Value {
+    serde_json::from_str(patch["metadata"]["annotations"][key].as_str().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_taint() {
+    let team =
+        json!({"key": "team", "value": "blue", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z"});
+    let annotations = json!({
+        "recycle-eks/claim": claim("standby", 0),
+        "recycle-eks/record": "{\"schema\":1,\"replacement\":\"i-11111111\"}",
+    });
+    let before = node("7", &annotations, &json!({"taints": [team]}));
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, before.clone())
+        .on("PATCH", "/nodes/a", 200, before)
+        .on(
+            "POST",
+            "/events",
+            201,
+            json!({"metadata": {}, "involvedObject": {}}),
+        );
+    let answer = run(&kube).await.unwrap();
+    assert_eq!(answer.verdict, TaintVerdict::CheckPods);
+    assert_eq!(
+        answer.run.unwrap().draining_since,
+        None,
+        "check-pods says when the drain began"
+    );
+    assert_eq!(
+        kube.requests(),
+        [
+            "GET /api/v1/nodes/a",
+            "PATCH /api/v1/nodes/a",
+            "POST /api/v1/namespaces/default/events"
+        ]
+    );
+    let patch = patch(&kube);
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(
+        patch["metadata"]["labels"],
+        json!({"recycle-eks/group": group_label(&"workers".parse().unwrap())})
+    );
+    assert_eq!(
+        patch["spec"],
+        json!({"taints": [team, our_taint()], "unschedulable": true})
+    );
+    assert_eq!(annotation(&patch, "recycle-eks/claim")["phase"], "draining");
+    let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW});
+    assert_eq!(annotation(&patch, "recycle-eks/record"), record);
+}
+
+#[tokio::test]
+async fn a_cordon_that_was_there_before_is_recorded() {
+    let before = node(
+        "7",
+        &json!({"recycle-eks/claim": claim("standby", 0)}),
+        &json!({"unschedulable": true}),
+    );
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, before.clone())
+        .on("PATCH", "/nodes/a", 200, before);
+    run(&kube).await.unwrap();
+    assert_eq!(
+        annotation(&patch(&kube), "recycle-eks/record")["was_unschedulable"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
+    let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z"}).to_string();
+    let annotations = json!({"recycle-eks/claim": claim("draining", 0), "recycle-eks/record": record});
+    let untainted = node("7", &annotations, &json!({"unschedulable": true}));
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, untainted.clone())
+        .on("PATCH", "/nodes/a", 200, untainted);
+    run(&kube).await.unwrap();
+    let patch = patch(&kube);
+    assert_eq!(annotation(&patch, "recycle-eks/record").to_string(), record);
+    assert_eq!(patch["spec"]["taints"], json!([our_taint()]));
+}
+
+#[tokio::test]
+async fn a_taint_of_the_same_key_with_another_value_is_replaced() {
+    let other = json!({"key": "recycle-eks/draining", "value": "i-99999999", "effect": "NoSchedule"});
+    let before = node(
+        "7",
+        &json!({"recycle-eks/claim": claim("standby", 0)}),
+        &json!({"taints": [other]}),
+    );
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, before.clone())
+        .on("PATCH", "/nodes/a", 200, before);
+    run(&kube).await.unwrap();
+    assert_eq!(patch(&kube)["spec"]["taints"], json!([our_taint()]));
+}
+
+#[tokio::test]
+async fn what_was_done_before_is_not_done_again() {
+    let spec = json!({"taints": [our_taint()], "unschedulable": true});
+    let after = node("8", &json!({"recycle-eks/claim": claim("draining", 0)}), &spec);
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, after);
+    run(&kube).await.unwrap();
+    assert_eq!(
+        kube.requests(),
+        ["GET /api/v1/nodes/a", "POST /api/v1/namespaces/default/events"]
+    );
+}
+
+#[tokio::test]
+async fn a_taint_that_came_in_between_is_kept_too() {
+    let annotations = json!({"recycle-eks/claim": claim("standby", 0)});
+    let late = json!({"key": "late", "effect": "NoSchedule"});
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node("7", &annotations, &json!({})))
+        .refuses(
+            "PATCH",
+            "/nodes/a",
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .on(
+            "GET",
+            "/nodes/a",
+            200,
+            node("8", &annotations, &json!({"taints": [late]})),
+        )
+        .on("PATCH", "/nodes/a", 200, node("9", &annotations, &json!({})));
+    run(&kube).await.unwrap();
+    let last = kube
+        .calls()
+        .into_iter()
+        .rfind(|call| call.method == "PATCH")
+        .unwrap();
+    assert_eq!(last.body["metadata"]["resourceVersion"], "8");
+    assert_eq!(last.body["spec"]["taints"], json!([late, our_taint()]));
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_while_the_node_is_changed_stops_the_step() {
+    let kube = ScriptedKube::new()
+        .on(
+            "GET",
+            "/nodes/a",
+            200,
+            node(
+                "7",
+                &json!({"recycle-eks/claim": claim("standby", 0)}),
+                &json!({}),
+            ),
+        )
+        .refuses(
+            "PATCH",
+            "/nodes/a",
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .on(
+            "GET",
+            "/nodes/a",
+            200,
+            node(
+                "8",
+                &json!({"recycle-eks/claim": claim("standby", 1)}),
+                &json!({}),
+            ),
+        );
+    assert_eq!(run(&kube).await.unwrap_err().failure(), Failure::ClaimLost);
+    assert_eq!(kube.scenes_left(), 0);
+}
+
+#[tokio::test]
+async fn without_the_claim_nothing_is_written() {
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7", &json!({}), &json!({})));
+    assert_eq!(run(&kube).await.unwrap_err().failure(), Failure::ClaimLost);
+    assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_not_guessed() {
+    let gone = ScriptedKube::new().refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found");
+    let error = run(&gone).await.unwrap_err();
+    assert_eq!(error.failure(), Failure::NodeLost);
+
+    let annotations = json!({"recycle-eks/claim": claim("standby", 0), "recycle-eks/record": "?"});
+    let edited = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7", &annotations, &json!({})));
+    assert_eq!(run(&edited).await.unwrap_err().failure(), Failure::InternalError);
+    assert_eq!(edited.requests(), ["GET /api/v1/nodes/a"]);
+}
