@@ -50,8 +50,11 @@ class Narrator:
         subject = f"node {self._node.name}"
         if not self._node.exists:
             return {subject: "deleted"}
-        marks = [mark for mark, there in [("tainted", self._node.has_taint("recycle-eks/draining")),
-                                          ("cordoned", self._node.unschedulable)] if there]
+        marks = [
+            mark
+            for mark, there in [("tainted", self._node.has_taint("recycle-eks/draining")), ("cordoned", self._node.unschedulable)]
+            if there
+        ]
         told = {subject: ", ".join(marks) or "schedulable"}
         if progress := self._node.annotations.get("recycle-eks/progress"):
             told["recycle-eks/progress"] = json.loads(progress)["summary"]

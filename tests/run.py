@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the checks and tests of the whole project, one step after the other, and sums them up.
 
+Commands:
+
     run.py test              everything
     run.py check             what needs no long scenario: under two minutes once built
     run.py scenario FILE …   one scenario file; further arguments go to pytest

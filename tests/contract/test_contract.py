@@ -73,11 +73,7 @@ def test_each_crate_of_a_lambda_composes_only_in_its_main():
 def verdicts_after(states: dict[str, Any], task: str) -> set[str]:
     """The verdicts that the Choice behind a Task knows; none if no Choice follows."""
     choice = states[states[task]["Next"]]
-    return {
-        found
-        for rule in choice.get("Choices", [])
-        for found in re.findall(r"\.verdict = '(\w+)'", rule["Condition"])
-    }
+    return {found for rule in choice.get("Choices", []) for found in re.findall(r"\.verdict = '(\w+)'", rule["Condition"])}
 
 
 def test_every_verdict_has_a_next_step_and_no_step_waits_for_an_unknown_verdict(contract, states):

@@ -155,7 +155,10 @@ def test_what_is_unavailable_is_tried_again():
 
 
 def test_a_restore_that_fails_tells_both_errors():
-    failed = {"taint_node": [FunctionFailed("ServiceRefused", "first")], "restore_node": [FunctionFailed("InternalError", "second")]}
+    failed = {
+        "taint_node": [FunctionFailed("ServiceRefused", "first")],
+        "restore_node": [FunctionFailed("InternalError", "second")],
+    }
     path, execution = walk(**failed)
     assert path[-1] == "NotRestored" and execution.error == "ServiceRefused"
     assert "first" in execution.cause and "second" in execution.cause

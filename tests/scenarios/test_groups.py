@@ -4,7 +4,9 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("minimum", "size", "maximum"), [(3, 3, 3), (1, 3, 3), (1, 3, 6), (1, 1, 1)], ids=["min=desired=max", "at max", "room", "one node"]
+    ("minimum", "size", "maximum"),
+    [(3, 3, 3), (1, 3, 3), (1, 3, 6), (1, 1, 1)],
+    ids=["min=desired=max", "at max", "room", "one node"],
 )
 def test_a_group_of_any_size_is_as_large_afterwards(world, minimum, size, maximum):
     workers = world.group("workers", size=size, minimum=minimum, maximum=maximum)
@@ -45,7 +47,9 @@ def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
 
 
 @pytest.mark.parametrize(
-    "trouble", [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}], ids=lambda trouble: next(iter(trouble))
+    "trouble",
+    [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}],
+    ids=lambda trouble: next(iter(trouble)),
 )
 def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
     workers = world.group("workers", size=2, minimum=1, maximum=3)

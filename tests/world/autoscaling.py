@@ -144,9 +144,7 @@ class Member(InstanceState):
     """An instance in a group. `instance` is EC2's, `launch` how it was launched."""
 
     def __init__(self, instance: Instance, group: Group, launch: Launch, protected: bool):
-        super().__init__(
-            instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group
-        )
+        super().__init__(instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group)
         self.launch = launch
         self.waits: dict[str, Wait] = {}
         self.activity: dict[str, Any] | None = None
@@ -240,9 +238,7 @@ class AutoScaling:
         """
         with LOCK:
             member = self.member(instance_id)
-            assert member is not None and member.lifecycle_state == "InService", (
-                "only a member in service goes to the warm pool"
-            )
+            assert member is not None and member.lifecycle_state == "InService", "only a member in service goes to the warm pool"
             member.for_warm_pool = True
             member.group.desired_capacity -= 1
             self._await_hooks(member, TERMINATING, "Warmed:Pending:Wait", self._to_warm_pool)
@@ -283,9 +279,7 @@ class AutoScaling:
         policy").
         """
         candidates = [
-            m
-            for m in group.instance_states
-            if m.lifecycle_state in COUNTED and not m.protected_from_scale_in and not m.returned
+            m for m in group.instance_states if m.lifecycle_state in COUNTED and not m.protected_from_scale_in and not m.returned
         ]
         if not candidates:
             return None
@@ -319,9 +313,7 @@ class AutoScaling:
 
     def _unbalanced(self, group: Group) -> bool:
         counts = self._zone_counts(group).values()
-        settled = all(
-            m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states
-        )
+        settled = all(m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states)
         return settled and max(counts) - min(counts) >= 2 and not self._suspended(group, "AZRebalance")
 
     def _rebalance(self, group: Group) -> None:
@@ -787,11 +779,7 @@ class AutoScaling:
             )
         for member in group.instance_states:
             self._stop_waiting(member)
-        members = [
-            m.instance_id
-            for m in group.instance_states
-            if m.instance._state.name not in ("shutting-down", "terminated")
-        ]
+        members = [m.instance_id for m in group.instance_states if m.instance._state.name not in ("shutting-down", "terminated")]
         del self.backend.autoscaling_groups[group.name]
         for key, hook in list(self.backend.lifecycle_hooks.items()):
             if hook.auto_scaling_group_name == group.name:
@@ -823,8 +811,7 @@ class AutoScaling:
             activity = self._begin(
                 group,
                 f"Moving EC2 instance to Standby: {member.instance_id}",
-                f"instance {member.instance_id} was "
-                f"moved to standby in response to a user request{_shrinking(group, decrement)}",
+                f"instance {member.instance_id} was moved to standby in response to a user request{_shrinking(group, decrement)}",
                 member,
             )
             activities.append(dict(activity))
@@ -848,8 +835,7 @@ class AutoScaling:
             # User guide, "Suspend and resume": "While Launch is suspended, you can't return an instance in Standby to
             # service."
             raise ValidationError(
-                f"The Launch process of AutoScalingGroup {group.name} is suspended. Instances cannot be moved out of "
-                "Standby."
+                f"The Launch process of AutoScalingGroup {group.name} is suspended. Instances cannot be moved out of Standby."
             )
         if group.desired_capacity + len(members) > group.max_size:
             raise ValidationError(
@@ -887,8 +873,7 @@ class AutoScaling:
             activity = self._begin(
                 group,
                 f"Detaching EC2 instance: {member.instance_id}",
-                f"instance {member.instance_id} was detached "
-                f"in response to a user request{_shrinking(group, decrement)}",
+                f"instance {member.instance_id} was detached in response to a user request{_shrinking(group, decrement)}",
                 member,
             )
             activities.append(dict(activity))
@@ -996,9 +981,7 @@ class AutoScaling:
         key = f"{group.name}_{parameters['LifecycleHookName']}"
         hook = self.backend.lifecycle_hooks.get(key)
         if hook is None:
-            hook = LifecycleHook(
-                parameters["LifecycleHookName"], group.name, parameters.get("LifecycleTransition"), None, None
-            )
+            hook = LifecycleHook(parameters["LifecycleHookName"], group.name, parameters.get("LifecycleTransition"), None, None)
             hook.role_arn = hook.notification_target_arn = hook.notification_metadata = None
             self.backend.lifecycle_hooks[key] = hook
         hook.lifecycle_transition = parameters.get("LifecycleTransition", hook.lifecycle_transition)
@@ -1062,8 +1045,7 @@ class AutoScaling:
     def _check_minimum(self, group: Group, fewer: int, verb: str) -> None:
         if group.desired_capacity - fewer < group.min_size:
             raise ValidationError(
-                f"{_sizes(group)} To {verb} {fewer} {_instances(fewer)}, please update the AutoScalingGroup sizes "
-                "appropriately."
+                f"{_sizes(group)} To {verb} {fewer} {_instances(fewer)}, please update the AutoScalingGroup sizes appropriately."
             )
 
 
@@ -1088,9 +1070,7 @@ def _instances(count: int) -> str:
 
 
 def _shrinking(group: Group, decrement: bool) -> str:
-    return (
-        f", shrinking the capacity from {group.desired_capacity} to {group.desired_capacity - 1}" if decrement else ""
-    )
+    return f", shrinking the capacity from {group.desired_capacity} to {group.desired_capacity - 1}" if decrement else ""
 
 
 def _template_version(group: Group) -> str:
@@ -1156,9 +1136,7 @@ def _here(answer: Callable[[dict[str, Any]], Any]) -> Callable[[AutoScalingRespo
     return operation
 
 
-def _both(
-    answer: Callable[..., Any], original: Callable[[AutoScalingResponse], ActionResult]
-) -> Callable[..., ActionResult]:
+def _both(answer: Callable[..., Any], original: Callable[[AutoScalingResponse], ActionResult]) -> Callable[..., ActionResult]:
     @functools.wraps(answer)
     def operation(response: AutoScalingResponse) -> ActionResult:
         answer(dict(response.params), lambda: original(response))

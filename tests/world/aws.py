@@ -196,9 +196,7 @@ class Aws:
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(
-            target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True)
         self._thread.start()
         return self.endpoint
 
@@ -321,9 +319,7 @@ class Aws:
     def _ask_moto(self, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
 
-        def start_response(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> Callable[[bytes], None]:
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
             started[:] = [int(status.split()[0]), headers]
             return lambda data: None
 
@@ -445,9 +441,7 @@ def _parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dic
     try:
         model = moto_utils.get_service_model(service)
         protocol = determine_request_protocol(model, request.content_type)
-    except (
-        Exception
-    ):  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
+    except Exception:  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
         return unknown, {}, "rest-json"
     try:
         operation, path_parameters = _operation(service, model, request)

@@ -26,7 +26,8 @@ import itertools
 import random
 import threading
 from collections import deque
-from typing import Any, Callable, Generator
+from collections.abc import Callable, Generator
+from typing import Any
 
 START = "2027-01-01T00:00:00Z"
 

@@ -329,9 +329,7 @@ class ControlPlane:
                     "apiVersion": "v1",
                     "kind": "Config",
                     "current-context": "world",
-                    "clusters": [
-                        {"name": "world", "cluster": {"server": server, "certificate-authority": self.authority.file}}
-                    ],
+                    "clusters": [{"name": "world", "cluster": {"server": server, "certificate-authority": self.authority.file}}],
                     "users": [{"name": "world", "user": credentials}],
                     "contexts": [{"name": "world", "context": {"cluster": "world", "user": "world"}}],
                 }

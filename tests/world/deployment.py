@@ -1,8 +1,8 @@
 """recycle-eks in the local world, deployed by real Terraform from `terraform/examples/complete`.
 
-A deployment is a function of the module, the state machine and the functions' zips. While none of them changes, later sessions make
-the recorded calls of Terraform again instead of running it: a second instead of a minute. `apply`, `plan` and `destroy` are there for
-whoever wants the real thing each time.
+A deployment is a function of the module, the state machine and the functions' zips. While none of them changes, later sessions
+make the recorded calls of Terraform again instead of running it: a second instead of a minute. `apply`, `plan` and `destroy` are
+there for whoever wants the real thing each time.
 """
 
 from __future__ import annotations

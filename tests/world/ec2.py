@@ -161,17 +161,12 @@ def check_tags(tags: list[dict[str, str]]) -> None:
         if key.startswith("aws:"):
             raise EC2ClientError(
                 "InvalidParameterValue",
-                f"Value ( {key} ) for parameter key is invalid. Tag keys starting "
-                f"with 'aws:' are reserved for internal use",
+                f"Value ( {key} ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use",
             )
         if len(key) > MAX_TAG_KEY:
-            raise EC2ClientError(
-                "InvalidParameterValue", f"Tag key exceeds the maximum length of {MAX_TAG_KEY} characters"
-            )
+            raise EC2ClientError("InvalidParameterValue", f"Tag key exceeds the maximum length of {MAX_TAG_KEY} characters")
         if len(value) > MAX_TAG_VALUE:
-            raise EC2ClientError(
-                "InvalidParameterValue", f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters"
-            )
+            raise EC2ClientError("InvalidParameterValue", f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters")
 
 
 # moto's internals
@@ -194,9 +189,7 @@ def _install(ec2: Ec2) -> None:
     assert hasattr(AutoScalingBackend, "notify_terminate_instances")
     AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
     name = moto_original(Instance, "private_dns_name")
-    Instance.private_dns_name = property(
-        lambda instance: "" if instance._state.name == "terminated" else name.fget(instance)
-    )
+    Instance.private_dns_name = property(lambda instance: "" if instance._state.name == "terminated" else name.fget(instance))
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:

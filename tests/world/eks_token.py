@@ -32,7 +32,5 @@ def eks_token(cluster: str, region: str, access_key: str, secret: str, session_t
 
     client.meta.events.register("provide-client-params.sts.GetCallerIdentity", keep_for_signing)
     client.meta.events.register("before-sign.sts.GetCallerIdentity", add_header)
-    url = client.generate_presigned_url(
-        "get_caller_identity", Params={_HEADER: cluster}, ExpiresIn=_EXPIRES, HttpMethod="GET"
-    )
+    url = client.generate_presigned_url("get_caller_identity", Params={_HEADER: cluster}, ExpiresIn=_EXPIRES, HttpMethod="GET")
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

@@ -18,9 +18,11 @@ import datetime
 import json
 import re
 import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Callable, ContextManager
+from typing import Any
 
 from moto.core.exceptions import ServiceException
 from moto.events.models import Rule, events_backends
@@ -90,9 +92,7 @@ class DeliveryFault:
 class Events:
     """The default event bus of one account and region."""
 
-    def __init__(
-        self, clock: Clock, engine: Engine, account: str, region: str, lock: ContextManager[Any] | None = None
-    ):
+    def __init__(self, clock: Clock, engine: Engine, account: str, region: str, lock: AbstractContextManager[Any] | None = None):
         self._clock = clock
         self._engine = engine
         self._account, self._region = account, region
@@ -149,7 +149,7 @@ class Events:
         self._clock.after(self.latency, lambda: self._route(event))
 
     def _time(self) -> str:
-        now = datetime.datetime.fromtimestamp(int(self._clock.now()), datetime.timezone.utc)
+        now = datetime.datetime.fromtimestamp(int(self._clock.now()), datetime.UTC)
         return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _status_changed(self, execution: Execution) -> None:
@@ -325,7 +325,7 @@ def fill_template(template: str, values: dict[str, Any]) -> str:
     """
     filled: list[str] = []
     quoted = False
-    for part in re.findall(r'<[A-Za-z0-9_.\-]+>|\\.|[^\\]', template, re.DOTALL):
+    for part in re.findall(r"<[A-Za-z0-9_.\-]+>|\\.|[^\\]", template, re.DOTALL):
         name = part[1:-1] if len(part) > 2 and part.startswith("<") else None
         if name is None or name not in values:
             quoted = quoted != (part == '"')

@@ -105,9 +105,7 @@ class Plan:
         **which: Any,
     ) -> Fault:
         """The call is answered with an error. `after`: it took effect nevertheless."""
-        return self._add(
-            action, "refuse", "after" if after else "before", which, code=code, message=message, status=status
-        )
+        return self._add(action, "refuse", "after" if after else "before", which, code=code, message=message, status=status)
 
     def kill(self, when: When, action: str, **which: Any) -> Fault:
         """The calling process dies before the call takes effect, or after it."""
@@ -155,9 +153,7 @@ class Plan:
 
     # Asking it
 
-    def consult(
-        self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None
-    ) -> Fault | None:
+    def consult(self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None) -> Fault | None:
         """The fault for this call, or None. Must be asked exactly once for each call: it counts them."""
         with self._lock:
             due = None

@@ -8,8 +8,9 @@ of the state types, "Handling errors in Step Functions workflows", "Passing data
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 from world import asl
 from world.clock import TIMED_OUT, Signal, Timeout

@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import uuid
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from jsonata import Jsonata
 from jsonata.functions import Functions

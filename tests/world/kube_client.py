@@ -49,9 +49,7 @@ class Refused(RuntimeError):
 class KubeClient:
     """Talks to one server on 127.0.0.1, as the user of a client certificate, of a bearer token, or as nobody."""
 
-    def __init__(
-        self, port: int, authority_file: str, user: Certificate | None = None, token: str | None = None
-    ) -> None:
+    def __init__(self, port: int, authority_file: str, user: Certificate | None = None, token: str | None = None) -> None:
         self._port = port
         self._token = token
         self._tls = ssl.create_default_context(cafile=authority_file)

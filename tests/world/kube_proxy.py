@@ -98,9 +98,7 @@ class KubeProxy:
         self._intruders: list[_Intruder] = []
         self._upstream = _Upstream(api_port, authority_file)
         self._server = _Server(self, certificate)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="kube-proxy", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="kube-proxy", daemon=True)
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:

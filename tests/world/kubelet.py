@@ -246,9 +246,7 @@ class Kubelet:
         finalizer (the Job controller's) keeps the object a little longer."""
         if pod["metadata"].get("finalizers") and not is_finished(pod):
             self.end(pod, "Failed", exit_code)
-        self._client.delete(
-            _pod_path(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        )
+        self._client.delete(_pod_path(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
 
     def _evict_by_taint(self, pod: Json) -> None:
         disruption = _conditions("True", "DisruptionTarget")

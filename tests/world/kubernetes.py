@@ -24,7 +24,7 @@ import pathlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -275,28 +275,28 @@ class Kubernetes:
         all_taints = [dict(taint) for taint in (*taints, *startup_taints)]
         region = zone[:-1]
         created = self._admin().create(
-                "/api/v1/nodes",
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "metadata": {
-                        "name": name,
-                        "labels": {
-                            "kubernetes.io/hostname": name,
-                            "kubernetes.io/os": "linux",
-                            "kubernetes.io/arch": "amd64",
-                            # The node controller adds these where they are missing.
-                            "beta.kubernetes.io/os": "linux",
-                            "beta.kubernetes.io/arch": "amd64",
-                            "node.kubernetes.io/instance-type": "m7i.2xlarge",
-                            "topology.kubernetes.io/region": region,
-                            "topology.kubernetes.io/zone": zone,
-                            **(labels or {}),
-                        },
+            "/api/v1/nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": name,
+                    "labels": {
+                        "kubernetes.io/hostname": name,
+                        "kubernetes.io/os": "linux",
+                        "kubernetes.io/arch": "amd64",
+                        # The node controller adds these where they are missing.
+                        "beta.kubernetes.io/os": "linux",
+                        "beta.kubernetes.io/arch": "amd64",
+                        "node.kubernetes.io/instance-type": "m7i.2xlarge",
+                        "topology.kubernetes.io/region": region,
+                        "topology.kubernetes.io/zone": zone,
+                        **(labels or {}),
                     },
-                    "spec": {"providerID": provider_id, "taints": all_taints},
                 },
-            )
+                "spec": {"providerID": provider_id, "taints": all_taints},
+            },
+        )
         node = Node(self, name, created["metadata"]["uid"])
         capacity = {"cpu": "8", "memory": "32Gi", "pods": "58", **(allocatable or {})}
         node.report(
@@ -353,17 +353,13 @@ class Kubernetes:
         metadata = manifest["metadata"]
         metadata["annotations"]["kubernetes.io/config.mirror"] = "mirror"
         metadata["annotations"]["kubernetes.io/config.source"] = "file"
-        metadata["ownerReferences"] = [
-            {"apiVersion": "v1", "kind": "Node", "name": on.name, "uid": on.uid, "controller": True}
-        ]
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": on.name, "uid": on.uid, "controller": True}]
         manifest["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         pod = self._create_pod(manifest, f"{name}-{on.name}", on, namespace)
         self._kubelet.keep_running(manifest)
         return pod
 
-    def deployment(
-        self, name: str, replicas: int = 1, on: Placement = None, namespace: str = "default", **how: Any
-    ) -> Workload:
+    def deployment(self, name: str, replicas: int = 1, on: Placement = None, namespace: str = "default", **how: Any) -> Workload:
         """A Deployment; its first pods on the given node (or in turn on several), wherever the scheduler likes without."""
         spec = {"replicas": replicas, **_selected_template(name, how)}
         return self._create_workload("apps/v1", "Deployment", "deployments", name, namespace, spec, replicas, on)
@@ -380,9 +376,7 @@ class Kubernetes:
         spec = _selected_template(name, how)
         return self._create_workload("apps/v1", "DaemonSet", "daemonsets", name, namespace, spec, 0, None)
 
-    def job(
-        self, name: str, on: Placement = None, namespace: str = "default", backoff_limit: int = 6, **how: Any
-    ) -> Workload:
+    def job(self, name: str, on: Placement = None, namespace: str = "default", backoff_limit: int = 6, **how: Any) -> Workload:
         """A Job with one pod, which ends when the scenario says so (`pod.finishes`, `pod.fails`)."""
         template = pod_template(**{"restart_policy": "Never", **how})
         template["metadata"]["labels"][_REPLICA_LABEL] = name
@@ -574,10 +568,7 @@ class Kubernetes:
         for resource in self.client.get(root)["resources"]:
             if resource["kind"] == kind and "/" not in resource["name"]:
                 namespace = f"/namespaces/{document['metadata'].get('namespace', 'default')}"
-                return (
-                    f"{root}{namespace if resource['namespaced'] else ''}/{resource['name']}"
-                    f"/{document['metadata']['name']}"
-                )
+                return f"{root}{namespace if resource['namespaced'] else ''}/{resource['name']}/{document['metadata']['name']}"
         raise LookupError(f"the API server knows no {kind} in {version}")
 
     def _await_rights(self, documents: list[Json]) -> None:

@@ -582,9 +582,7 @@ class Sandbox:
 
 
 def timed_out(request_id: str, seconds: float) -> bytes:
-    return error_payload(
-        "Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds"
-    )
+    return error_payload("Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds")
 
 
 def error_payload(error_type: str, message: str) -> bytes:

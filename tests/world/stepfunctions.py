@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generator, Protocol
+from typing import Any, Protocol
 
 from world import asl
 from world.clock import Call, Clock, Killed, Process, Signal, Timer

@@ -15,7 +15,9 @@ import datetime
 import functools
 import hashlib
 import json
-from typing import Any, Callable, ContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from moto.core.exceptions import AWSError
 from moto.core.responses import ActionResult, EmptyResult
@@ -42,7 +44,7 @@ class MotoMachines:
     `lock` is the one that the server holds around each request.
     """
 
-    def __init__(self, clock: Clock, account: str, region: str, lock: ContextManager[Any] | None = None):
+    def __init__(self, clock: Clock, account: str, region: str, lock: AbstractContextManager[Any] | None = None):
         self._clock = clock
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
@@ -116,7 +118,7 @@ def _served(handler: Callable[[StepFunctionResponse, Engine], Any], engine: Engi
 
 
 def _date(moment: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC)
 
 
 def _with_dates(fields: dict[str, Any]) -> dict[str, Any]:
@@ -289,8 +291,7 @@ def _refuse_bad_definition(response: StepFunctionResponse) -> None:
 def _validate_state_machine_definition(response: StepFunctionResponse, engine: Engine) -> dict[str, Any]:
     found = asl.problems_of(response._get_param("definition"))
     diagnostics = [
-        {"severity": "ERROR", "code": problem.code, "message": problem.message, "location": problem.location}
-        for problem in found
+        {"severity": "ERROR", "code": problem.code, "message": problem.message, "location": problem.location} for problem in found
     ]
     return {"result": "FAIL" if found else "OK", "diagnostics": diagnostics, "truncated": False}
 

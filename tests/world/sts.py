@@ -176,9 +176,7 @@ def _signature(
     canonical_query = "&".join(f"{_quote(name)}={_quote(text)}" for name, text in sorted(query))
     canonical_headers = [f"{name}:{headers.get(name, '').strip()}" for name in signed_headers]
     empty_body = hashlib.sha256(b"").hexdigest()
-    canonical = "\n".join(
-        ["GET", path, canonical_query, *canonical_headers, "", ";".join(signed_headers), empty_body]
-    )
+    canonical = "\n".join(["GET", path, canonical_query, *canonical_headers, "", ";".join(signed_headers), empty_body])
     to_sign = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = f"AWS4{secret}".encode()
     for part in scope.split("/"):
@@ -199,9 +197,7 @@ class StsProxy:
         self.authority_file = authority.file
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(sts, authority))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="sts-proxy", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="sts-proxy", daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> None:

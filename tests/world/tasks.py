@@ -7,7 +7,8 @@ Sources: AWS docs, "Integrating services with Step Functions", "Handling errors 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Generator
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
 
 from world import asl
 from world.state_errors import ApiError, ServiceError, StateError

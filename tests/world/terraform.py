@@ -15,14 +15,17 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "terraform"
 PROVIDER = Path("registry.terraform.io/hashicorp/aws")
 #: Where a plugin mirror usually lies: Terraform's own implied mirror folders (CLI configuration, "Implied Local Mirror
 #: Directories"), then the places where machine images put one.
-MIRROR_PLACES = ["~/.terraform.d/plugins", "~/.local/share/terraform/plugins", "/usr/local/share/terraform/plugins",
-                 "/usr/share/terraform/plugins"]
+MIRROR_PLACES = [
+    "~/.terraform.d/plugins",
+    "~/.local/share/terraform/plugins",
+    "/usr/local/share/terraform/plugins",
+    "/usr/share/terraform/plugins",
+]
 
 
 class TerraformFailed(RuntimeError):

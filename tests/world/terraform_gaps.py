@@ -162,9 +162,7 @@ def _install_eks(eks: Eks) -> None:
     def create_access_entry(response: EKSResponse) -> ActionResult:
         cluster, principal = response._get_param("name"), response._get_param("principalArn")
         if principal in of(response):
-            raise ResourceInUseException(
-                message="The specified access entry resource is already in use on this cluster."
-            )
+            raise ResourceInUseException(message="The specified access entry resource is already in use on this cluster.")
         kind, _, name = principal.split(":")[5].partition("/")
         entry = Entry(
             cluster_name=cluster,
@@ -263,9 +261,7 @@ def _install_lambda() -> None:
     update_code = moto_original(LambdaFunction, "update_function_code")
     assert hasattr(LambdaStorage, "publish_version") and hasattr(LambdaBackend, "update_function_code")
 
-    def __init__(
-        function: LambdaFunction, account_id: str, spec: dict[str, Any], *arguments: Any, **named: Any
-    ) -> None:
+    def __init__(function: LambdaFunction, account_id: str, spec: dict[str, Any], *arguments: Any, **named: Any) -> None:
         create(function, account_id, spec, *arguments, **named)
         function.logging_config = logging_config(function, spec.get("LoggingConfig"))
         function.dead_letter_config = spec.get("DeadLetterConfig")
@@ -306,9 +302,7 @@ def _install_lambda() -> None:
         storage._arns[version.function_arn] = version
         return version
 
-    def backend_update_function_code(
-        backend: LambdaBackend, name: str, qualifier: str, body: dict[str, Any]
-    ) -> dict[str, Any]:
+    def backend_update_function_code(backend: LambdaBackend, name: str, qualifier: str, body: dict[str, Any]) -> dict[str, Any]:
         function = backend.get_function(name, qualifier)
         answer = function.update_function_code(body)
         if body.get("Publish", False):
@@ -324,9 +318,7 @@ def _install_lambda() -> None:
     def remove_permission(response: LambdaResponse) -> tuple[int, dict[str, Any], str]:
         name, statement = unquote(response.path.split("/")[-3]), response.path.split("/")[-1].split("?")[0]
         qualifier = response.querystring.get("Qualifier", [None])[0]
-        policy_of(response.backend, name, qualifier).del_statement(
-            statement, response.querystring.get("RevisionId", [""])[0]
-        )
+        policy_of(response.backend, name, qualifier).del_statement(statement, response.querystring.get("RevisionId", [""])[0])
         return 204, {"status": 204}, "{}"
 
     def get_policy(backend: LambdaBackend, name: str, qualifier: str | None = None) -> str:

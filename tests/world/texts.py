@@ -9,7 +9,7 @@ from typing import Any
 
 def iso(moment: float) -> str:
     """A moment (epoch seconds) as in contexts and results: 2027-01-01T00:00:00.000Z."""
-    instant = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.timezone.utc)
+    instant = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.UTC)
     return instant.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant.microsecond // 1000:03d}Z"
 
 

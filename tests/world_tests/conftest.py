@@ -8,6 +8,7 @@ import pytest
 
 from world.clock import Clock
 from world.kubernetes import Kubernetes
+from world_tests.moto_region import moto_endpoint, region  # noqa: F401 (fixtures)
 
 ROLE = """
 apiVersion: rbac.authorization.k8s.io/v1

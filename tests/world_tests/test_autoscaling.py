@@ -86,9 +86,7 @@ class Account:
 
     @property
     def described(self):
-        return self.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])[
-            "AutoScalingGroups"
-        ][0]
+        return self.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])["AutoScalingGroups"][0]
 
     @property
     def desired(self):
@@ -108,9 +106,9 @@ class Account:
         return list(self.states)
 
     def ec2_state(self, instance_id):
-        return self.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0][
-            "State"
-        ]["Name"]
+        return self.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]["State"][
+            "Name"
+        ]
 
     def activities(self):
         return self.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="workers")["Activities"]
@@ -202,9 +200,7 @@ def test_members_are_pending_before_they_are_in_service(account):
     assert account.ec2_state(account.ids[0]) == "running"
 
 
-@pytest.mark.parametrize(
-    "zones, desired, expected", [("a", 3, "aaa"), ("ab", 2, "ab"), ("abc", 3, "abc"), ("abc", 5, "aabbc")]
-)
+@pytest.mark.parametrize("zones, desired, expected", [("a", 3, "aaa"), ("ab", 2, "ab"), ("abc", 3, "abc"), ("abc", 5, "aabbc")])
 def test_launches_are_spread_over_the_groups_zones(account, zones, desired, expected):
     account.group(desired=desired, maximum=9, zones=zones)
     assert "".join(sorted(i["AvailabilityZone"][-1] for i in account.described["Instances"])) == expected
@@ -293,9 +289,7 @@ def test_new_members_inherit_the_groups_protection(account):
             "ValidationError: Max bound, 3, must be greater than or equal to min bound, 4",
         ),
         (
-            lambda a: a.client("autoscaling").update_auto_scaling_group(
-                AutoScalingGroupName="workers", DesiredCapacity=9
-            ),
+            lambda a: a.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", DesiredCapacity=9),
             "ValidationError: Desired capacity:9 must be between the specified min size:1 and max size:3",
         ),
         (
@@ -353,9 +347,7 @@ def test_scale_in_never_takes_a_protected_member(account):
     account.settle()
     assert account.ids == [first]
     account.protect(first)
-    account.client("autoscaling").update_auto_scaling_group(
-        AutoScalingGroupName="workers", MinSize=0, DesiredCapacity=0
-    )
+    account.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MinSize=0, DesiredCapacity=0)
     account.settle()
     assert account.ids == [first]
 
@@ -611,10 +603,7 @@ def test_a_hook_is_completed_by_token_too(account):
 def test_a_hook_that_does_not_wait_cannot_be_answered(account, call):
     account.group().hook()
     first = account.ids[0]
-    assert (
-        refusal(getattr(account, call), first)
-        == f"ValidationError: No active Lifecycle Action found with instance ID {first}"
-    )
+    assert refusal(getattr(account, call), first) == f"ValidationError: No active Lifecycle Action found with instance ID {first}"
 
 
 @pytest.mark.parametrize("result", ["ABANDON", "CONTINUE"])
@@ -640,9 +629,7 @@ def test_heartbeats_prolong_a_hook_up_to_100_times_the_heartbeat_and_48_hours(ac
         if member.lifecycle_state == "Terminating:Wait":
             account.heartbeat(first)
     ended = next(
-        at
-        for at, kind, detail in account.events
-        if detail.get("state") == "shutting-down" and detail["instance-id"] == first
+        at for at, kind, detail in account.events if detail.get("state") == "shutting-down" and detail["instance-id"] == first
     )
     assert ended - began == pytest.approx(hours * HOUR)
 
@@ -704,9 +691,9 @@ def test_continue_terminates_also_where_abandon_would_retain(account):
 
 def test_the_members_leave_the_balancer_before_the_hook_is_raised(account):
     vpc = account.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
-    arn = account.client("elbv2").create_target_group(Name="ingress", Protocol="HTTP", Port=80, VpcId=vpc)[
-        "TargetGroups"
-    ][0]["TargetGroupArn"]
+    arn = account.client("elbv2").create_target_group(Name="ingress", Protocol="HTTP", Port=80, VpcId=vpc)["TargetGroups"][0][
+        "TargetGroupArn"
+    ]
 
     def targets():
         health = account.client("elbv2").describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
@@ -809,9 +796,7 @@ def test_whether_standby_counts_for_the_balance_is_a_switch(account, counts):
     account.enter_standby(*in_a, decrement=True)
     account.settle()
     account.settle()
-    in_service = sorted(
-        i["AvailabilityZone"][-1] for i in account.described["Instances"] if i["LifecycleState"] == "InService"
-    )
+    in_service = sorted(i["AvailabilityZone"][-1] for i in account.described["Instances"] if i["LifecycleState"] == "InService")
     assert in_service == (["b", "b"] if counts else ["a", "b"])
 
 
@@ -823,9 +808,7 @@ def test_activities_are_listed_newest_first_in_pages(account):
     account.standby()
     client = account.client("autoscaling")
     first = client.describe_scaling_activities(AutoScalingGroupName="workers", MaxRecords=2)
-    second = client.describe_scaling_activities(
-        AutoScalingGroupName="workers", MaxRecords=2, NextToken=first["NextToken"]
-    )
+    second = client.describe_scaling_activities(AutoScalingGroupName="workers", MaxRecords=2, NextToken=first["NextToken"])
     descriptions = [a["Description"].split(":")[0] for a in first["Activities"] + second["Activities"]]
     assert descriptions == [
         "Launching a new EC2 instance",
@@ -844,10 +827,7 @@ def test_an_instance_refresh_is_what_the_scenario_says(account):
     account.autoscaling.refreshes["workers"] = [
         {"InstanceRefreshId": "r-1", "AutoScalingGroupName": "workers", "Status": "InProgress"}
     ]
-    assert (
-        client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"]
-        == "InProgress"
-    )
+    assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"] == "InProgress"
 
 
 def test_actors_are_told_of_every_change_of_a_member(account):

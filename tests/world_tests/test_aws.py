@@ -54,9 +54,7 @@ class Account:
         )
 
     def versions(self):
-        return [
-            v["Version"] for v in self.client("lambda").list_versions_by_function(FunctionName="claim-node")["Versions"]
-        ]
+        return [v["Version"] for v in self.client("lambda").list_versions_by_function(FunctionName="claim-node")["Versions"]]
 
 
 def package(code):
@@ -158,9 +156,7 @@ def test_moto_tells_virtual_time(account):
     account.clock.run(limit=3600)
     instance = account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]
     assert instance["LaunchTime"].isoformat() == "2027-01-01T01:00:00+00:00"
-    keys = account.client("sts").assume_role(RoleArn=ROLE, RoleSessionName="session", DurationSeconds=900)[
-        "Credentials"
-    ]
+    keys = account.client("sts").assume_role(RoleArn=ROLE, RoleSessionName="session", DurationSeconds=900)["Credentials"]
     assert keys["Expiration"].isoformat() == "2027-01-01T01:15:00+00:00"
 
 
@@ -172,9 +168,7 @@ def test_identifiers_depend_on_what_was_created_and_not_on_what_was_read(account
             account.client("ec2").describe_instances()
             account.client("sns").list_topics()
         ids.append(
-            account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0][
-                "InstanceId"
-            ]
+            account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
         )
     assert ids[0] == ids[1]
 
@@ -259,10 +253,7 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     account.aws.replay(load_requests(tmp_path / "deployment.json"))
     assert account.versions() == ["$LATEST", "1", "2"]
-    assert (
-        account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"]
-        == 30
-    )
+    assert account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"] == 30
     assert told[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]
     assert account.client("sqs").list_queues()["QueueUrls"]
 
@@ -336,9 +327,7 @@ def test_a_cluster_says_where_it_is_and_who_signs_for_it(account):
     [({}, "CONFIG_MAP"), ({"accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"}}, "API_AND_CONFIG_MAP")],
 )
 def test_the_authentication_mode_is_the_one_asked_for(account, asked, mode):
-    account.client("eks").create_cluster(
-        name="other", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={}, **asked
-    )
+    account.client("eks").create_cluster(name="other", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={}, **asked)
     assert account.client("eks").describe_cluster(name="other")["cluster"]["accessConfig"]["authenticationMode"] == mode
 
 
@@ -354,12 +343,8 @@ def test_access_entries_come_change_and_go_and_the_world_is_told(account):
     with pytest.raises(ClientError, match="ResourceInUseException"):
         client.create_access_entry(clusterName="world", principalArn=arn)
     client.update_access_entry(clusterName="world", principalArn=arn, kubernetesGroups=["others"])
-    assert client.describe_access_entry(clusterName="world", principalArn=arn)["accessEntry"]["kubernetesGroups"] == [
-        "others"
-    ]
-    assert (
-        client.list_associated_access_policies(clusterName="world", principalArn=arn)["associatedAccessPolicies"] == []
-    )
+    assert client.describe_access_entry(clusterName="world", principalArn=arn)["accessEntry"]["kubernetesGroups"] == ["others"]
+    assert client.list_associated_access_policies(clusterName="world", principalArn=arn)["associatedAccessPolicies"] == []
     client.delete_access_entry(clusterName="world", principalArn=arn)
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         client.describe_access_entry(clusterName="world", principalArn=arn)

@@ -9,7 +9,7 @@ import pytest
 
 from world.events import fill_template, payload_for, value_at
 from world.in_memory import FunctionFailed
-from world_tests.moto_region import ROLE, MotoRegion, moto_endpoint, region  # noqa: F401 (fixtures)
+from world_tests.moto_region import ROLE, MotoRegion
 
 SPOT = "EC2 Spot Instance Interruption Warning"
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:go"
@@ -20,7 +20,7 @@ def machine(start: str, **states: dict) -> dict:
 
 
 WAIT = machine("W", W={"Type": "Wait", "Seconds": 100, "End": True})
-FAIL = machine("F", F={"Type": "Fail", "Error": "NodeLost", "Cause": "it said \"no\""})
+FAIL = machine("F", F={"Type": "Fail", "Error": "NodeLost", "Cause": 'it said "no"'})
 
 
 class Log(list):
@@ -59,9 +59,15 @@ def test_a_matching_event_arrives_a_second_later_whole(region: MotoRegion, calls
     ((moment, event),) = calls
     assert moment == 11
     assert event == {
-        "version": "0", "id": "00000000-0000-4000-8000-000000000001", "detail-type": SPOT, "source": "aws.ec2",
-        "account": "123456789012", "time": "2027-01-01T00:00:10Z", "region": "eu-central-1",
-        "resources": ["arn:aws:ec2:::instance/i-1"], "detail": {"instance-id": "i-1"},
+        "version": "0",
+        "id": "00000000-0000-4000-8000-000000000001",
+        "detail-type": SPOT,
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2027-01-01T00:00:10Z",
+        "region": "eu-central-1",
+        "resources": ["arn:aws:ec2:::instance/i-1"],
+        "detail": {"instance-id": "i-1"},
     }
     assert [(e.moment, e.detail) for e in region.events.emitted] == [(10, {"instance-id": "i-1"}), (20, {"instance-id": "i-2"})]
 
@@ -223,8 +229,14 @@ EVENT = {"time": "T", "detail": {"s": 'a "b"\n', "n": 5, "l": [{"x-y": 1}], "o":
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("$.detail.n", 5), ("$.detail.l[0].x-y", 1), ("$.detail['o']['k']", "v"), ("$", EVENT), ("$.detail.l[3]", None),
-     ("$.detail.s.t", None)],
+    [
+        ("$.detail.n", 5),
+        ("$.detail.l[0].x-y", 1),
+        ("$.detail['o']['k']", "v"),
+        ("$", EVENT),
+        ("$.detail.l[3]", None),
+        ("$.detail.s.t", None),
+    ],
 )
 def test_a_json_path_leads_to_a_value(path, value):
     assert value_at(EVENT, path) == value

@@ -85,9 +85,7 @@ def ready(thing: Json) -> Json:
 # -- virtual time --------------------------------------------------------------------------------------------------
 
 
-def test_objects_are_as_old_as_the_scenario_says(
-    kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node
-) -> None:
+def test_objects_are_as_old_as_the_scenario_says(kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node) -> None:
     clock.at(3600, lambda: kubernetes.deployment("web", on=node))
     clock.run(limit=20 * 3600)
     (pod,) = pods_of(client)
@@ -118,9 +116,7 @@ def test_a_deletion_is_dated_by_its_request_and_grace_period(
     assert pods_of(client)[0]["metadata"]["deletionTimestamp"] == virtual(8100)
 
 
-def test_a_condition_is_dated_by_its_last_change(
-    kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node
-) -> None:
+def test_a_condition_is_dated_by_its_last_change(kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node) -> None:
     kubernetes.add_node("n2", "aws:///a/i-2")
     for moment, change in ((100, node.stops_reporting), (200, node.becomes_ready), (300, node.stops_reporting)):
         clock.at(moment, change)
@@ -135,9 +131,7 @@ def test_a_condition_is_dated_by_its_last_change(
     assert ready(shown)["lastHeartbeatTime"] == virtual(300)
 
 
-def test_the_end_of_a_container_is_dated(
-    kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node
-) -> None:
+def test_the_end_of_a_container_is_dated(kubernetes: Kubernetes, clock: Clock, client: KubeClient, node: Node) -> None:
     job = kubernetes.job("nightly", on=node)
     clock.run(limit=10)
     clock.at(19 * 3600, job.pods()[0].finishes)
@@ -209,9 +203,7 @@ def test_a_write_through_the_proxy_is_settled(kubernetes: Kubernetes, client: Ku
     assert [taint["key"] for taint in node.taints] == ["node.kubernetes.io/unschedulable"]
 
 
-def test_listing_a_nodes_pods_costs_a_few_milliseconds(
-    kubernetes: Kubernetes, client: KubeClient, node: Node
-) -> None:
+def test_listing_a_nodes_pods_costs_a_few_milliseconds(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
     kubernetes.deployment("web", replicas=30, on=node)
     kubernetes.settle()
     spent = []
@@ -298,9 +290,7 @@ def test_somebody_may_slip_in_just_before_a_call(kubernetes: Kubernetes, client:
     assert "somebody/else" in [taint["key"] for taint in node.taints]
 
 
-def test_an_unreachable_api_server_resets_connections(
-    kubernetes: Kubernetes, client: KubeClient, node: Node
-) -> None:
+def test_an_unreachable_api_server_resets_connections(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
     client.get("/api/v1/nodes")
     kubernetes.proxy.is_reachable = False
     with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):

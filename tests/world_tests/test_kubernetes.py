@@ -56,9 +56,7 @@ def test_startup_taints_go_at_their_virtual_time(kubernetes: Kubernetes, clock: 
     assert node.taints == []
 
 
-def test_a_node_that_stops_reporting_is_tainted_and_its_pods_are_unready(
-    kubernetes: Kubernetes, old: Node, new: Node
-) -> None:
+def test_a_node_that_stops_reporting_is_tainted_and_its_pods_are_unready(kubernetes: Kubernetes, old: Node, new: Node) -> None:
     web = kubernetes.deployment("web", on=old)
     kubernetes.settle()
     old.stops_reporting()
@@ -200,9 +198,7 @@ def test_a_budget_whose_pods_cannot_come_back_stays_exhausted(kubernetes: Kubern
         ({"max_unavailable": "30%"}, 2),
     ],
 )
-def test_every_kind_of_budget_settles(
-    kubernetes: Kubernetes, old: Node, limits: dict[str, int | str], allowed: int
-) -> None:
+def test_every_kind_of_budget_settles(kubernetes: Kubernetes, old: Node, limits: dict[str, int | str], allowed: int) -> None:
     web = kubernetes.deployment("web", replicas=4, on=old)
     budget = kubernetes.budget("web", web, **limits)
     kubernetes.settle()
@@ -448,9 +444,7 @@ def test_settling_costs_nothing_when_nothing_was_done(kubernetes: Kubernetes, ol
     assert (time.perf_counter() - started) / 100 < 0.001
 
 
-def test_what_does_not_settle_is_named(
-    kubernetes: Kubernetes, old: Node, new: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_settle_is_named(kubernetes: Kubernetes, old: Node, new: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     web = kubernetes.deployment("web", on=old)
     kubernetes.settle()
     monkeypatch.setattr(kubernetes_module, "SETTLE_LIMIT", 0.3)

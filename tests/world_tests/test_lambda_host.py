@@ -277,15 +277,13 @@ def test_versions_keep_their_code_and_configuration(account):
     account.function(extra='os.environ["CODE"] = "one"', Environment={"Variables": {"SETTING": "one"}})
     client = account.aws.client("lambda")
     client.update_function_configuration(FunctionName="claim-node", Environment={"Variables": {"SETTING": "two"}})
-    client.update_function_code(
-        FunctionName="claim-node", ZipFile=package(extra='os.environ["CODE"] = "two"'), Publish=True
-    )
+    client.update_function_code(FunctionName="claim-node", ZipFile=package(extra='os.environ["CODE"] = "two"'), Publish=True)
     client.create_alias(FunctionName="claim-node", Name="live", FunctionVersion="2")
     seen = {}
     for qualifier in ("1", "2", "live", "$LATEST"):
-        environment = account.succeed(
-            function=f"arn:aws:lambda:eu-west-1:123456789012:function:claim-node:{qualifier}"
-        )["environment"]
+        environment = account.succeed(function=f"arn:aws:lambda:eu-west-1:123456789012:function:claim-node:{qualifier}")[
+            "environment"
+        ]
         seen[qualifier] = environment["CODE"], environment["SETTING"], environment["AWS_LAMBDA_FUNCTION_VERSION"]
     assert seen == {
         "1": ("one", "one", "1"),

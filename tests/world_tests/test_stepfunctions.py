@@ -11,8 +11,9 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
@@ -177,82 +178,223 @@ def large(_: Any) -> str:
 
 ERROR_NAMES = [
     caught("a function's errorType is the error's name", "NodeGone", "NodeGone", ["NodeGone"], lambda: fails("NodeGone")),
-    caught("TaskFailed takes any function error", "States.TaskFailed", "NodeGone", ["Other", "States.TaskFailed"],
-           lambda: fails("NodeGone")),
+    caught(
+        "TaskFailed takes any function error",
+        "States.TaskFailed",
+        "NodeGone",
+        ["Other", "States.TaskFailed"],
+        lambda: fails("NodeGone"),
+    ),
     caught("ALL takes any function error", "States.ALL", "NodeGone", ["States.ALL"], lambda: fails("NodeGone")),
-    caught("an errorType of any characters", "States.ALL", "&alloc::boxed::Box<dyn Error>", ["States.ALL"],
-           lambda: fails("&alloc::boxed::Box<dyn Error>")),
-    caught("a function error without errorType", "Lambda.Unknown", "Lambda.Unknown", ["Lambda.Unknown", "States.ALL"],
-           lambda: fails(None)),
-    caught("a function's own time-out", "Sandbox.Timedout", "Sandbox.Timedout", ["Sandbox.Timedout"],
-           lambda: fails("Sandbox.Timedout")),
+    caught(
+        "an errorType of any characters",
+        "States.ALL",
+        "&alloc::boxed::Box<dyn Error>",
+        ["States.ALL"],
+        lambda: fails("&alloc::boxed::Box<dyn Error>"),
+    ),
+    caught(
+        "a function error without errorType",
+        "Lambda.Unknown",
+        "Lambda.Unknown",
+        ["Lambda.Unknown", "States.ALL"],
+        lambda: fails(None),
+    ),
+    caught(
+        "a function's own time-out",
+        "Sandbox.Timedout",
+        "Sandbox.Timedout",
+        ["Sandbox.Timedout"],
+        lambda: fails("Sandbox.Timedout"),
+    ),
     *[
-        caught(f"the Lambda API's {code}", f"Lambda.{code}", f"Lambda.{code}", [f"Lambda.{code}"],
-               lambda code=code: refuses(code))
+        caught(
+            f"the Lambda API's {code}", f"Lambda.{code}", f"Lambda.{code}", [f"Lambda.{code}"], lambda code=code: refuses(code)
+        )
         for code in ("ServiceException", "TooManyRequestsException", "AWSLambdaException", "SdkClientException")
     ],
-    caught("a JSONata error is caught by ALL", "States.ALL", "States.QueryEvaluationError", ["States.ALL"],
-           lambda: fails("", 0), Assign={"x": "{% $number('abc') %}"}),
-    caught("an undefined result is a query error", "States.QueryEvaluationError", "States.QueryEvaluationError",
-           ["States.QueryEvaluationError"], lambda: fails("", 0), Assign={"x": "{% $states.input.nope %}"}),
-    Case("States.Runtime is caught by nobody", machine(
-        "T", T={"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "Arguments": {}, "End": True,
-                "Catch": [{"ErrorEquals": ["States.Runtime"], "Next": "C"}, {"ErrorEquals": ["States.ALL"], "Next": "C"}]},
-        C={"Type": "Succeed"}), status="FAILED", error="States.Runtime"),
-    Case("too large a result is not caught by ALL", guarded(catch=["States.ALL"]), status="FAILED",
-         error="States.DataLimitExceeded", functions=lambda: {"f": large}),
-    Case("too large a result is not caught by TaskFailed", guarded(catch=["States.TaskFailed"]), status="FAILED",
-         error="States.DataLimitExceeded", functions=lambda: {"f": large}),
-    caught("too large a result is caught by its name", "States.DataLimitExceeded", "States.DataLimitExceeded",
-           ["States.DataLimitExceeded", "States.ALL"], lambda: large),
-    Case("no rule and no Default", machine(
-        "X", X={"Type": "Choice", "Choices": [{"Condition": "{% false %}", "Next": "Done"}]}, Done={"Type": "Succeed"}),
-        status="FAILED", error="States.NoChoiceMatched"),
+    caught(
+        "a JSONata error is caught by ALL",
+        "States.ALL",
+        "States.QueryEvaluationError",
+        ["States.ALL"],
+        lambda: fails("", 0),
+        Assign={"x": "{% $number('abc') %}"},
+    ),
+    caught(
+        "an undefined result is a query error",
+        "States.QueryEvaluationError",
+        "States.QueryEvaluationError",
+        ["States.QueryEvaluationError"],
+        lambda: fails("", 0),
+        Assign={"x": "{% $states.input.nope %}"},
+    ),
+    Case(
+        "States.Runtime is caught by nobody",
+        machine(
+            "T",
+            T={
+                "Type": "Task",
+                "Resource": "arn:aws:states:::lambda:invoke",
+                "Arguments": {},
+                "End": True,
+                "Catch": [{"ErrorEquals": ["States.Runtime"], "Next": "C"}, {"ErrorEquals": ["States.ALL"], "Next": "C"}],
+            },
+            C={"Type": "Succeed"},
+        ),
+        status="FAILED",
+        error="States.Runtime",
+    ),
+    Case(
+        "too large a result is not caught by ALL",
+        guarded(catch=["States.ALL"]),
+        status="FAILED",
+        error="States.DataLimitExceeded",
+        functions=lambda: {"f": large},
+    ),
+    Case(
+        "too large a result is not caught by TaskFailed",
+        guarded(catch=["States.TaskFailed"]),
+        status="FAILED",
+        error="States.DataLimitExceeded",
+        functions=lambda: {"f": large},
+    ),
+    caught(
+        "too large a result is caught by its name",
+        "States.DataLimitExceeded",
+        "States.DataLimitExceeded",
+        ["States.DataLimitExceeded", "States.ALL"],
+        lambda: large,
+    ),
+    Case(
+        "no rule and no Default",
+        machine("X", X={"Type": "Choice", "Choices": [{"Condition": "{% false %}", "Next": "Done"}]}, Done={"Type": "Succeed"}),
+        status="FAILED",
+        error="States.NoChoiceMatched",
+    ),
 ]
 
 RETRIES = [
     retried("back-off 1, 2, 4", [retry("X", IntervalSeconds=1, BackoffRate=2, MaxAttempts=5)], lambda: fails("X", 3), at=7),
-    retried("MaxDelaySeconds: 5, 10, 10", [retry("X", IntervalSeconds=5, BackoffRate=3, MaxDelaySeconds=10, MaxAttempts=5)],
-            lambda: fails("X", 3), at=25),
+    retried(
+        "MaxDelaySeconds: 5, 10, 10",
+        [retry("X", IntervalSeconds=5, BackoffRate=3, MaxDelaySeconds=10, MaxAttempts=5)],
+        lambda: fails("X", 3),
+        at=25,
+    ),
     retried("exhausted, then caught: 1, 2", [retry("X", MaxAttempts=2)], lambda: fails("X"), at=3, catch=["X"]),
     retried("three attempts by default: 1, 2, 4", [retry("X")], lambda: fails("X"), at=7, catch=["X"]),
     retried("MaxAttempts 0 is never", [retry("X", MaxAttempts=0)], lambda: fails("X"), at=0, catch=["X"]),
-    retried("ALL after a named retrier", [retry("Y"), retry("States.ALL", IntervalSeconds=9, MaxAttempts=1)],
-            lambda: fails("X", 1), at=9),
+    retried(
+        "ALL after a named retrier",
+        [retry("Y"), retry("States.ALL", IntervalSeconds=9, MaxAttempts=1)],
+        lambda: fails("X", 1),
+        at=9,
+    ),
 ]
 
 RETRY_COUNTERS = [
-    Case("two retriers count apart: 10, 100, 10, 100", guarded(
-        [retry("A", IntervalSeconds=10, BackoffRate=1, MaxAttempts=2),
-         retry("B", IntervalSeconds=100, BackoffRate=1, MaxAttempts=2)]),
-        output={"call": 5}, at=220, functions=lambda: {"f": fails_in_turn("A", "B", "A", "B")}),
-    Case("retriers count anew when the state is entered again: 1, 2, then 1, 2", machine(
-        "T", T=invoke(Retry=[retry("X", MaxAttempts=2)], Next="Q"),
-        Q={"Type": "Choice", "Choices": [{"Condition": "{% $states.input.call >= 6 %}", "Next": "Done"}], "Default": "T"},
-        Done={"Type": "Succeed"}),
-        output={"call": 6}, at=6, functions=lambda: {"f": fails_in_turn("X", "X", None, "X", "X")}),
-    Case("RetryCount is in the context", machine(
-        "T", T=invoke(payload={"n": "{% $states.context.State.RetryCount %}"}, Retry=[retry("X")])),
-        output={"n": 2}, at=3, functions=lambda: {"f": lambda value: value if value["n"] == 2 else fails("X")(value)}),
-    Case("a Retry of Output's own error", machine(
-        "T", T=invoke(Output="{% $states.context.State.RetryCount = 1 ? 'ok' : $error('no') %}",
-                      Retry=[retry("States.QueryEvaluationError")])), output="ok", at=1),
+    Case(
+        "two retriers count apart: 10, 100, 10, 100",
+        guarded(
+            [
+                retry("A", IntervalSeconds=10, BackoffRate=1, MaxAttempts=2),
+                retry("B", IntervalSeconds=100, BackoffRate=1, MaxAttempts=2),
+            ]
+        ),
+        output={"call": 5},
+        at=220,
+        functions=lambda: {"f": fails_in_turn("A", "B", "A", "B")},
+    ),
+    Case(
+        "retriers count anew when the state is entered again: 1, 2, then 1, 2",
+        machine(
+            "T",
+            T=invoke(Retry=[retry("X", MaxAttempts=2)], Next="Q"),
+            Q={"Type": "Choice", "Choices": [{"Condition": "{% $states.input.call >= 6 %}", "Next": "Done"}], "Default": "T"},
+            Done={"Type": "Succeed"},
+        ),
+        output={"call": 6},
+        at=6,
+        functions=lambda: {"f": fails_in_turn("X", "X", None, "X", "X")},
+    ),
+    Case(
+        "RetryCount is in the context",
+        machine("T", T=invoke(payload={"n": "{% $states.context.State.RetryCount %}"}, Retry=[retry("X")])),
+        output={"n": 2},
+        at=3,
+        functions=lambda: {"f": lambda value: value if value["n"] == 2 else fails("X")(value)},
+    ),
+    Case(
+        "a Retry of Output's own error",
+        machine(
+            "T",
+            T=invoke(
+                Output="{% $states.context.State.RetryCount = 1 ? 'ok' : $error('no') %}",
+                Retry=[retry("States.QueryEvaluationError")],
+            ),
+        ),
+        output="ok",
+        at=1,
+    ),
 ]
 
 TIMEOUTS = [
-    caught("TimeoutSeconds", "States.Timeout", "States.Timeout", ["States.Timeout"], lambda: fails("", 0), at=100,
-           latency={"f": 1000}, TimeoutSeconds=100),
-    caught("TaskFailed does not take a time-out", "States.Timeout", "States.Timeout", ["States.TaskFailed", "States.Timeout"],
-           lambda: fails("", 0), at=100, latency={"f": 1000}, TimeoutSeconds=100),
-    caught("ALL takes a time-out", "States.ALL", "States.Timeout", ["States.ALL"], lambda: fails("", 0), at=100,
-           latency={"f": 500}, TimeoutSeconds=100),
-    caught("TimeoutSeconds as an expression", "States.Timeout", "States.Timeout", ["States.Timeout"], lambda: fails("", 0),
-           at=7, latency={"f": 500}, TimeoutSeconds="{% 3 + 4 %}"),
+    caught(
+        "TimeoutSeconds",
+        "States.Timeout",
+        "States.Timeout",
+        ["States.Timeout"],
+        lambda: fails("", 0),
+        at=100,
+        latency={"f": 1000},
+        TimeoutSeconds=100,
+    ),
+    caught(
+        "TaskFailed does not take a time-out",
+        "States.Timeout",
+        "States.Timeout",
+        ["States.TaskFailed", "States.Timeout"],
+        lambda: fails("", 0),
+        at=100,
+        latency={"f": 1000},
+        TimeoutSeconds=100,
+    ),
+    caught(
+        "ALL takes a time-out",
+        "States.ALL",
+        "States.Timeout",
+        ["States.ALL"],
+        lambda: fails("", 0),
+        at=100,
+        latency={"f": 500},
+        TimeoutSeconds=100,
+    ),
+    caught(
+        "TimeoutSeconds as an expression",
+        "States.Timeout",
+        "States.Timeout",
+        ["States.Timeout"],
+        lambda: fails("", 0),
+        at=7,
+        latency={"f": 500},
+        TimeoutSeconds="{% 3 + 4 %}",
+    ),
     Case("the machine's time-out", {**machine("W", W=wait(5000)), "TimeoutSeconds": 100}, status="TIMED_OUT", at=100),
-    Case("the machine's time-out during a back-off", {**guarded([retry("X", IntervalSeconds=5000)]), "TimeoutSeconds": 100},
-         status="TIMED_OUT", at=100, functions=lambda: {"f": fails("X")}),
-    Case("the machine's time-out during a task", {**guarded(), "TimeoutSeconds": 100}, status="TIMED_OUT", at=100,
-         latency={"f": 1000}),
+    Case(
+        "the machine's time-out during a back-off",
+        {**guarded([retry("X", IntervalSeconds=5000)]), "TimeoutSeconds": 100},
+        status="TIMED_OUT",
+        at=100,
+        functions=lambda: {"f": fails("X")},
+    ),
+    Case(
+        "the machine's time-out during a task",
+        {**guarded(), "TimeoutSeconds": 100},
+        status="TIMED_OUT",
+        at=100,
+        latency={"f": 1000},
+    ),
 ]
 
 SWAP = machine(
@@ -265,9 +407,18 @@ SWAP = machine(
 SCOPED = machine(
     "I",
     I={"Type": "Pass", "Assign": {"a": 1}, "Next": "M"},
-    M={"Type": "Map", "Items": [1, 2], "Next": "O", "ItemProcessor": {"StartAt": "P", "States": {
-        "P": {"Type": "Pass", "Assign": {"z": "{% $a + $states.input %}"}, "Next": "Q"},
-        "Q": {"Type": "Pass", "Output": "{% $z %}", "End": True}}}},
+    M={
+        "Type": "Map",
+        "Items": [1, 2],
+        "Next": "O",
+        "ItemProcessor": {
+            "StartAt": "P",
+            "States": {
+                "P": {"Type": "Pass", "Assign": {"z": "{% $a + $states.input %}"}, "Next": "Q"},
+                "Q": {"Type": "Pass", "Output": "{% $z %}", "End": True},
+            },
+        },
+    },
     O={"Type": "Pass", "Output": {"r": "{% $states.input %}", "z": "{% $exists($z) %}"}, "End": True},
 )
 QUOTES = 'he said "x"\n\\y'
@@ -275,49 +426,145 @@ QUOTES = 'he said "x"\n\\y'
 VALUES = [
     Case("Assign takes effect after the state", SWAP, output={"a": 2, "b": 1, "e": "X"}, functions=lambda: {"f": fails("X")}),
     Case("an inner scope reads outer variables and keeps its own", SCOPED, output={"r": [2, 3], "z": False}),
-    Case("a rule's Assign and Output, not the state's", machine(
-        "X", X={"Type": "Choice", "Assign": {"v": "state"}, "Default": "D", "Choices": [
-            {"Condition": "{% $states.input.go %}", "Assign": {"v": "rule"}, "Output": "ruled", "Next": "D"}]},
-        D={"Type": "Pass", "Output": ["{% $v %}", "{% $states.input %}"], "End": True}),
-        input={"go": True}, output=["rule", "ruled"]),
-    Case("the state's Assign and Output with Default", machine(
-        "X", X={"Type": "Choice", "Assign": {"v": "state"}, "Output": "fell", "Default": "D", "Choices": [
-            {"Condition": "{% $states.input.go %}", "Assign": {"v": "rule"}, "Next": "D"}]},
-        D={"Type": "Pass", "Output": ["{% $v %}", "{% $states.input %}"], "End": True}),
-        input={"go": False}, output=["state", "fell"]),
+    Case(
+        "a rule's Assign and Output, not the state's",
+        machine(
+            "X",
+            X={
+                "Type": "Choice",
+                "Assign": {"v": "state"},
+                "Default": "D",
+                "Choices": [{"Condition": "{% $states.input.go %}", "Assign": {"v": "rule"}, "Output": "ruled", "Next": "D"}],
+            },
+            D={"Type": "Pass", "Output": ["{% $v %}", "{% $states.input %}"], "End": True},
+        ),
+        input={"go": True},
+        output=["rule", "ruled"],
+    ),
+    Case(
+        "the state's Assign and Output with Default",
+        machine(
+            "X",
+            X={
+                "Type": "Choice",
+                "Assign": {"v": "state"},
+                "Output": "fell",
+                "Default": "D",
+                "Choices": [{"Condition": "{% $states.input.go %}", "Assign": {"v": "rule"}, "Next": "D"}],
+            },
+            D={"Type": "Pass", "Output": ["{% $v %}", "{% $states.input %}"], "End": True},
+        ),
+        input={"go": False},
+        output=["state", "fell"],
+    ),
     Case("$ inside a predicate", machine("X", X={"Type": "Pass", "Output": "{% [1..3][$ > 1] %}", "End": True}), output=[2, 3]),
-    Case("a variable with quotes and newlines", machine(
-        "I", I={"Type": "Pass", "Assign": {"a": "{% $states.input.q %}"}, "Next": "O"},
-        O={"Type": "Pass", "Output": "{% $a %}", "End": True}), input={"q": QUOTES}, output=QUOTES),
-    Case("null is a value, undefined fields vanish", machine(
-        "I", I={"Type": "Pass", "Output": "{% {'null': $states.input.n, 'gone': $states.input.nope} %}", "End": True}),
-        input={"n": None}, output={"null": None}),
-    Case("expressions in lists and objects, other text as it is", machine(
-        "I", I={"Type": "Pass", "Output": {"a": ["{% 1 + 1 %}", "{%", "x {% 1 %}"]}, "End": True}),
-        output={"a": [2, "{%", "x {% 1 %}"]}),
-    Case("AWS's functions", machine("I", I={"Type": "Pass", "End": True, "Output": {
-        "parts": "{% $partition([1..5], 2) %}", "range": "{% $range(0, 10, 5) %}", "parsed": "{% $parse('[null]') %}",
-        "hash": "{% $hash('a', 'MD5') %}", "now": "{% $now() %}", "millis": "{% $millis() %}"}}),
-        output={"parts": [[1, 2], [3, 4], [5]], "range": [0, 5, 10], "parsed": [None],
-                "hash": "0cc175b9c0f1b6a831c399e269772661", "now": "2027-01-01T00:00:00.000Z", "millis": 1798761600000}),
-    Case("times in the context", machine("W", W=wait(90, "I"), I={"Type": "Pass", "End": True, "Output": {
-        "start": "{% $states.context.Execution.StartTime %}", "entered": "{% $states.context.State.EnteredTime %}",
-        "name": "{% $states.context.State.Name %}", "machine": "{% $states.context.StateMachine.Name %}",
-        "redrive": "{% $exists($states.context.Execution.RedriveCount) %}"}}),
-        at=90, output={"start": "2027-01-01T00:00:00.000Z", "entered": "2027-01-01T00:01:30.000Z", "name": "I",
-                       "machine": "machine", "redrive": False}),
-    Case("ItemSelector sees the item and its index", machine("M", M={
-        "Type": "Map", "Items": "{% $states.input.names %}", "End": True,
-        "ItemSelector": {"i": "{% $states.context.Map.Item.Index %}", "v": "{% $states.context.Map.Item.Value %}"},
-        "ItemProcessor": {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}}}),
-        input={"names": ["x", "y"]}, output=[{"i": 0, "v": "x"}, {"i": 1, "v": "y"}]),
-    Case("a Fail state's Error and Cause are expressions", machine(
-        "F", F={"Type": "Fail", "Error": "{% $states.input.e %}", "Cause": "{% 'because of ' & $states.input.e %}"}),
-        input={"e": "NodeLost"}, status="FAILED", error="NodeLost"),
-    Case("Wait for a Timestamp with fraction and offset", machine(
-        "W", W={"Type": "Wait", "Timestamp": "{% '2027-01-01T02:00:30.500+01:00' %}", "End": True}), output={}, at=3630.5),
-    Case("Wait for a Timestamp that is past", machine(
-        "W", W={"Type": "Wait", "Timestamp": "2020-01-01T00:00:00Z", "End": True}), output={}, at=0),
+    Case(
+        "a variable with quotes and newlines",
+        machine(
+            "I",
+            I={"Type": "Pass", "Assign": {"a": "{% $states.input.q %}"}, "Next": "O"},
+            O={"Type": "Pass", "Output": "{% $a %}", "End": True},
+        ),
+        input={"q": QUOTES},
+        output=QUOTES,
+    ),
+    Case(
+        "null is a value, undefined fields vanish",
+        machine("I", I={"Type": "Pass", "Output": "{% {'null': $states.input.n, 'gone': $states.input.nope} %}", "End": True}),
+        input={"n": None},
+        output={"null": None},
+    ),
+    Case(
+        "expressions in lists and objects, other text as it is",
+        machine("I", I={"Type": "Pass", "Output": {"a": ["{% 1 + 1 %}", "{%", "x {% 1 %}"]}, "End": True}),
+        output={"a": [2, "{%", "x {% 1 %}"]},
+    ),
+    Case(
+        "AWS's functions",
+        machine(
+            "I",
+            I={
+                "Type": "Pass",
+                "End": True,
+                "Output": {
+                    "parts": "{% $partition([1..5], 2) %}",
+                    "range": "{% $range(0, 10, 5) %}",
+                    "parsed": "{% $parse('[null]') %}",
+                    "hash": "{% $hash('a', 'MD5') %}",
+                    "now": "{% $now() %}",
+                    "millis": "{% $millis() %}",
+                },
+            },
+        ),
+        output={
+            "parts": [[1, 2], [3, 4], [5]],
+            "range": [0, 5, 10],
+            "parsed": [None],
+            "hash": "0cc175b9c0f1b6a831c399e269772661",
+            "now": "2027-01-01T00:00:00.000Z",
+            "millis": 1798761600000,
+        },
+    ),
+    Case(
+        "times in the context",
+        machine(
+            "W",
+            W=wait(90, "I"),
+            I={
+                "Type": "Pass",
+                "End": True,
+                "Output": {
+                    "start": "{% $states.context.Execution.StartTime %}",
+                    "entered": "{% $states.context.State.EnteredTime %}",
+                    "name": "{% $states.context.State.Name %}",
+                    "machine": "{% $states.context.StateMachine.Name %}",
+                    "redrive": "{% $exists($states.context.Execution.RedriveCount) %}",
+                },
+            },
+        ),
+        at=90,
+        output={
+            "start": "2027-01-01T00:00:00.000Z",
+            "entered": "2027-01-01T00:01:30.000Z",
+            "name": "I",
+            "machine": "machine",
+            "redrive": False,
+        },
+    ),
+    Case(
+        "ItemSelector sees the item and its index",
+        machine(
+            "M",
+            M={
+                "Type": "Map",
+                "Items": "{% $states.input.names %}",
+                "End": True,
+                "ItemSelector": {"i": "{% $states.context.Map.Item.Index %}", "v": "{% $states.context.Map.Item.Value %}"},
+                "ItemProcessor": {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}},
+            },
+        ),
+        input={"names": ["x", "y"]},
+        output=[{"i": 0, "v": "x"}, {"i": 1, "v": "y"}],
+    ),
+    Case(
+        "a Fail state's Error and Cause are expressions",
+        machine("F", F={"Type": "Fail", "Error": "{% $states.input.e %}", "Cause": "{% 'because of ' & $states.input.e %}"}),
+        input={"e": "NodeLost"},
+        status="FAILED",
+        error="NodeLost",
+    ),
+    Case(
+        "Wait for a Timestamp with fraction and offset",
+        machine("W", W={"Type": "Wait", "Timestamp": "{% '2027-01-01T02:00:30.500+01:00' %}", "End": True}),
+        output={},
+        at=3630.5,
+    ),
+    Case(
+        "Wait for a Timestamp that is past",
+        machine("W", W={"Type": "Wait", "Timestamp": "2020-01-01T00:00:00Z", "End": True}),
+        output={},
+        at=0,
+    ),
     query_error("a Condition that is no boolean", choice("{% 1 %}")),
     query_error("a Condition that is undefined", choice("{% $states.input.nope %}")),
     query_error("Wait.Seconds below zero", wait("{% -5 %}")),
@@ -327,8 +574,15 @@ VALUES = [
     query_error("a Timestamp without an offset", {"Type": "Wait", "Timestamp": "2027-01-01T00:00:00", "End": True}),
     query_error("an expression that is a function", {"Type": "Pass", "Output": "{% function($x) {$x} %}", "End": True}),
     query_error("$eval", {"Type": "Pass", "Output": "{% $eval('1') %}", "End": True}),
-    query_error("Items that are no array", {"Type": "Map", "Items": "{% 1 %}", "End": True, "ItemProcessor": {
-        "StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}}}),
+    query_error(
+        "Items that are no array",
+        {
+            "Type": "Map",
+            "Items": "{% 1 %}",
+            "End": True,
+            "ItemProcessor": {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}},
+        },
+    ),
 ]
 
 
@@ -372,45 +626,129 @@ def fails_from(first: int) -> Callable[[], dict]:
 TOO_MANY = "States.ExceedToleratedFailureThreshold"
 
 FAN_OUT = [
-    Case("the branch's own error leaves a Parallel, and its siblings end at once", machine(
-        "P", P=parallel(branch(A=invoke()), branch(B=wait(9000, "G"), G=invoke("forbidden")), Catch=to_caught("X"), End=True),
-        C=wait(20_000)), output="X", at=20_000, functions=lambda: {"f": fails("X")}),
-    Case("States.BranchFailed is not the branch's error", machine(
-        "P", P=parallel(branch(A=invoke()), End=True, Catch=[
-            {"ErrorEquals": ["States.BranchFailed"], "Output": "wrong", "Next": "C"},
-            {"ErrorEquals": ["States.ALL"], "Output": "right", "Next": "C"}]), C={"Type": "Succeed"}),
-        output="right", functions=lambda: {"f": fails("X")}),
-    Case("a Parallel's output is its branches' outputs, in order", machine(
-        "P", P=parallel(branch(A=wait(50, "Z"), Z={"Type": "Succeed", "Output": 1}), branch(B={"Type": "Succeed", "Output": 2}),
-                        Arguments={}, End=True)), output=[1, 2], at=50),
-    Case("a failed iteration ends the others at once", machine(
-        "M", M=mapped([10, 9000], branch(W=wait("{% $states.input %}", "F"), F=invoke()), Catch=to_caught("X"), End=True),
-        C=wait(10_000)), output="X", at=10_010, functions=lambda: {"f": fails("X", 1)}),
-    Case("a States.* error keeps its name through a Map", machine(
-        "M", M=mapped([1], branch(F=invoke(TimeoutSeconds=5)), Catch=to_caught("States.Timeout"), End=True),
-        C={"Type": "Succeed"}), output="States.Timeout", at=5, latency={"f": 100}),
-    Case("a States.* error keeps its name through a Parallel", machine(
-        "P", P=parallel(branch(W=wait("{% -1 %}")), Catch=to_caught("States.QueryEvaluationError"), End=True),
-        C={"Type": "Succeed"}), output="States.QueryEvaluationError"),
-    Case("MaxConcurrency: the next starts as one ends", machine(
-        "M", M=mapped([10, 30, 10, 10], branch(W=wait("{% $states.input %}")), MaxConcurrency=2, End=True)),
-        output=[10, 30, 10, 10], at=30),
-    Case("an inline Map runs 40 at once", machine(
-        "M", M=mapped("{% [1..41] %}", branch(W=wait(10)), End=True)), output=list(range(1, 42)), at=20),
-    Case("a Retry of a Parallel starts every branch anew", machine(
-        "P", P=parallel(branch(W=wait(10, "F"), F=invoke()), Retry=[retry("X", IntervalSeconds=5)], End=True)),
-        output=[{"call": 2}], at=25, functions=lambda: {"f": fails_in_turn("X")}),
+    Case(
+        "the branch's own error leaves a Parallel, and its siblings end at once",
+        machine(
+            "P",
+            P=parallel(branch(A=invoke()), branch(B=wait(9000, "G"), G=invoke("forbidden")), Catch=to_caught("X"), End=True),
+            C=wait(20_000),
+        ),
+        output="X",
+        at=20_000,
+        functions=lambda: {"f": fails("X")},
+    ),
+    Case(
+        "States.BranchFailed is not the branch's error",
+        machine(
+            "P",
+            P=parallel(
+                branch(A=invoke()),
+                End=True,
+                Catch=[
+                    {"ErrorEquals": ["States.BranchFailed"], "Output": "wrong", "Next": "C"},
+                    {"ErrorEquals": ["States.ALL"], "Output": "right", "Next": "C"},
+                ],
+            ),
+            C={"Type": "Succeed"},
+        ),
+        output="right",
+        functions=lambda: {"f": fails("X")},
+    ),
+    Case(
+        "a Parallel's output is its branches' outputs, in order",
+        machine(
+            "P",
+            P=parallel(
+                branch(A=wait(50, "Z"), Z={"Type": "Succeed", "Output": 1}),
+                branch(B={"Type": "Succeed", "Output": 2}),
+                Arguments={},
+                End=True,
+            ),
+        ),
+        output=[1, 2],
+        at=50,
+    ),
+    Case(
+        "a failed iteration ends the others at once",
+        machine(
+            "M",
+            M=mapped([10, 9000], branch(W=wait("{% $states.input %}", "F"), F=invoke()), Catch=to_caught("X"), End=True),
+            C=wait(10_000),
+        ),
+        output="X",
+        at=10_010,
+        functions=lambda: {"f": fails("X", 1)},
+    ),
+    Case(
+        "a States.* error keeps its name through a Map",
+        machine(
+            "M",
+            M=mapped([1], branch(F=invoke(TimeoutSeconds=5)), Catch=to_caught("States.Timeout"), End=True),
+            C={"Type": "Succeed"},
+        ),
+        output="States.Timeout",
+        at=5,
+        latency={"f": 100},
+    ),
+    Case(
+        "a States.* error keeps its name through a Parallel",
+        machine(
+            "P",
+            P=parallel(branch(W=wait("{% -1 %}")), Catch=to_caught("States.QueryEvaluationError"), End=True),
+            C={"Type": "Succeed"},
+        ),
+        output="States.QueryEvaluationError",
+    ),
+    Case(
+        "MaxConcurrency: the next starts as one ends",
+        machine("M", M=mapped([10, 30, 10, 10], branch(W=wait("{% $states.input %}")), MaxConcurrency=2, End=True)),
+        output=[10, 30, 10, 10],
+        at=30,
+    ),
+    Case(
+        "an inline Map runs 40 at once",
+        machine("M", M=mapped("{% [1..41] %}", branch(W=wait(10)), End=True)),
+        output=list(range(1, 42)),
+        at=20,
+    ),
+    Case(
+        "a Retry of a Parallel starts every branch anew",
+        machine("P", P=parallel(branch(W=wait(10, "F"), F=invoke()), Retry=[retry("X", IntervalSeconds=5)], End=True)),
+        output=[{"call": 2}],
+        at=25,
+        functions=lambda: {"f": fails_in_turn("X")},
+    ),
     Case("an empty Map", machine("M", M=mapped([], branch(W=wait(10)), End=True)), output=[]),
     Case("a Distributed Map", distributed(), output=[1, 2, 3, 4, 5], at=900),
     Case("one failure is one too many by default", distributed(TOO_MANY), output=TOO_MANY, at=200, functions=fails_from(2)),
-    Case("within ToleratedFailureCount", distributed(TOO_MANY, ToleratedFailureCount=2), output=[1, 2, 3], at=900,
-         functions=fails_from(4)),
-    Case("beyond ToleratedFailureCount", distributed(TOO_MANY, ToleratedFailureCount=1), output=TOO_MANY, at=900,
-         functions=fails_from(4)),
-    Case("beyond ToleratedFailurePercentage", distributed(TOO_MANY, ToleratedFailurePercentage=30), output=TOO_MANY, at=900,
-         functions=fails_from(4)),
-    Case("either threshold counts", distributed(TOO_MANY, ToleratedFailureCount=5, ToleratedFailurePercentage=30),
-         output=TOO_MANY, at=900, functions=fails_from(4)),
+    Case(
+        "within ToleratedFailureCount",
+        distributed(TOO_MANY, ToleratedFailureCount=2),
+        output=[1, 2, 3],
+        at=900,
+        functions=fails_from(4),
+    ),
+    Case(
+        "beyond ToleratedFailureCount",
+        distributed(TOO_MANY, ToleratedFailureCount=1),
+        output=TOO_MANY,
+        at=900,
+        functions=fails_from(4),
+    ),
+    Case(
+        "beyond ToleratedFailurePercentage",
+        distributed(TOO_MANY, ToleratedFailurePercentage=30),
+        output=TOO_MANY,
+        at=900,
+        functions=fails_from(4),
+    ),
+    Case(
+        "either threshold counts",
+        distributed(TOO_MANY, ToleratedFailureCount=5, ToleratedFailurePercentage=30),
+        output=TOO_MANY,
+        at=900,
+        functions=fails_from(4),
+    ),
 ]
 
 CASES = ERROR_NAMES + RETRIES + RETRY_COUNTERS + TIMEOUTS + VALUES + FAN_OUT
@@ -452,9 +790,14 @@ def test_full_jitter_draws_from_the_clock_between_zero_and_the_delay(sfn):
         (machine("A", A=invoke(Resource="arn:aws:states:::ecs:runTask")), "does not interpret the resource"),
         (machine("A", A=invoke(Resource="arn:aws:states:::aws-sdk:sfn")), "does not interpret the resource"),
         (machine("A", A=invoke(Catch=[{"ErrorEquals": ["States.ALL", "X"], "Next": "A"}])), "States.ALL must appear alone"),
-        (machine("A", A={"Type": "Pass", "Assign": {"v": 1}, "Next": "P"},
-                 P=parallel(branch(B={"Type": "Pass", "Assign": {"v": 2}, "End": True}), End=True)),
-         "Variable 'v' is assigned in an outer scope too"),
+        (
+            machine(
+                "A",
+                A={"Type": "Pass", "Assign": {"v": 1}, "Next": "P"},
+                P=parallel(branch(B={"Type": "Pass", "Assign": {"v": 2}, "End": True}), End=True),
+            ),
+            "Variable 'v' is assigned in an outer scope too",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -487,8 +830,12 @@ def test_the_same_name_and_input_give_the_running_execution(sfn):
 
 @pytest.mark.parametrize(
     ("text", "name", "code"),
-    [("{", None, "InvalidExecutionInput"), ("{}", "a b", "InvalidName"), ("{}", "x" * 81, "InvalidName"),
-     (json.dumps("x" * 262_144), None, "ValidationException")],
+    [
+        ("{", None, "InvalidExecutionInput"),
+        ("{}", "a b", "InvalidName"),
+        ("{}", "x" * 81, "InvalidName"),
+        (json.dumps("x" * 262_144), None, "ValidationException"),
+    ],
     ids=["no JSON", "a blank in the name", "a long name", "a large input"],
 )
 def test_bad_input_and_names_are_refused(sfn, text, name, code):
@@ -613,7 +960,7 @@ def test_a_redrive_goes_on_at_the_failed_step_with_its_variables_and_input(sfn):
     execution = sfn.run(definition)
     arn = execution.arn
     assert execution.status == "FAILED"
-    for count in (1, 2):
+    for _ in (1, 2):
         sfn.clock.run(limit=sfn.clock.elapsed() + 1000)
         sfn.engine.redrive_execution(arn)
         sfn.clock.run()
@@ -665,8 +1012,11 @@ def test_a_redrive_runs_only_the_branches_that_did_not_succeed(sfn):
 
     sfn.functions["f"] = function
     one = branch(A=invoke(payload="good"))
-    two = branch(I={"Type": "Pass", "Assign": {"kept": "inner"}, "Next": "W"}, W=wait(100, "B"),
-                 B=invoke(payload="bad", Output=["{% $states.result.Payload %}", "{% $kept %}"]))
+    two = branch(
+        I={"Type": "Pass", "Assign": {"kept": "inner"}, "Next": "W"},
+        W=wait(100, "B"),
+        B=invoke(payload="bad", Output=["{% $states.result.Payload %}", "{% $kept %}"]),
+    )
     three = branch(W=wait(5000, "C"), C=invoke(payload="cut off"))
     execution = sfn.run(machine("P", P=parallel(one, two, three, End=True)))
     assert (execution.status, sfn.clock.elapsed()) == ("FAILED", 100)
@@ -729,7 +1079,12 @@ def test_a_fail_state_is_entered_again(sfn):
     sfn.clock.run()
     assert execution.status == "FAILED"
     assert sfn.events(execution) == [
-        "ExecutionStarted", "FailStateEntered", "ExecutionFailed", "ExecutionRedriven", "FailStateEntered", "ExecutionFailed",
+        "ExecutionStarted",
+        "FailStateEntered",
+        "ExecutionFailed",
+        "ExecutionRedriven",
+        "FailStateEntered",
+        "ExecutionFailed",
     ]
 
 
@@ -764,20 +1119,50 @@ def test_what_cannot_be_redriven_is_refused(sfn):
     ("state", "expected"),
     [
         (invoke(), ["TaskStateEntered", "TaskScheduled", "TaskStarted", "TaskSucceeded", "TaskStateExited"]),
-        (invoke("once", Retry=[retry("X")]),
-         ["TaskStateEntered", "TaskScheduled", "TaskStarted", "TaskFailed", "TaskScheduled", "TaskStarted", "TaskSucceeded",
-          "TaskStateExited"]),
+        (
+            invoke("once", Retry=[retry("X")]),
+            [
+                "TaskStateEntered",
+                "TaskScheduled",
+                "TaskStarted",
+                "TaskFailed",
+                "TaskScheduled",
+                "TaskStarted",
+                "TaskSucceeded",
+                "TaskStateExited",
+            ],
+        ),
         (wait(1), ["WaitStateEntered", "WaitStateExited"]),
         ({"Type": "Pass", "End": True}, ["PassStateEntered", "PassStateExited"]),
         ({"Type": "Succeed"}, ["SucceedStateEntered", "SucceedStateExited"]),
-        (parallel(branch(S={"Type": "Succeed"}), End=True),
-         ["ParallelStateEntered", "ParallelStateStarted", "SucceedStateEntered", "SucceedStateExited",
-          "ParallelStateSucceeded", "ParallelStateExited"]),
-        (mapped([1], branch(S={"Type": "Succeed"}), End=True),
-         ["MapStateEntered", "MapStateStarted", "MapIterationStarted", "SucceedStateEntered", "SucceedStateExited",
-          "MapIterationSucceeded", "MapStateSucceeded", "MapStateExited"]),
-        (nested(End=True),
-         ["TaskStateEntered", "TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskSucceeded", "TaskStateExited"]),
+        (
+            parallel(branch(S={"Type": "Succeed"}), End=True),
+            [
+                "ParallelStateEntered",
+                "ParallelStateStarted",
+                "SucceedStateEntered",
+                "SucceedStateExited",
+                "ParallelStateSucceeded",
+                "ParallelStateExited",
+            ],
+        ),
+        (
+            mapped([1], branch(S={"Type": "Succeed"}), End=True),
+            [
+                "MapStateEntered",
+                "MapStateStarted",
+                "MapIterationStarted",
+                "SucceedStateEntered",
+                "SucceedStateExited",
+                "MapIterationSucceeded",
+                "MapStateSucceeded",
+                "MapStateExited",
+            ],
+        ),
+        (
+            nested(End=True),
+            ["TaskStateEntered", "TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskSucceeded", "TaskStateExited"],
+        ),
     ],
     ids=["task", "task with a retry", "wait", "pass", "succeed", "parallel", "map", "nested"],
 )
@@ -907,8 +1292,12 @@ def test_a_heartbeat_time_out_is_taken_by_a_catcher_of_states_timeout(sfn):
 
 FAN = machine(
     "M",
-    M=mapped("{% $map([1..6], function($v) {{'i': $v}}) %}",
-             branch(D=invoke("drain", Next="W"), W=wait("{% $states.input.i * 100 %}")), MaxConcurrency=2, Next="P"),
+    M=mapped(
+        "{% $map([1..6], function($v) {{'i': $v}}) %}",
+        branch(D=invoke("drain", Next="W"), W=wait("{% $states.input.i * 100 %}")),
+        MaxConcurrency=2,
+        Next="P",
+    ),
     P=parallel(branch(A=wait(50)), branch(B=wait(70, "C"), C=invoke("drain", {"i": 9})), End=True),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from world_tests.moto_region import ROLE, MotoRegion, moto_endpoint, region  # noqa: F401 (fixtures)
+from world_tests.moto_region import ROLE, MotoRegion
 
 
 def machine(start: str, **states: dict) -> dict:
@@ -91,7 +91,10 @@ def test_the_history_comes_in_pages_in_both_directions(region: MotoRegion):
     execution = region.run(answers("x"))
     whole = region.sfn.get_execution_history(executionArn=execution.arn)["events"]
     assert [event["type"] for event in whole] == [
-        "ExecutionStarted", "PassStateEntered", "PassStateExited", "ExecutionSucceeded",
+        "ExecutionStarted",
+        "PassStateEntered",
+        "PassStateExited",
+        "ExecutionSucceeded",
     ]
     assert whole[0]["executionStartedEventDetails"]["roleArn"] == ROLE
     assert json.loads(whole[2]["stateExitedEventDetails"]["output"]) == "x"
@@ -190,9 +193,7 @@ def test_a_bad_definition_is_refused_at_create_and_update_and_explained_by_valid
             attempt()
     verdict = region.sfn.validate_state_machine_definition(definition=json.dumps(bad))
     assert verdict["result"] == "FAIL"
-    assert [(d["code"], d["location"]) for d in verdict["diagnostics"]] == [
-        ("MISSING_TRANSITION_TARGET", "/States/A/Next")
-    ]
+    assert [(d["code"], d["location"]) for d in verdict["diagnostics"]] == [("MISSING_TRANSITION_TARGET", "/States/A/Next")]
     assert region.sfn.validate_state_machine_definition(definition=json.dumps(wait(1)))["result"] == "OK"
 
 
@@ -231,10 +232,16 @@ def test_an_sdk_integration_writes_names_in_pascal_case_and_times_as_iso(region:
 @pytest.mark.parametrize(
     ("resource", "arguments", "error"),
     [
-        ("sfn:describeExecution", {"ExecutionArn": "arn:aws:states:eu-central-1:123456789012:execution:m:none"},
-         "Sfn.ExecutionDoesNotExistException"),
-        ("autoscaling:createAutoScalingGroup", {"AutoScalingGroupName": "g", "MinSize": 0, "MaxSize": 1},
-         "AutoScaling.AutoScalingException"),
+        (
+            "sfn:describeExecution",
+            {"ExecutionArn": "arn:aws:states:eu-central-1:123456789012:execution:m:none"},
+            "Sfn.ExecutionDoesNotExistException",
+        ),
+        (
+            "autoscaling:createAutoScalingGroup",
+            {"AutoScalingGroupName": "g", "MinSize": 0, "MaxSize": 1},
+            "AutoScaling.AutoScalingException",
+        ),
         ("ec2:describeInstances", {"InstanceIds": ["i-00000000000000000"]}, "Ec2.Ec2Exception"),
         ("sfn:describeExecution", {"Nonsense": 1}, "States.Runtime"),
         ("sfn:nonsense", {}, "States.Runtime"),
