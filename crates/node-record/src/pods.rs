@@ -92,7 +92,8 @@ fn read_refusal(status: &Status) -> Option<Eviction> {
         .flat_map(|details| &details.causes)
         .find(|cause| cause.reason == "DisruptionBudget");
     match (status.code, budget) {
-        (404 | 409, _) => Some(Eviction::Gone),
+        (404, _) => Some(Eviction::Gone),
+        (409, _) if status.message.contains("UID in the precondition") => Some(Eviction::Gone),
         (429, Some(cause)) => Some(Eviction::Blocked {
             by: cause.message.clone(),
             retry_after: status

@@ -180,6 +180,7 @@ async fn refusals_that_are_errors() {
     let cases = [
         (401, "Unauthorized", Failure::ServiceUnavailable),
         (403, "Forbidden", Failure::ServiceRefused),
+        (409, "Conflict", Failure::ServiceUnavailable),
         (429, "TooManyRequests", Failure::ServiceUnavailable),
         (500, "InternalError", Failure::ServiceUnavailable),
         (503, "ServiceUnavailable", Failure::ServiceUnavailable),
