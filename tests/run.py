@@ -20,6 +20,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
+RUFF = str(Path(sys.executable).with_name("ruff"))
 
 
 @dataclass
@@ -58,6 +59,8 @@ def checks() -> list[Step]:
             ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ),
         Step("Rust tests", ["cargo", "test", "--locked", "--workspace", "--quiet"], count_cargo),
+        Step("Python lints", [RUFF, "check", "--quiet", "."], cwd=TESTS),
+        Step("Python format", [RUFF, "format", "--quiet", "--check", "."], cwd=TESTS),
         Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"]),
         Step("Terraform tests", [sys.executable, "-m", "world.terraform", "test"], count_terraform, TESTS),
         Step("Contract tests", [*PYTEST, "contract"], count_pytest, TESTS),
@@ -69,6 +72,7 @@ def tests() -> list[Step]:
     """Everything."""
     slow = [
         Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
+        Step("Terraform on the local world", [*PYTEST, "deployment"], count_pytest, TESTS),
         Step("Scenarios", [*PYTEST, "scenarios"], count_pytest, TESTS),
     ]
     return checks()[:-1] + slow
