@@ -29,40 +29,39 @@ class Narrator:
         for subject, state in self._everything().items():
             if self._told.get(subject) != state:
                 self._told[subject] = state
-                print(f"{clock_face(self._world.clock.elapsed())}  {subject:<44} {state}", flush=True)
+                print(f"{clock_face(self._world.clock.elapsed())}  {subject:<28} {state}", flush=True)
 
     def _everything(self) -> dict[str, str]:
         now = {}
         for instance, state in self._group.states.items():
-            now[f"instance {instance}"] = state
-        for instance in set(self._told) - set(now):
-            if instance.startswith("instance "):
-                now[instance] = "gone from the group"
+            now[self._name(instance)] = state
+        for subject in set(self._told) - set(now):
+            if "instance i-" in subject:
+                now[subject] = "gone from the group"
         now |= self._old_node()
         for pod in self._world.kubernetes.pods():
             if pod.namespace != "kube-system":
-                where = "on the old node" if pod.node_name == self._node.name else f"on {pod.node_name or 'no node yet'}"
-                now[f"pod {pod.name}"] = f"{pod.phase} {where}"
-        now["execution"] = self._step()
+                where = "the old node" if pod.node_name == self._node.name else pod.node_name or "no node yet"
+                now[f"pod {pod.name}"] = f"{pod.phase} on {where}"
+        for subject in set(self._told) - set(now):
+            if subject.startswith("pod "):
+                now[subject] = "gone"
+        now["execution"] = self._execution.path[-1]
         return now
 
+    def _name(self, instance: str) -> str:
+        short = instance[:10] + "…"
+        return f"old instance {short}" if instance == self._node.instance_id else f"instance {short}"
+
     def _old_node(self) -> dict[str, str]:
-        subject = f"node {self._node.name}"
         if not self._node.exists:
-            return {subject: "deleted"}
-        marks = [
-            mark
-            for mark, there in [("tainted", self._node.has_taint("recycle-eks/draining")), ("cordoned", self._node.unschedulable)]
-            if there
-        ]
-        told = {subject: ", ".join(marks) or "schedulable"}
+            return {"old node": "deleted"}
+        tainted = "tainted" if self._node.has_taint("recycle-eks/draining") else ""
+        cordoned = "cordoned" if self._node.unschedulable else ""
+        told = {"old node": " and ".join(filter(None, [tainted, cordoned])) or "takes pods"}
         if progress := self._node.annotations.get("recycle-eks/progress"):
             told["recycle-eks/progress"] = json.loads(progress)["summary"]
         return told
-
-    def _step(self) -> str:
-        states = [name for name in self._execution.path if not name.startswith("WaitFor")]
-        return states[-1] if states else "started"
 
 
 def clock_face(seconds: float) -> str:
