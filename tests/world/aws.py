@@ -160,6 +160,11 @@ class Identified:
         return self.action not in READ_ACTIONS and not name.startswith(READS)
 
 
+def no_latency(action: str) -> float:
+    """A call takes no virtual time."""
+    return 0.0
+
+
 class Aws:
     """The account. One at a time in a process, because moto's backends are global."""
 
@@ -170,7 +175,7 @@ class Aws:
         self.faults = faults or Plan()
         self.calls: list[Recorded] = []
         # Virtual seconds that a call of a function's process takes, by action: others may run meanwhile.
-        self.latency: Callable[[str], float] = lambda action: 0.0
+        self.latency: Callable[[str], float] = no_latency
         # The processes that run functions, by their access key (lambda_host.py).
         self.callers: dict[str, Caller] = {}
         # Answers Lambda's Invoke, without LOCK since the function calls back (lambda_host.py).
@@ -191,9 +196,9 @@ class Aws:
     def start(self) -> str:
         """Starts the server of an empty account on a free loopback port and returns its URL."""
         assert Aws._started is None, "another account is started in this process: moto's backends are global"
-        Aws._started = self
         self.wipe()
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
+        Aws._started = self
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True)
@@ -249,6 +254,7 @@ class Aws:
             for alarm in _backend("cloudwatch").alarms.values():
                 alarm.state_value, alarm.history = "INSUFFICIENT_DATA", []
             self.calls.clear()
+            self.latency = no_latency
             for action in self.on_reset:
                 action()
 

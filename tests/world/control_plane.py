@@ -18,10 +18,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 
+from .folders import temporary_folder
 from .kube_client import KubeClient
 from .pki import Authority, Certificate
 
@@ -109,7 +109,7 @@ class ControlPlane:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start_once(self) -> None:
-        self.folder = _temporary_folder()
+        self.folder = temporary_folder("cluster", in_memory=True)
         self.authority = Authority(self.folder / "pki", "world-authority")
         self.serving = self.authority.issue("kube-apiserver", hosts=["127.0.0.1", "localhost", "kubernetes.default.svc"])
         self.admin = self.authority.issue("world-admin", organization="system:masters")
@@ -372,18 +372,3 @@ def _hold_health_port() -> socket.socket | None:
         # Somebody else has it: then the authenticator cannot have it either.
         holder.close()
         return None
-
-
-_FOLDER_PREFIX = "recycle-eks-world-"
-
-
-def _temporary_folder() -> pathlib.Path:
-    """A folder in memory where there is one, its name carrying our process id; removes those of sessions that were killed."""
-    base = pathlib.Path("/dev/shm")
-    if not os.access(base, os.W_OK):
-        base = pathlib.Path(tempfile.gettempdir())
-    for left_behind in base.glob(f"{_FOLDER_PREFIX}*"):
-        owner = left_behind.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
-        if owner.isdigit() and not pathlib.Path(f"/proc/{owner}").exists():
-            shutil.rmtree(left_behind, ignore_errors=True)
-    return pathlib.Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=base))

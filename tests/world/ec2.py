@@ -71,11 +71,15 @@ class Ec2:
         self.on_change: list[Callable[[Instance, str, str], None]] = []
         self._next_host: dict[str, int] = {}
         _install(self)
-        aws.on_reset.append(self._next_host.clear)
+        aws.on_reset.append(self._reset)
 
     @property
     def backend(self) -> Any:
         return ec2_backends[ACCOUNT][REGION]
+
+    def _reset(self) -> None:
+        self.timings = Timings()
+        self._next_host.clear()
 
     def instance(self, instance_id: str) -> Instance:
         return self.backend.get_instance(instance_id)

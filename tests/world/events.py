@@ -97,12 +97,12 @@ class Events:
         self._engine = engine
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
-        self.latency = EVENT_LATENCY
         self.reset()
         engine.listeners.append(self._status_changed)
 
     def reset(self) -> None:
         """Forgets what was emitted, delivered and published, and every fault."""
+        self.latency = EVENT_LATENCY
         self.emitted: list[Emitted] = []
         self.deliveries: list[Delivery] = []
         self.notifications: list[Notification] = []

@@ -1,10 +1,22 @@
 """The fixtures of every scenario, wherever its file lies: `world`, and `deployed_world` for whoever resets it by themselves."""
 
+import signal
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
 from world.world import World
+
+
+def pytest_configure() -> None:
+    """A session that is told to end, or whose terminal is closed, cleans up as after Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 @pytest.fixture(scope="session")

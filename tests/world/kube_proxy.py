@@ -68,6 +68,10 @@ class KubernetesCall:
     """The kind of the injected fault, if any."""
 
 
+def _no_latency(action: str) -> float:
+    return 0.0
+
+
 class KubeProxy:
     """Serves on a free port of 127.0.0.1 from `start` to `stop`."""
 
@@ -87,7 +91,7 @@ class KubeProxy:
         self.calls: list[KubernetesCall] = []
         self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
         """The process that signs with an access key, for faults that end it; set by whoever hosts the functions."""
-        self.latency: Callable[[str], float] = lambda action: 0.0
+        self.latency: Callable[[str], float] = _no_latency
         """Virtual seconds that a call of a function's process takes, by action: others may run meanwhile."""
         self.is_reachable = True
         """False: connections are reset before TLS begins."""
@@ -113,9 +117,10 @@ class KubeProxy:
         self._upstream.close()
 
     def forget(self) -> None:
-        """For a new scenario: no recorded call, nobody who slips in, reachable. The fault plan is its owner's to clear."""
+        """For a new scenario: nothing recorded, nobody who slips in, no latency, reachable. The faults are their owner's to clear."""
         self.calls.clear()
         self._intruders.clear()
+        self.latency = _no_latency
         self.is_reachable = True
 
     def just_before(self, action: str, do: Callable[[], Any], nth: int = 1) -> None:

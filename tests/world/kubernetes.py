@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import pathlib
-import tempfile
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +34,7 @@ from .clock import Clock
 from .cluster_state import ClusterState
 from .control_plane import FROZEN_BETWEEN_SETTLES, ControlPlane
 from .faults import Plan
+from .folders import temporary_folder
 from .kube_client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient
 from .kube_proxy import KubeProxy, KubernetesCall
 from .kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet
@@ -111,8 +111,9 @@ class Kubernetes:
 
     def _start(self, undo: contextlib.ExitStack) -> None:
         """Leaves in `undo` how to stop what was started."""
-        folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="recycle-eks-sts-"))
-        sts_proxy = StsProxy(self.sts, pathlib.Path(folder))
+        folder = temporary_folder("sts")
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        sts_proxy = StsProxy(self.sts, folder)
         sts_proxy.start()
         undo.callback(sts_proxy.stop)
         plane = ControlPlane(kube_binaries.find(), self.name, sts_proxy.url, sts_proxy.authority_file)

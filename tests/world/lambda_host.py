@@ -25,7 +25,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import zipfile
@@ -48,6 +47,7 @@ from moto.sts.models import sts_backends
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
 from world.clock import Call, Clock, Process
 from world.faults import INVOKE, Plan
+from world.folders import temporary_folder
 from world.state_errors import ServiceError
 
 # AWS Lambda quotas: the init phase is limited to 10 s.
@@ -134,7 +134,7 @@ class LambdaHost:
         self.samples: list[Sample] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
         self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="recycle-eks-lambda-"))
+        self._folder = temporary_folder("lambda")
         self._lock = threading.Lock()
         self._idle: dict[Blueprint, list[Sandbox]] = {}
         self._busy: set[Sandbox] = set()

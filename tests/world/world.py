@@ -12,17 +12,18 @@ uploaded, the API server with its authenticator. `tests/README.md` documents thi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from world import terraform_gaps
-from world.autoscaling import AutoScaling, Launch
+from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
 from world.aws import ACCOUNT, LOCK, REGION, Aws
 from world.clock import Call, Clock
-from world.deployment import CLUSTER, Deployment
+from world.deployment import CLUSTER, Deployment, environment
 from world.ec2 import Ec2
 from world.events import Events
 from world.faults import Plan
@@ -70,21 +71,35 @@ class World:
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}
+        self._uninstall = contextlib.ExitStack()
 
     # -- its life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts account and cluster and deploys recycle-eks: by Terraform (about a minute) when anything of it changed since the
-        last time, else by making Terraform's calls again (a second)."""
-        self.start_empty()
-        self.deployment.deploy()
-        self.finish_deployment()
+        last time, else by making Terraform's calls again (a second). Leaves nothing running if it fails."""
+        with self._all_or_nothing():
+            self._start_empty()
+            self.deployment.deploy()
+            self.finish_deployment()
 
     def start_empty(self) -> None:
-        """Starts account and cluster (3 real seconds), with nothing of recycle-eks in them."""
+        """Starts account and cluster (3 real seconds) with nothing of recycle-eks in them, or nothing at all if that fails."""
+        with self._all_or_nothing():
+            self._start_empty()
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_empty(self) -> None:
         self.services.endpoint = self.aws.start()
-        install_step_functions(self.engine)
-        self.events.install()
+        self._uninstall.callback(install_step_functions(self.engine))
+        self._uninstall.callback(self.events.install())
         self.clock.before_jump.append(self.kubernetes.settle)
         self.autoscaling.on_in_service.append(self._joins)
         self.autoscaling.on_terminated.append(self._leaves)
@@ -102,12 +117,12 @@ class World:
         self.reset()
 
     def stop(self) -> None:
-        """Stops everything; nothing is left running."""
-        self.clock.reset()
-        self.deployment.forget()
-        self.host.stop()
-        self.kubernetes.stop()
-        self.aws.stop()
+        """Stops everything, also what a start that failed had begun; nothing is left running. A step that fails does not keep the
+        others from being taken."""
+        with contextlib.ExitStack() as last_first:
+            for stop in (self.aws.stop, self._uninstall.close, self.kubernetes.stop, self.host.stop, self.deployment.forget):
+                last_first.callback(stop)
+            last_first.callback(self.clock.reset)
 
     def reset(self, seed: int | None = None) -> None:
         """A new scenario: what was deployed stays, everything else goes. With a seed, what is ready at the same moment runs in
@@ -135,6 +150,23 @@ class World:
     def seconds(time: str | float) -> float:
         """Virtual seconds of "20h10m"."""
         return seconds(time)
+
+    # -- how it behaves ------------------------------------------------------------------------------------------
+
+    @property
+    def unknowns(self) -> Unknowns:
+        """What AWS's documentation leaves open about Auto Scaling; a scenario sets the switches, `reset` puts them back."""
+        return self.autoscaling.unknowns
+
+    @property
+    def timings(self) -> Timings:
+        """How long Auto Scaling takes for things, in virtual seconds; a scenario sets them, `reset` puts them back."""
+        return self.autoscaling.timings
+
+    def environment(self) -> dict[str, str]:
+        """For ordinary clients while the scenario stands still: endpoint, region and root's credentials for the AWS CLI and every
+        SDK, and an administrator's KUBECONFIG (straight to the API server, where times are real)."""
+        return {**environment(self.aws.endpoint), "KUBECONFIG": self.kubernetes.kubeconfig}
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -512,17 +544,42 @@ class Execution:
         self._world.engine.redrive_execution(self.arn)
 
     @property
-    def path(self) -> list[str]:
-        """The names of the states that it entered."""
-        return [name for _, name in self._entries()]
-
-    def entered(self, state: str) -> list[float]:
-        """When it entered a state, in virtual seconds since the scenario began."""
-        return [moment for moment, name in self._entries() if name == state]
-
-    def _entries(self) -> list[tuple[float, str]]:
+    def steps(self) -> list[tuple[float, str]]:
+        """The states that it entered, each with the moment in virtual seconds since the scenario began."""
         return [
             (event["timestamp"] - self._world.clock.start, event["stateEnteredEventDetails"]["name"])
             for event in self._engine.events
             if "stateEnteredEventDetails" in event
         ]
+
+    @property
+    def path(self) -> list[str]:
+        """The names of the states that it entered."""
+        return [name for _, name in self.steps]
+
+    def entered(self, state: str) -> list[float]:
+        """When it entered a state, in virtual seconds since the scenario began."""
+        return [moment for moment, name in self.steps if name == state]
+
+    def answers(self, state: str) -> list[Any]:
+        """What a Task state was answered, each time it succeeded: a function's payload, else the call's result."""
+        results = [json.loads(event["taskSucceededEventDetails"]["output"]) for event in self._events(state, "TaskSucceeded")]
+        return [result.get("Payload", result) for result in results]
+
+    def errors(self, state: str) -> list[str]:
+        """The names of the errors that the attempts at a Task state failed with, also of those that were tried again."""
+        failed = self._events(state, "TaskFailed", "TaskTimedOut")
+        return [next(value for key, value in event.items() if key.endswith("EventDetails"))["error"] for event in failed]
+
+    def _events(self, state: str, *kinds: str) -> list[dict[str, Any]]:
+        """The events of these kinds that belong to a state: each leads back to the one with which its state was entered."""
+        history = self._engine.events
+        found = []
+        for event in history:
+            if event["type"] in kinds:
+                origin = event
+                while "stateEnteredEventDetails" not in origin:
+                    origin = history[origin["previousEventId"] - 1]
+                if origin["stateEnteredEventDetails"]["name"] == state:
+                    found.append(event)
+        return found

@@ -7,13 +7,12 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 
-from world import control_plane, kube_binaries
+from world import control_plane, folders, kube_binaries
 from world.control_plane import ComponentDied, ControlPlane
+from world_tests.processes import eventually, is_running, listening_addresses
 
 STARTER = """
 import os, pathlib, sys, time
@@ -24,18 +23,6 @@ plane.start()
 print(plane.folder, *[process.pid for process in plane._processes.values()], flush=True)
 time.sleep(600)
 """
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return holds()
-
-
-def is_running(pid: int) -> bool:
-    stat = pathlib.Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder() -> None:
@@ -49,7 +36,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
     session.stdout.close()
     assert eventually(lambda: not any(is_running(int(pid)) for pid in pids))
     assert pathlib.Path(folder).exists()
-    control_plane._temporary_folder().rmdir()
+    folders.remove_abandoned()
     assert not pathlib.Path(folder).exists()
 
 
@@ -62,25 +49,6 @@ def test_every_port_is_on_loopback_only() -> None:
     finally:
         plane.stop()
     assert not plane.folder.exists()
-
-
-def listening_addresses(pids: set[int]) -> list[str]:
-    """The addresses on which processes listen, by the kernel's tables."""
-    inodes = set()
-    for pid in pids:
-        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            target = os.readlink(link) if link.is_symlink() else ""
-            if target.startswith("socket:["):
-                inodes.add(target.removeprefix("socket:[").removesuffix("]"))
-    addresses = []
-    for table in ("tcp", "tcp6"):
-        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                in_hex = fields[1].partition(":")[0]
-                reversed_bytes = bytes.fromhex(in_hex)[::-1]
-                addresses.append(".".join(str(byte) for byte in reversed_bytes) if len(in_hex) == 8 else in_hex)
-    return addresses
 
 
 def test_a_component_that_cannot_start_is_named_with_its_log(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,60 @@
+"""Looking at processes from outside, by the kernel's tables."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterable
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether something becomes true within ten real seconds."""
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    return _status(pid)[0] not in ("", "Z")
+
+
+def descendants(pid: int) -> set[int]:
+    """The children of a process, theirs, and so on."""
+    parent_of = {int(path.name): int(_status(int(path.name))[1] or 0) for path in pathlib.Path("/proc").glob("[0-9]*")}
+    found: set[int] = set()
+    grown = {pid}
+    while grown:
+        grown = {child for child, parent in parent_of.items() if parent in grown}
+        found |= grown
+    return found
+
+
+def _status(pid: int) -> tuple[str, str]:
+    """State and parent; empty texts if there is no such process."""
+    try:
+        state, parent, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", ""
+    return state, parent
+
+
+def listening_addresses(pids: Iterable[int]) -> list[str]:
+    """The addresses on which processes listen, by the kernel's tables."""
+    inodes = set()
+    for pid in pids:
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(link) if link.is_symlink() else ""
+            if target.startswith("socket:["):
+                inodes.add(target.removeprefix("socket:[").removesuffix("]"))
+    addresses = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                in_hex = fields[1].partition(":")[0]
+                reversed_bytes = bytes.fromhex(in_hex)[::-1]
+                addresses.append(".".join(str(byte) for byte in reversed_bytes) if len(in_hex) == 8 else in_hex)
+    return addresses

@@ -1,0 +1,139 @@
+"""Whole sessions from outside: several at once, and what they leave behind however they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from world import folders
+from world.aws import Aws
+from world.world import World
+from world_tests.processes import descendants, eventually, is_running, listening_addresses
+
+TESTS = Path(__file__).parents[1]
+
+STANDS_STILL = """
+import signal
+
+def test_that_never_ends(world):
+    node = world.group(size=1).nodes[0]
+    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+    print("standing still", flush=True)
+    signal.pause()
+"""
+
+
+def take_signals_as_at_a_terminal() -> None:
+    """Whoever runs these tests in the background may ignore SIGINT, which children would inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def begin_session(scenario: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-s", "-c", "pytest.ini", "--rootdir", ".", str(scenario)],
+        cwd=TESTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=take_signals_as_at_a_terminal,
+    )
+
+
+def read_until(session: subprocess.Popen[str], text: str) -> None:
+    for line in session.stdout:
+        if text in line:
+            return
+    pytest.fail(f"the session ended before it said {text!r}")
+
+
+@pytest.fixture
+def sessions(deployed_world: World, tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Three sessions at once, each in the middle of a scenario. (`deployed_world`, so that there is a deployment to repeat.)"""
+    scenario = tmp_path / "test_standing_still.py"
+    scenario.write_text(STANDS_STILL)
+    started = [begin_session(scenario) for _ in range(3)]
+    for session in started:
+        read_until(session, "standing still")
+    yield started
+    for session in started:
+        session.kill()
+        session.wait()
+        session.stdout.close()
+
+
+def test_sessions_run_side_by_side_and_leave_nothing_however_they_end(sessions):
+    children = {session.pid: descendants(session.pid) for session in sessions}
+    ways = dict(zip((signal.SIGTERM, signal.SIGINT, signal.SIGKILL), sessions, strict=True))
+    for session in sessions:
+        # etcd, API server, controllers, scheduler, authenticator, and at least one function
+        assert len(children[session.pid]) >= 6
+        assert set(listening_addresses({session.pid, *children[session.pid]})) == {"127.0.0.1"}
+        assert folders.left_in_place(session.pid)
+
+    for number, session in ways.items():
+        session.send_signal(number)
+    for session in sessions:
+        session.stdout.read()
+        session.wait()
+        assert eventually(lambda pids=children[session.pid]: not any(map(is_running, pids)))
+    assert not folders.left_in_place(ways[signal.SIGTERM].pid)
+    assert not folders.left_in_place(ways[signal.SIGINT].pid)
+    # Nobody can clean up after SIGKILL but the next session.
+    assert folders.left_in_place(ways[signal.SIGKILL].pid)
+    folders.temporary_folder("test").rmdir()
+    assert not folders.left_in_place(ways[signal.SIGKILL].pid)
+
+
+FAILS_HALFWAY = """
+import os
+import sys
+from world import folders, world
+
+def fails(*_):
+    raise RuntimeError("no")
+
+step = sys.argv[1]
+owner = {"start": world.Kubernetes, "create_cluster": world.terraform_gaps.Eks, "deploy": world.Deployment}[step]
+setattr(owner, step, fails)
+try:
+    world.World().start()
+except RuntimeError:
+    print(sorted(folders.left_in_place(os.getpid())), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("step", ["start", "create_cluster", "deploy"])
+def test_a_world_that_fails_to_start_stops_what_it_had_started(step):
+    session = subprocess.Popen(
+        [sys.executable, "-c", FAILS_HALFWAY, step], cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert session.stdout.readline() == "[]\n"
+        assert not descendants(session.pid)
+        assert not listening_addresses([session.pid])
+    finally:
+        session.communicate("")
+
+
+def test_a_scenario_file_may_lie_anywhere(tmp_path):
+    file = tmp_path / "test_mine.py"
+    file.write_text("def test_mine(world):\n    assert world.group(size=1).nodes\n")
+
+    command = [sys.executable, str(TESTS / "run.py"), "scenario", str(file), "--setup-plan"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "::test_mine (fixtures used: deployed_world, request, world)" in done.stdout
+
+
+def test_a_second_account_in_one_process_is_refused(deployed_world):
+    with pytest.raises(AssertionError, match="another account is started in this process"):
+        World().start()
+    assert Aws._started is deployed_world.aws
+    assert deployed_world.aws.client("eks").list_clusters()["clusters"] == ["world"]
