@@ -2,45 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use aws_smithy_http_client::test_util::{NeverClient, ReplayEvent, StaticReplayClient};
-use aws_smithy_types::body::SdkBody;
+use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use eks_auth::{Access, Error};
 use recycle::contract::Cluster;
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::ClusterName;
+use scripted_aws::ScriptedAws;
 use serde_json::{Value, json};
 
 /// Some CA's certificate; nobody has its key.
 const CA: &str = include_str!("ca.pem");
 
-fn config() -> aws_types::sdk_config::Builder {
-    SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-west-1"))
-        .retry_config(RetryConfig::disabled())
-        .credentials_provider(SharedCredentialsProvider::new(Credentials::for_tests()))
-}
+const DESCRIBE: &str = "DescribeCluster";
 
-fn eks_answers(status: u16, error: &str, body: &Value) -> Access {
-    let request = http::Request::builder()
-        .uri("https://eks")
-        .body(SdkBody::empty())
-        .unwrap();
-    let response = http::Response::builder()
-        .status(status)
-        .header("x-amzn-errortype", error)
-        .body(SdkBody::from(body.to_string()))
-        .unwrap();
-    let replay = StaticReplayClient::new(vec![ReplayEvent::new(request, response)]);
-    Access::new(&config().http_client(replay).build())
+fn eks_answers(body: &Value) -> Access {
+    Access::new(&ScriptedAws::new().on(DESCRIBE, &body.to_string()).config())
 }
 
 fn authority() -> String {
@@ -62,11 +44,13 @@ fn cluster(certificate_authority: &str) -> Cluster {
 #[tokio::test]
 async fn endpoint_and_authority_are_taken_from_the_description() {
     let answer = json!({"cluster": {"endpoint": "https://127.0.0.1:1", "certificateAuthority": {"data": authority()}}});
-    let access = eks_answers(200, "", &answer);
+    let aws = ScriptedAws::new().on(DESCRIBE, &answer.to_string());
+    let access = Access::new(&aws.config());
     assert_eq!(
         access.describe_cluster(&world()).await.unwrap(),
         cluster(&authority())
     );
+    assert_eq!(aws.calls(), ["GET /clusters/world"]);
 }
 
 #[tokio::test]
@@ -110,8 +94,11 @@ async fn what_eks_refuses_has_a_name_and_a_cause() {
         ),
     ];
     for (status, code, failure, text) in cases {
-        let access = eks_answers(status, code, &json!({"message": "what EKS says"}));
-        let error = access.describe_cluster(&world()).await.unwrap_err();
+        let aws = ScriptedAws::new().refuses(DESCRIBE, status, code, "what EKS says");
+        let error = Access::new(&aws.config())
+            .describe_cluster(&world())
+            .await
+            .unwrap_err();
         assert_eq!(error.failure(), failure, "{code}");
         assert!(error.to_string().starts_with(text), "{code}: {error}");
         let says_why = with_causes(&error).contains("what EKS says");
@@ -125,15 +112,15 @@ async fn what_eks_refuses_has_a_name_and_a_cause() {
 
 #[tokio::test]
 async fn an_eks_that_does_not_answer_is_not_available() {
-    let timeouts = aws_config::timeout::TimeoutConfig::builder()
-        .operation_timeout(std::time::Duration::from_millis(20))
+    let timeouts = TimeoutConfig::builder()
+        .operation_timeout(Duration::from_millis(20))
         .build();
-    let sleep =
-        aws_smithy_async::rt::sleep::SharedAsyncSleep::new(aws_smithy_async::rt::sleep::TokioSleep::new());
-    let config = config()
-        .http_client(NeverClient::new())
+    let config = ScriptedAws::new()
+        .hangs_on(DESCRIBE)
+        .config()
+        .to_builder()
         .timeout_config(timeouts)
-        .sleep_impl(sleep)
+        .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
         .build();
     let error = Access::new(&config).describe_cluster(&world()).await.unwrap_err();
     assert!(matches!(error, Error::DescribeUnavailable { .. }), "{error:?}");
@@ -142,7 +129,7 @@ async fn an_eks_that_does_not_answer_is_not_available() {
 
 #[tokio::test]
 async fn a_cluster_that_is_being_created_has_no_api_server() {
-    let access = eks_answers(200, "", &json!({"cluster": {"status": "CREATING"}}));
+    let access = eks_answers(&json!({"cluster": {"status": "CREATING"}}));
     let error = access.describe_cluster(&world()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -153,7 +140,7 @@ async fn a_cluster_that_is_being_created_has_no_api_server() {
 
 #[tokio::test]
 async fn a_client_needs_a_readable_authority_and_endpoint() {
-    let access = Access::new(&config().build());
+    let access = Access::new(&ScriptedAws::new().config());
     access.connect(&cluster(&authority())).await.unwrap();
     for (authority, cause) in [
         ("not base64!", "Invalid symbol"),

@@ -46,7 +46,14 @@ pub(crate) enum Trouble {
 
 /// Waits for an answer.
 pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-    match tokio::time::timeout(CALL_TIMEOUT, request).await {
+    send_within(CALL_TIMEOUT, request).await
+}
+
+async fn send_within<T>(
+    limit: Duration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Trouble> {
+    match tokio::time::timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(sort(error)),
         Err(elapsed) => Err(Trouble::NoAnswer(elapsed.into())),
@@ -100,5 +107,39 @@ where
             Some(token) => params.continue_token = Some(token),
             None => return Ok(items),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use recycle::failure::{Failure, NamedFailure as _};
+    use scripted_kube::ScriptedKube;
+
+    use super::*;
+
+    const CALL: Call<'_> = Call {
+        verb: "get",
+        resource: "node",
+        name: "a",
+    };
+
+    #[tokio::test]
+    async fn an_api_server_that_hangs_is_given_up() {
+        let kube = ScriptedKube::new().hangs_on("GET", "/nodes/a");
+        let nodes = Api::<Node>::all(kube.client());
+        let trouble = send_within(Duration::from_millis(20), nodes.get("a"))
+            .await
+            .unwrap_err();
+        assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
+        let error = Error::from_trouble(CALL, trouble);
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert_eq!(error.failure(), Failure::ServiceUnavailable);
+    }
+
+    #[test]
+    fn three_calls_that_hang_end_before_the_function_does() {
+        const FUNCTION_TIMEOUT: Duration = Duration::from_secs(90);
+        assert!(CALL_TIMEOUT * 3 <= FUNCTION_TIMEOUT);
     }
 }

@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use aws_config::retry::RetryConfig;
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use aws_smithy_http_client::test_util::{ReplayEvent, StaticReplayClient};
-use aws_smithy_types::body::SdkBody;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::thread::{JoinHandle, spawn};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use eks_auth::Access;
@@ -15,66 +13,45 @@ use node_record::{Error, open};
 use recycle::contract::Cluster;
 use recycle::failure::{Failure, NamedFailure as _};
 use recycle::ids::NodeName;
+use scripted_aws::ScriptedAws;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 /// Some CA's certificate; the connections here are plain, but a client needs one.
 const CA: &str = include_str!("../../eks-auth/tests/ca.pem");
 
 /// An API server that gives these answers, one a connection, and returns the tokens that it saw.
-async fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let serving = tokio::spawn(async move {
-        let mut tokens = Vec::new();
-        for (status, body) in answers {
-            let (mut connection, _) = listener.accept().await.unwrap();
-            let mut head = String::new();
-            while !head.contains("\r\n\r\n") {
-                let mut buffer = [0; 4096];
-                let length = connection.read(&mut buffer).await.unwrap();
-                head.push_str(std::str::from_utf8(&buffer[..length]).unwrap());
-            }
-            let token = head
-                .lines()
-                .find_map(|line| line.strip_prefix("authorization: Bearer "));
-            tokens.push(token.unwrap_or_default().to_owned());
-            let body = body.to_string();
-            let length = body.len();
-            let answer =
-                format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-            connection.write_all(answer.as_bytes()).await.unwrap();
-        }
-        tokens
-    });
-    (endpoint, serving)
+    let answer = move |(status, body): (u16, serde_json::Value)| {
+        let (mut connection, _) = listener.accept().unwrap();
+        let head = BufReader::new(&connection)
+            .lines()
+            .map(Result::unwrap)
+            .take_while(|line| !line.is_empty());
+        let token = head
+            .filter_map(|line| line.strip_prefix("authorization: Bearer ").map(str::to_owned))
+            .last();
+        let body = body.to_string();
+        let length = body.len();
+        write!(
+            connection,
+            "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+        .unwrap();
+        token.unwrap_or_default()
+    };
+    (endpoint, spawn(move || answers.into_iter().map(answer).collect()))
 }
 
 /// Access to an EKS that describes the cluster at these endpoints, one a call.
 fn access(endpoints: &[&str]) -> Access {
-    let events = endpoints.iter().map(|endpoint| {
-        let body =
+    let aws = endpoints.iter().fold(ScriptedAws::new(), |aws, endpoint| {
+        let cluster =
             json!({"cluster": {"endpoint": endpoint, "certificateAuthority": {"data": STANDARD.encode(CA)}}});
-        let request = http::Request::builder()
-            .uri("https://eks")
-            .body(SdkBody::empty())
-            .unwrap();
-        let response = http::Response::builder()
-            .status(200)
-            .body(SdkBody::from(body.to_string()))
-            .unwrap();
-        ReplayEvent::new(request, response)
+        aws.on("DescribeCluster", &cluster.to_string())
     });
-    let config = SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-west-1"))
-        .retry_config(RetryConfig::disabled())
-        .credentials_provider(SharedCredentialsProvider::new(Credentials::for_tests()))
-        .http_client(StaticReplayClient::new(events.collect()))
-        .build();
-    Access::new(&config)
+    Access::new(&aws.config())
 }
 
 fn cluster(endpoint: &str) -> Cluster {
@@ -99,63 +76,63 @@ fn node() -> (u16, serde_json::Value) {
 
 #[tokio::test]
 async fn a_cluster_that_answers_is_not_described_again() {
-    let (endpoint, serving) = api_server(vec![node()]).await;
+    let (endpoint, serving) = api_server(vec![node()]);
     let mut cluster = cluster(&endpoint);
     let (_client, found) = open(&access(&[]), &mut cluster, &name()).await.unwrap();
     assert_eq!(found.unwrap().name, name());
-    let tokens = serving.await.unwrap();
+    let tokens = serving.join().unwrap();
     assert!(tokens[0].starts_with("k8s-aws-v1."), "{tokens:?}");
 }
 
 #[tokio::test]
 async fn a_refused_token_is_worth_one_more_try() {
-    let (endpoint, serving) = api_server(vec![unauthorized(), node()]).await;
+    let (endpoint, serving) = api_server(vec![unauthorized(), node()]);
     let mut cluster = cluster(&endpoint);
     let (_client, found) = open(&access(&[&endpoint]), &mut cluster, &name()).await.unwrap();
     assert!(found.is_some());
-    assert_eq!(serving.await.unwrap().len(), 2);
+    assert_eq!(serving.join().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_token_that_is_refused_twice_is_an_error_that_the_machine_tries_again() {
-    let (endpoint, serving) = api_server(vec![unauthorized(), unauthorized()]).await;
+    let (endpoint, serving) = api_server(vec![unauthorized(), unauthorized()]);
     let error = open(&access(&[&endpoint]), &mut cluster(&endpoint), &name())
         .await
         .err()
         .unwrap();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
-    assert_eq!(serving.await.unwrap().len(), 2);
+    assert_eq!(serving.join().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_cluster_that_has_moved_is_found_again() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let old = format!("http://{}", nobody.local_addr().unwrap());
     drop(nobody);
-    let (endpoint, serving) = api_server(vec![node()]).await;
+    let (endpoint, serving) = api_server(vec![node()]);
     let mut cluster = cluster(&old);
     let (_client, found) = open(&access(&[&endpoint]), &mut cluster, &name()).await.unwrap();
     assert!(found.is_some());
     assert_eq!(cluster.endpoint, endpoint, "what is carried on is up to date");
-    serving.await.unwrap();
+    serving.join().unwrap();
 }
 
 #[tokio::test]
 async fn an_answer_that_is_no_refusal_of_us_is_not_asked_for_again() {
     let busy = (503, scripted_kube::refusal(503, "ServiceUnavailable", "later"));
-    let (endpoint, serving) = api_server(vec![busy]).await;
+    let (endpoint, serving) = api_server(vec![busy]);
     let error = open(&access(&[]), &mut cluster(&endpoint), &name())
         .await
         .err()
         .unwrap();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert_eq!(serving.await.unwrap().len(), 1);
+    assert_eq!(serving.join().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn an_eks_that_does_not_answer_then_is_the_error() {
-    let (endpoint, serving) = api_server(vec![unauthorized()]).await;
+    let (endpoint, serving) = api_server(vec![unauthorized()]);
     let error = open(&access(&[]), &mut cluster(&endpoint), &name())
         .await
         .err()
@@ -164,5 +141,5 @@ async fn an_eks_that_does_not_answer_then_is_the_error() {
         matches!(error, Error::Access(eks_auth::Error::DescribeUnavailable { .. })),
         "{error:?}"
     );
-    serving.await.unwrap();
+    serving.join().unwrap();
 }

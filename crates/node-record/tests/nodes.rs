@@ -179,19 +179,6 @@ async fn a_page_of_a_proxy_is_cut() {
     assert!(with_causes(&error).len() < 1_000);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_api_server_that_hangs_is_given_up_after_half_a_minute() {
-    let client = kube::Client::new(tower::service_fn(hang), "default");
-    let begin = tokio::time::Instant::now();
-    let error = get_node(&client, &name()).await.unwrap_err();
-    assert_eq!(begin.elapsed().as_secs(), 30);
-    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-}
-
-async fn hang(_: http::Request<kube::client::Body>) -> std::io::Result<http::Response<kube::client::Body>> {
-    std::future::pending().await
-}
-
 #[tokio::test]
 async fn a_change_is_one_merge_patch_against_the_version_that_was_read() {
     let kube =

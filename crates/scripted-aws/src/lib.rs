@@ -1,5 +1,7 @@
 //! AWS that answers from a script and remembers what it was asked, below the SDK's clients. For tests of adapters only, and for
-//! services of the query protocol (EC2, Auto Scaling): how real ones behave is the local world's business.
+//! what they call (EC2, Auto Scaling, EKS): how the real ones behave is the local world's business.
+//!
+//! It stands in for the SDK's own test clients, whose features would have all of the SDK compiled a second time for tests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,6 +20,8 @@ use aws_smithy_types::body::SdkBody;
 
 /// Tells EC2's requests from those of others: its answers have another shape.
 const EC2_VERSION: &str = "Version=2016-11-15";
+/// Where EKS has its clusters. The only call of its protocol that anyone makes is `GET` of one of them.
+const CLUSTERS: &str = "/clusters/";
 
 /// AWS with a script.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +50,15 @@ enum Answer {
         message: String,
     },
     BrokenConnection,
+    Silence,
+}
+
+/// How a service words what it answers.
+#[derive(Debug, Clone, Copy)]
+enum Protocol {
+    Query,
+    Ec2Query,
+    RestJson,
 }
 
 impl ScriptedAws {
@@ -55,7 +68,8 @@ impl ScriptedAws {
         Self::default()
     }
 
-    /// Answers one call of `action` with this content of its result. Scenes of one action are played in order.
+    /// Answers one call of `action` with this content of its result: XML, for EKS the whole JSON. Scenes of one action are
+    /// played in order.
     #[must_use]
     pub fn on(self, action: &'static str, content: &str) -> Self {
         self.add(action, Answer::Result(content.to_owned()))
@@ -80,6 +94,12 @@ impl ScriptedAws {
         self.add(action, Answer::BrokenConnection)
     }
 
+    /// Never answers one call of `action`.
+    #[must_use]
+    pub fn hangs_on(self, action: &'static str) -> Self {
+        self.add(action, Answer::Silence)
+    }
+
     /// The configuration of its clients, which try every call once.
     #[must_use]
     pub fn config(&self) -> SdkConfig {
@@ -95,7 +115,7 @@ impl ScriptedAws {
             .build()
     }
 
-    /// The bodies of what it was asked so far, such as `Action=StopInstances&Version=…`, in order.
+    /// What it was asked so far, in order: the bodies, such as `Action=StopInstances&Version=…`, or `GET /clusters/world`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
@@ -116,56 +136,84 @@ impl ScriptedAws {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, request: &HttpRequest) -> Result<HttpResponse, ConnectorError> {
-        let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
+    fn answer(&self, request: &HttpRequest) -> HttpConnectorFuture {
+        let (protocol, action, call) = read(request);
         let mut state = self.state();
-        let fits = |scene: &Scene| body.starts_with(&format!("Action={}&", scene.action));
-        let position = state.script.iter().position(fits);
+        state.calls.push(call.clone());
+        let position = state.script.iter().position(|scene| scene.action == action);
         let scene = position.and_then(|position| state.script.remove(position));
-        state.calls.push(body.clone());
-        let Some(Scene { action, answer }) = scene else {
-            return Err(broken(&format!("the script has no answer to {body}")));
-        };
-        let is_ec2 = body.contains(EC2_VERSION);
-        match answer {
-            Answer::Result(content) if is_ec2 => {
-                respond(200, format!("<{action}Response>{content}</{action}Response>"))
-            }
-            Answer::Result(content) => {
-                let result = format!("<{action}Result>{content}</{action}Result>");
-                respond(200, format!("<{action}Response>{result}</{action}Response>"))
-            }
-            Answer::Refusal {
+        HttpConnectorFuture::ready(match scene.map(|scene| scene.answer) {
+            Some(Answer::Result(content)) => respond(200, "", protocol.result(&action, &content)),
+            Some(Answer::Refusal {
                 status,
                 code,
                 message,
-            } => {
-                let error = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
-                respond(
-                    status,
-                    if is_ec2 {
-                        format!("<Response><Errors>{error}</Errors></Response>")
-                    } else {
-                        format!("<ErrorResponse>{error}</ErrorResponse>")
-                    },
-                )
-            }
-            Answer::BrokenConnection => Err(broken("the connection broke")),
-        }
+            }) => respond(status, &code, protocol.refusal(&code, &message)),
+            Some(Answer::BrokenConnection) => Err(broken("the connection broke")),
+            Some(Answer::Silence) => return HttpConnectorFuture::new(std::future::pending()),
+            None => Err(broken(&format!("the script has no answer to {call}"))),
+        })
     }
 }
 
 impl HttpConnector for ScriptedAws {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        HttpConnectorFuture::ready(self.answer(&request))
+        self.answer(&request)
     }
 }
 
-fn respond(status: u16, body: String) -> Result<HttpResponse, ConnectorError> {
+impl Protocol {
+    fn result(self, action: &str, content: &str) -> String {
+        match self {
+            Self::Query => {
+                format!("<{action}Response><{action}Result>{content}</{action}Result></{action}Response>")
+            }
+            Self::Ec2Query => format!("<{action}Response>{content}</{action}Response>"),
+            Self::RestJson => content.to_owned(),
+        }
+    }
+
+    fn refusal(self, code: &str, message: &str) -> String {
+        let error = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
+        match self {
+            Self::Query => format!("<ErrorResponse>{error}</ErrorResponse>"),
+            Self::Ec2Query => format!("<Response><Errors>{error}</Errors></Response>"),
+            Self::RestJson => format!("{{\"message\": {message:?}}}"),
+        }
+    }
+}
+
+/// Protocol and action of a request, and how `calls` remembers it.
+fn read(request: &HttpRequest) -> (Protocol, String, String) {
+    let path = request.uri().find(CLUSTERS).map(|start| &request.uri()[start..]);
+    if let Some(path) = path {
+        let call = format!("{} {path}", request.method());
+        return (Protocol::RestJson, "DescribeCluster".to_owned(), call);
+    }
+    let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
+    let action = body
+        .strip_prefix("Action=")
+        .and_then(|rest| rest.split('&').next())
+        .unwrap_or_default()
+        .to_owned();
+    let protocol = if body.contains(EC2_VERSION) {
+        Protocol::Ec2Query
+    } else {
+        Protocol::Query
+    };
+    (protocol, action, body)
+}
+
+/// EKS names an error in a header; the other protocols do not look at it.
+fn respond(status: u16, error: &str, body: String) -> Result<HttpResponse, ConnectorError> {
     let status = status
         .try_into()
         .map_err(|_| broken("the script's status is none of HTTP"))?;
-    Ok(HttpResponse::new(status, SdkBody::from(body)))
+    let mut response = HttpResponse::new(status, SdkBody::from(body));
+    response
+        .headers_mut()
+        .insert("x-amzn-errortype", error.to_owned());
+    Ok(response)
 }
 
 fn broken(text: &str) -> ConnectorError {

@@ -25,7 +25,14 @@ struct State {
 struct Scene {
     method: &'static str,
     path: String,
-    answer: Option<(u16, Value)>,
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Response(u16, Value),
+    BrokenConnection,
+    Silence,
 }
 
 /// A call that came in.
@@ -51,13 +58,19 @@ impl ScriptedKube {
     /// Answers one call of this method whose path contains `path`. Scenes that fit the same call are played in order.
     #[must_use]
     pub fn on(self, method: &'static str, path: &str, status: u16, body: Value) -> Self {
-        self.add(method, path, Some((status, body)))
+        self.add(method, path, Answer::Response(status, body))
     }
 
     /// Answers one call by breaking the connection.
     #[must_use]
     pub fn breaks_on(self, method: &'static str, path: &str) -> Self {
-        self.add(method, path, None)
+        self.add(method, path, Answer::BrokenConnection)
+    }
+
+    /// Never answers one call.
+    #[must_use]
+    pub fn hangs_on(self, method: &'static str, path: &str) -> Self {
+        self.add(method, path, Answer::Silence)
     }
 
     /// Answers one call with a `Status` as the API server writes them.
@@ -66,7 +79,7 @@ impl ScriptedKube {
         self.on(method, path, status, refusal(status, reason, message))
     }
 
-    fn add(self, method: &'static str, path: &str, answer: Option<(u16, Value)>) -> Self {
+    fn add(self, method: &'static str, path: &str, answer: Answer) -> Self {
         self.state().script.push_back(Scene {
             method,
             path: path.to_owned(),
@@ -125,13 +138,17 @@ impl ScriptedKube {
                 .to_owned(),
             body: serde_json::from_slice(&bytes).unwrap_or_default(),
         };
-        let (status, body) = self.play(call)?;
+        let (status, body) = match self.play(call) {
+            Answer::Response(status, body) => (status, body),
+            Answer::BrokenConnection => return Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+            Answer::Silence => std::future::pending().await,
+        };
         let mut response = Response::new(Body::from(body.to_string().into_bytes()));
         *response.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;
         Ok(response)
     }
 
-    fn play(&self, call: Call) -> io::Result<(u16, Value)> {
+    fn play(&self, call: Call) -> Answer {
         let mut state = self.state();
         let position = state
             .script
@@ -140,11 +157,8 @@ impl ScriptedKube {
         let missing = format!("the script has no answer to {} {}", call.method, call.path);
         state.calls.push(call);
         match position.and_then(|position| state.script.remove(position)) {
-            Some(Scene {
-                answer: Some(answer), ..
-            }) => Ok(answer),
-            Some(Scene { answer: None, .. }) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-            None => Ok((501, refusal(501, "NotImplemented", &missing))),
+            Some(scene) => scene.answer,
+            None => Answer::Response(501, refusal(501, "NotImplemented", &missing)),
         }
     }
 
