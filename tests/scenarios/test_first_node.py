@@ -1,5 +1,7 @@
 """One node, end to end: the predecessor's three fields, two awaited pods, everything else that lives on a node."""
 
+import json
+
 
 def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(world):
     workers = world.group("workers", size=3, minimum=2, maximum=4)
@@ -13,6 +15,8 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     world.budget(web, min_available=2)
     world.at("6h", short.finishes)
     world.at("20h10m", long.finishes)
+    told = {}
+    world.at("5h", lambda: told.update(json.loads(node.annotations["recycle-eks/progress"])))
 
     execution = world.recycle({"instance_id": node.instance_id, "cluster_name": "world", "label_selector": "app=train"})
     end = execution.finishes()
@@ -24,6 +28,11 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     assert execution.entered("TaintNode")[0] >= replacement.ready_at
     # nobody evicted a pod that was waited for
     assert {call.parameters["name"].rsplit("-", 2)[0] for call in world.calls("kubernetes:POST pods/eviction")} == {"web"}
+    # people were told: what is awaited, since when, until when, and an Event for each phase
+    assert sorted(told["waits_for"]) == sorted(f"default/{pod.name}" for pod in (short, long))
+    assert (told["since"], told["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
+    events = [event["reason"] for event in world.kubernetes.events(node.name) if event["reason"].startswith("Recycle")]
+    assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecycleDisposing"]
     # the end was noticed within 1 % of the drain's length
     noticed = execution.entered("DetachTerminate")[0]
     drained_since = execution.entered("CheckPods")[0]
