@@ -6,8 +6,6 @@ use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe
 use recycle::ids::ExecutionArn;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
-use recycle::plan::Plan;
-use recycle::pods::PodSurvey;
 
 use crate::surroundings::Target;
 use crate::{ClaimNode, Error};
@@ -82,18 +80,5 @@ pub(crate) fn ask_owner(owner: ExecutionArn) -> Answer<ClaimVerdict> {
     Answer {
         owner: Some(owner),
         ..Answer::new(ClaimVerdict::AskOwner, reason)
-    }
-}
-
-pub(crate) fn planned(target: &Target, survey: &PodSurvey, plan: Plan) -> Answer<ClaimVerdict> {
-    let subject = describe_instance(&target.instance.id, Some(&target.node.name));
-    Answer {
-        counts: survey.counts(),
-        names: survey.names(),
-        plan: Some(plan),
-        ..Answer::new(
-            ClaimVerdict::Planned,
-            format!("{subject} can be recycled; nothing was touched"),
-        )
     }
 }

@@ -4,6 +4,7 @@
 mod claiming;
 mod config;
 mod error;
+mod planning;
 mod surroundings;
 
 use aws_config::SdkConfig;
@@ -13,8 +14,6 @@ use instance_record::ec2::Instances;
 use recycle::claim::{ClaimDecision, decide_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
 use recycle::input::{Input, Settings, parse_input};
-use recycle::plan::write_plan;
-use recycle::pods::survey_pods;
 use recycle::preflight::{Preflight, check_preflight};
 
 pub use config::read_settings;
@@ -68,15 +67,7 @@ impl ClaimNode {
         };
         let target = found.into_target()?;
         if input.dry_run {
-            let pods = node_record::list_pods(&target.client, &target.node.name).await?;
-            let survey = survey_pods(
-                &pods,
-                &input.awaited,
-                input.evict,
-                target.node.record()?.tainted_at,
-            );
-            let plan = write_plan(input, &target.group, &target.node, &survey, notes);
-            return Ok(claiming::planned(&target, &survey, plan));
+            return target.plan(input, notes).await;
         }
         self.write_claim(target, former, request, input).await
     }

@@ -73,8 +73,8 @@ fn find_own_claim(
 
 impl Case {
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
-        let tainted_at = match &self.node {
-            Some(node) => node.record()?.tainted_at,
+        let tainted_since = match &self.node {
+            Some(node) => node_record::tainted_since(node, self.run.draining_since)?,
             None => None,
         };
         let pods = node_record::list_pods(&self.client, &self.run.node).await?;
@@ -82,7 +82,7 @@ impl Case {
             &pods,
             &self.run.input.awaited,
             self.run.input.evict,
-            tainted_at,
+            tainted_since,
         ))
     }
 

@@ -254,4 +254,24 @@ mod tests {
             .unwrap_err();
         assert_eq!(actions(&aws), ["CreateTags"]);
     }
+
+    #[tokio::test]
+    async fn a_pod_that_came_before_the_taint_holds_the_instance_whatever_was_decided_earlier() {
+        let pod = json!({
+            "metadata": {"name": "train", "namespace": "jobs", "creationTimestamp": "2027-01-01T05:50:00Z"},
+            "spec": {"restartPolicy": "Never", "containers": []},
+        });
+        let pods = json!({"metadata": {}, "items": [pod]});
+        let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();
+        for (draining_since, is_clear) in [("2027-01-01T06:00:00Z", false), ("2027-01-01T05:46:00Z", true)] {
+            let kube = ScriptedKube::new().on("GET", "/pods?", 200, pods.clone());
+            let mut case = case(&kube, "terminate", "running");
+            let node = case.node.as_mut().unwrap();
+            node.annotations
+                .insert(RECORD_ANNOTATION.to_owned(), record.clone());
+            case.run.draining_since = Some(draining_since.parse().unwrap());
+            let survey = case.survey_pods().await.unwrap();
+            assert_eq!(survey.is_clear(), is_clear, "{survey:?}");
+        }
+    }
 }
