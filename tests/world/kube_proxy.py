@@ -117,7 +117,7 @@ class KubeProxy:
         self._upstream.close()
 
     def forget(self) -> None:
-        """For a new scenario: nothing recorded, nobody who slips in, no latency, reachable. The faults are their owner's to clear."""
+        """For a new scenario: nothing recorded, no intruder, no latency, reachable. The fault plan is its owner's to clear."""
         self.calls.clear()
         self._intruders.clear()
         self.latency = _no_latency

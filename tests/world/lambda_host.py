@@ -565,6 +565,8 @@ class Sandbox:
 
     def time_out(self) -> None:
         self.wait(self.blueprint.timeout)
+        # Before the answer, or the next invocation may be given this process.
+        self.alive = False
         self._answers.put(("Unhandled", timed_out(self._request_id, self.blueprint.timeout)))
         self.close()
 

@@ -166,7 +166,12 @@ class World:
     def environment(self) -> dict[str, str]:
         """For ordinary clients while the scenario stands still: endpoint, region and root's credentials for the AWS CLI and every
         SDK, and an administrator's KUBECONFIG (straight to the API server, where times are real)."""
-        return {**environment(self.aws.endpoint), "KUBECONFIG": self.kubernetes.kubeconfig}
+        return {
+            **environment(self.aws.endpoint),
+            # boto3 and the AWS CLI read this one, the other SDKs and Terraform AWS_REGION.
+            "AWS_DEFAULT_REGION": REGION,
+            "KUBECONFIG": self.kubernetes.kubeconfig,
+        }
 
     # -- what there is -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,337 @@
+"""The world as a whole: the same each time, empty each time, open to ordinary clients, and wrong where the plan says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+
+from world.autoscaling import Timings, Unknowns
+from world.aws import REGION
+from world.eks_token import eks_token
+from world.kube_client import KubeClient
+from world.world import CLUSTER, World
+
+# -- the same each time ------------------------------------------------------------------------------------------------
+
+
+def twenty_hours(world: World) -> list[Any]:
+    """Evictions under a budget, Jobs that are waited for, a DaemonSet, and a drain of 20 hours."""
+    node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
+    short = node.job("short", labels={"app": "train"})
+    long = node.job("long", labels={"app": "train"})
+    node.job("unselected")
+    node.daemon_set("logs")
+    world.budget(node.deployment("web", replicas=4), min_available=3)
+    world.at("6h", short.finishes)
+    world.at("20h10m", long.finishes)
+    execution = world.recycle(node, label_selector="app=train")
+    assert execution.finishes().outcome == "recycled"
+    assert len(execution.answers("CheckPods")) > 300
+    return [execution]
+
+
+def a_race(world: World) -> list[Any]:
+    """Two executions for the same node in the same second."""
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    world.at("1h", node.job("train", labels={"app": "train"}).finishes)
+    node.deployment("web", replicas=2)
+    executions = [world.recycle(node, label_selector="app=train") for _ in range(2)]
+    assert sorted(execution.finishes().outcome for execution in executions) == ["duplicate", "recycled"]
+    return executions
+
+
+def story(world: World, scenario: Any, seed: int | None = None) -> dict[str, Any]:
+    """Everything that a scenario shows of itself: states, verdicts, waits, and the set of calls of each step.
+
+    Masked are uids, resourceVersions and the random ends of pods' names. Times are virtual and stay.
+    """
+    world.reset(seed=seed)
+    executions = scenario(world)
+    calls: dict[tuple[float, str], Counter[str]] = {}
+    for call in world.calls():
+        told = json.dumps([call.action, call.principal, call.parameters, call.status], sort_keys=True, default=str)
+        calls.setdefault((call.at, call.function), Counter())[masked(told)] += 1
+    return {
+        "steps": [execution.steps for execution in executions],
+        "answers": [masked(event_texts(world, execution)) for execution in executions],
+        "calls": calls,
+        "group": masked(json.dumps(world.groups["workers"].states)),
+    }
+
+
+def event_texts(world: World, execution: Any) -> str:
+    """The whole history; lists of names in an order of their own, as it is that of the pods' random names."""
+    return json.dumps([in_order(event) for event in world.engine.history(execution.arn)], sort_keys=True)
+
+
+def in_order(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        return in_order(json.loads(value))
+    if isinstance(value, dict):
+        return {key: in_order(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return sorted((in_order(each) for each in value), key=lambda each: masked(json.dumps(each, sort_keys=True)))
+    return value
+
+
+def masked(text: str) -> str:
+    """Without uids, resourceVersions and the random ends of pods' names."""
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>", text)
+    text = re.sub(r'(resourceVersion[\\": ]+)\d+', r"\1<version>", text)
+    return re.sub(
+        r"\b((?:web-[0-9a-f]+|web-[bcdf-hj-np-tv-z0-9]{8,10}|short|long|unselected|logs|train))-[a-z0-9]{5}\b", r"\1-<x>", text
+    )
+
+
+def test_the_same_scenario_twice_tells_the_same_story(deployed_world):
+    first = story(deployed_world, twenty_hours)
+    second = story(deployed_world, twenty_hours)
+
+    assert first["steps"] == second["steps"]
+    assert first["answers"] == second["answers"]
+    assert first["calls"] == second["calls"]
+    assert first == second
+
+
+def test_each_seed_tells_its_own_story_each_time(deployed_world):
+    stories = {seed: [story(deployed_world, a_race, seed) for _ in range(2)] for seed in (None, 1, 2)}
+
+    for first, second in stories.values():
+        assert first == second
+
+
+# -- empty each time ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_leaves_nothing_of_a_scenario(deployed_world):
+    world = deployed_world
+    world.reset()
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.budget(node.deployment("web", replicas=2), min_available=1)
+    world.recycle(node, label_selector="app=train")
+    world.faults.refuse("ec2:DescribeInstances", code="Throttling", nth=1000)
+    world.unknowns.exit_standby_trims = True
+    world.timings.launch = 7
+    world.ec2.timings.terminate = 7
+    world.host.duration["recycle-eks-check-pods"] = 7
+    world.aws.latency = world.kubernetes.proxy.latency = lambda action: 7
+    world.events.latency = 7
+    world.run("2h")
+
+    world.reset()
+
+    assert world.clock.elapsed() == 0
+    assert world.groups == {}
+    assert world.calls() == [] and world.aws.calls == []
+    assert world.faults.faults == []
+    assert world.engine.executions == {}
+    assert (world.unknowns, world.timings) == (Unknowns(), Timings())
+    assert world.ec2.timings.terminate != 7
+    assert world.host.duration == {}
+    assert world.aws.latency("ec2:CreateTags") == world.kubernetes.proxy.latency("kubernetes:GET pods") == 0
+    assert world.events.latency != 7
+    assert world.events.notifications == [] and world.events.emitted == []
+    assert world.kubernetes.nodes() == [] and world.kubernetes.pods() == []
+    for kind in ("jobs", "deployments", "replicasets", "daemonsets", "poddisruptionbudgets", "events"):
+        group = {"jobs": "batch", "events": "", "poddisruptionbudgets": "policy"}.get(kind, "apps")
+        assert world.kubernetes.client.get(f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}")["items"] == [], kind
+    assert world.aws.client("ec2").describe_instances()["Reservations"] == []
+    assert world.aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
+    machine = world.deployment.outputs["state_machine_alias_arn"]
+    assert world.aws.client("stepfunctions").list_executions(stateMachineArn=machine)["executions"] == []
+    # Nothing is left that would go on by itself.
+    assert world.clock.run() == 0
+
+
+def test_a_reset_takes_less_than_a_second(deployed_world):
+    world = deployed_world
+    world.reset()
+    nodes = world.group("workers", size=10, minimum=1, maximum=12).nodes
+    for number, node in enumerate(nodes):
+        node.deployment(f"web-{number}", replicas=10)
+    world.kubernetes.settle()
+    assert len(world.kubernetes.pods()) == 100
+
+    started = time.monotonic()
+    world.reset()
+
+    # A second is promised on an idle machine; this one may be busy with other tests.
+    assert time.monotonic() - started < 3
+
+
+# -- ordinary clients --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standing_still(world):
+    """A world in the middle of a drain."""
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    return world, node, execution
+
+
+def test_boto3_works_while_a_scenario_stands_still(standing_still, monkeypatch):
+    world, node, execution = standing_still
+    for name, value in world.environment().items():
+        monkeypatch.setenv(name, value)
+
+    instances = boto3.client("ec2").describe_instances(InstanceIds=[node.instance_id])
+    running = boto3.client("stepfunctions").describe_execution(executionArn=execution.arn)
+
+    tags = {tag["Key"] for tag in instances["Reservations"][0]["Instances"][0]["Tags"]}
+    assert "recycle-eks:claim" in tags
+    assert running["status"] == "RUNNING"
+    assert world.clock.elapsed() == 1800
+
+
+def test_the_aws_command_line_sees_the_same(standing_still):
+    world, node, execution = standing_still
+    asked = ["autoscaling", "describe-auto-scaling-instances", "--instance-ids", node.instance_id, "--output", "json"]
+
+    if shutil.which("aws") is None:
+        # What the command line does: the same call, through the same SDK core, from the same variables.
+        program = "import boto3, json, sys; print(json.dumps(boto3.client(sys.argv[1]).describe_auto_scaling_instances()))"
+        command = [sys.executable, "-c", program, "autoscaling"]
+    else:
+        command = ["aws", *asked]
+    done = subprocess.run(command, env={**os.environ, **world.environment()}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    states = {each["InstanceId"]: each["LifecycleState"] for each in json.loads(done.stdout)["AutoScalingInstances"]}
+    assert states[node.instance_id] == "Standby"
+
+
+def test_kubectl_sees_the_same(standing_still):
+    world, node, _ = standing_still
+    kubeconfig = world.environment()["KUBECONFIG"]
+    path = f"/api/v1/nodes/{node.name}"
+
+    if shutil.which("kubectl") is None:
+        shown = ask_as_kubectl(kubeconfig, path)
+    else:
+        command = ["kubectl", "get", "--raw", path]
+        done = subprocess.run(command, env={**os.environ, "KUBECONFIG": kubeconfig}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        shown = json.loads(done.stdout)
+
+    assert "recycle-eks/draining" in [taint["key"] for taint in shown["spec"]["taints"]]
+    assert "recycle-eks/claim" in shown["metadata"]["annotations"]
+
+
+def ask_as_kubectl(kubeconfig: str, path: str) -> Any:
+    """A request with what a kubeconfig says: server, authority, client certificate."""
+    config = yaml.safe_load(Path(kubeconfig).read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    context.load_cert_chain(user["client-certificate"], user["client-key"])
+    with urllib.request.urlopen(cluster["server"] + path, context=context) as answer:
+        return json.load(answer)
+
+
+def test_a_kubeconfig_is_enough_without_kubectl(standing_still):
+    world, node, _ = standing_still
+    assert ask_as_kubectl(world.environment()["KUBECONFIG"], f"/api/v1/nodes/{node.name}")["metadata"]["name"] == node.name
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["autoscaling:EnterStandby", "kubernetes:PATCH nodes"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_fault_strikes_exactly_once(world, action, moment):
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    fault = world.faults.kill(moment, action)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled"
+    assert fault.struck == 1
+    assert world.faults.not_struck() == []
+
+
+@pytest.mark.parametrize(("action", "function"), [("ec2:CreateTags", "claim-node"), ("kubernetes:GET pods", "check-pods")])
+def test_a_refusal_strikes_exactly_the_call_it_was_planned_for(world, action, function):
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    fault = world.faults.refuse(action, code="ServiceUnavailable", status=503, function=function, nth=1)
+
+    world.recycle(node).finishes()
+
+    refused = [call for call in world.calls(action) if call.status == 503]
+    assert fault.struck == 1 and len(refused) == 1
+    assert refused[0].function.endswith(function)
+
+
+def test_a_function_that_hangs_ends_by_its_timeout_and_is_tried_again(world):
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    fault = world.faults.hang("kubernetes:PATCH nodes", function="taint-node")
+
+    execution = world.recycle(node)
+    end = execution.finishes()
+
+    timeout = world.aws.client("lambda").get_function_configuration(FunctionName="recycle-eks-taint-node")["Timeout"]
+    assert end.outcome == "recycled"
+    assert fault.struck == 1
+    assert execution.errors("TaintNode") == ["Sandbox.Timedout"]
+    assert execution.entered("CheckPods")[0] >= execution.entered("TaintNode")[0] + timeout
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_functions_see_the_times_of_kubernetes_objects_as_virtual_times(world):
+    node = world.group("workers", size=1, minimum=1, maximum=2).nodes[0]
+    seen = []
+    world.at("5h", lambda: node.job("late", labels={"app": "train"}))
+    world.at("5h10m", lambda: seen.append(through_the_proxy(world, node)))
+    node.job("early", labels={"app": "train"})
+
+    world.run("6h")
+
+    pods, registered = seen[0]
+    assert pods == {"early": "2027-01-01T00:00:00Z", "late": "2027-01-01T05:00:00Z"}
+    assert registered == "2027-01-01T00:00:00Z"
+
+
+def through_the_proxy(world: World, node: Any) -> tuple[dict[str, str], str]:
+    """What the endpoint in DescribeCluster shows to whoever has a token: when the pods and the node were created."""
+    function = world.aws.client("lambda").get_function_configuration(FunctionName="recycle-eks-check-pods")
+    role = world.aws.client("sts").assume_role(RoleArn=function["Role"], RoleSessionName="look")["Credentials"]
+    token = eks_token(CLUSTER, REGION, role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
+    plane = world.kubernetes.control_plane
+    client = KubeClient(world.kubernetes.proxy.port, plane.authority.file, token=token)
+    pods = client.get(f"/api/v1/pods?fieldSelector=spec.nodeName={node.name}")["items"]
+    created = {pod["metadata"]["name"].rsplit("-", 1)[0]: pod["metadata"]["creationTimestamp"] for pod in pods}
+    return created, client.get(f"/api/v1/nodes/{node.name}")["metadata"]["creationTimestamp"]
+
+
+def test_a_redriven_execution_knows_that_it_is_one(world):
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    execution.stop()
+    execution.redrive()
+    world.run("2h")
+
+    events = world.engine.history(execution.arn)
+    sent = [json.loads(event["taskScheduledEventDetails"]["parameters"]) for event in events if event["type"] == "TaskScheduled"]
+    counts = [each["Payload"]["context"]["Execution"].get("RedriveCount") for each in sent if "Payload" in each]
+    assert counts[0] in (None, 0) and counts[-1] == 1
+    assert world.engine.describe(execution.arn)["redriveCount"] == 1
