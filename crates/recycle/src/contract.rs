@@ -331,7 +331,7 @@ fn empty_object_is_none<'de, D: serde::Deserializer<'de>>(
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {
     match run {
         Some(run) => run.serialize(serializer),
-        None => serde::Serialize::serialize(&serde_json::Map::new(), serializer),
+        None => serde_json::Map::new().serialize(serializer),
     }
 }
 

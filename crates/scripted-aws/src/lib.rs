@@ -185,9 +185,8 @@ impl Protocol {
 
 /// Protocol and action of a request, and how `calls` remembers it.
 fn read(request: &HttpRequest) -> (Protocol, String, String) {
-    let path = request.uri().find(CLUSTERS).map(|start| &request.uri()[start..]);
-    if let Some(path) = path {
-        let call = format!("{} {path}", request.method());
+    if let Some((_, cluster)) = request.uri().split_once(CLUSTERS) {
+        let call = format!("{} {CLUSTERS}{cluster}", request.method());
         return (Protocol::RestJson, "DescribeCluster".to_owned(), call);
     }
     let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
