@@ -1,0 +1,146 @@
+"""Who may depend on what: the table of the crates, and why tests compile nothing twice."""
+
+import json
+import subprocess
+import tomllib
+from typing import Any, NamedTuple
+
+import pytest
+
+from prepare import LAMBDAS, ROOT
+
+#: Crates that reach the world outside, and those that such crates are made of.
+IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "tokio")
+#: What only tests may link.
+SCRIPTED = {"scripted-aws", "scripted-kube"}
+
+STEP = {"eks-auth", "kube", "lambda-step", "node-record", "recycle", "tokio"}
+STEP_OF_THE_INSTANCE = STEP | {"aws-config", "instance-record"}
+
+
+class Row(NamedTuple):
+    """A crate, what it may depend on among the workspace's and the I/O crates, and why."""
+
+    crate: str
+    allowed: set[str]
+    reason: str
+
+
+TABLE = [
+    Row("recycle", set(), "decisions are pure: no AWS, no Kubernetes, no runtime, not even through another crate"),
+    Row(
+        "eks-auth",
+        {"recycle", "aws-config", "aws-credential-types", "aws-sdk-eks", "aws-sdk-sts", "aws-sigv4", "k8s-openapi", "kube"},
+        "the way into a cluster: EKS says where it is, STS's endpoint and a signature make the token, kube is handed out",
+    ),
+    Row(
+        "node-record",
+        {"recycle", "eks-auth", "k8s-openapi", "kube", "tokio"},
+        "the Kubernetes half of the record; of AWS it knows the way into the cluster only; tokio bounds each call in time",
+    ),
+    Row(
+        "instance-record",
+        {"recycle", "aws-config", "aws-sdk-autoscaling", "aws-sdk-ec2"},
+        "the AWS half of the record, and the only one that links the largest of all SDKs",
+    ),
+    Row(
+        "lambda-step",
+        {"recycle", "aws-config", "lambda_runtime"},
+        "what each function's main needs; of what the functions do it knows nothing",
+    ),
+    Row("claim-node", STEP_OF_THE_INSTANCE, "pre-flight reads instance, group and Node; Node and instance carry the claim"),
+    Row("standby-node", STEP_OF_THE_INSTANCE, "acts on the group, and looks for the replacement's Node"),
+    Row("taint-node", STEP, "a Node is all that it touches"),
+    Row("check-pods", STEP, "polled for hours: EC2 is asked at the ends only"),
+    Row("evict-pods", STEP, "pods are all that it touches"),
+    Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
+    Row("restore-node", STEP_OF_THE_INSTANCE, "releases Node and instance"),
+    Row(
+        "scripted-aws",
+        {"aws-config", "aws-credential-types", "aws-smithy-runtime-api", "aws-smithy-types"},
+        "tests' AWS, below the SDK's clients: it links none of them",
+    ),
+    Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
+]
+CRATES = [row.crate for row in TABLE]
+WITH_EC2 = {"instance-record"} | {row.crate for row in TABLE if "instance-record" in row.allowed}
+
+
+@pytest.fixture(scope="module")
+def metadata() -> dict[str, Any]:
+    return json.loads(cargo("metadata", "--locked", "--format-version", "1"))
+
+
+@pytest.fixture(scope="module")
+def packages(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The crates of the workspace by name."""
+    members = set(metadata["workspace_members"])
+    return {package["name"]: package for package in metadata["packages"] if package["id"] in members}
+
+
+def cargo(*arguments: str) -> str:
+    return subprocess.run(["cargo", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def is_io(name: str) -> bool:
+    return name.startswith(IO)
+
+
+def dependencies(package: dict[str, Any], *, of_tests: bool) -> set[str]:
+    return {found["name"] for found in package["dependencies"] if (found["kind"] == "dev") == of_tests}
+
+
+def linked(crate: str) -> dict[str, str]:
+    """Every crate that ends in this one, tests aside, with its features."""
+    return tree("--package", crate, "--edges", "no-dev")
+
+
+def tree(*arguments: str) -> dict[str, str]:
+    """Crates with their versions as `cargo tree` finds them, and their features."""
+    lines = cargo("tree", "--locked", "--prefix", "none", "--format", "{p}|{f}", *arguments).splitlines()
+    return dict(line.removesuffix(" (*)").split("|") for line in lines if line)
+
+
+def names(crates: dict[str, str]) -> set[str]:
+    return {crate.split()[0] for crate in crates}
+
+
+def test_the_table_has_a_row_for_each_crate_and_a_crate_for_each_function(packages):
+    assert sorted(CRATES) == sorted(packages)
+    assert set(LAMBDAS) <= set(CRATES)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=CRATES)
+def test_a_crate_depends_on_what_its_row_allows(row: Row, packages):
+    found = dependencies(packages[row.crate], of_tests=False)
+    assert {name for name in found if is_io(name) or name in packages} == row.allowed, row.reason
+
+
+def test_the_domain_links_nothing_that_does_io():
+    assert [name for name in names(linked("recycle")) if is_io(name)] == []
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_only_those_that_act_on_instances_link_the_sdk_of_ec2(crate: str):
+    assert ("aws-sdk-ec2" in names(linked(crate))) == (crate in WITH_EC2)
+
+
+def test_only_tests_link_what_answers_from_a_script(packages):
+    for name, package in packages.items():
+        assert not SCRIPTED & dependencies(package, of_tests=False), name
+
+
+def test_versions_and_features_are_the_workspaces():
+    """A version that a crate chose for itself, or a feature, would be a second one to build and to keep up to date."""
+    for crate in CRATES:
+        manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+        for table in ("dependencies", "dev-dependencies", "build-dependencies"):
+            for name, value in manifest.get(table, {}).items():
+                assert value == {"workspace": True}, f"{crate}: {name}"
+
+
+def test_tests_switch_on_no_feature_of_what_the_functions_are_built_of():
+    """Else cargo builds that crate, and all that stand on it, a second time for tests: all SDKs, minutes of it."""
+    functions = tree("--workspace", "--edges", "no-dev")
+    with_tests = tree("--workspace")
+    assert {crate: with_tests[crate] for crate in functions} == functions
