@@ -14,15 +14,15 @@ pub enum Failure {
     InvalidInput,
     /// The node cannot be recycled as asked; nothing was touched.
     PreflightRefused,
-    /// The node's turn did not come within 24 hours; nothing was touched.
+    /// The node's turn did not come within 24 hours; nothing was touched. Not raised yet.
     TurnTimedOut,
-    /// The node died while it was drained; it was disposed of.
+    /// The Node or its instance was taken away while we worked on it.
     NodeLost,
     /// No usable replacement came in time.
     ReplacementTimedOut,
     /// The pods did not go in time.
     DrainTimedOut,
-    /// The group's limits allow no way back from Standby.
+    /// The group's limits allow no way back from Standby. Not raised yet.
     StandbyLeftBehind,
     /// The node is no longer ours; nothing was done.
     ClaimLost,
@@ -73,12 +73,18 @@ impl Failure {
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
-            Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
-            Self::NodeLost => "disposed of: it died; the lost pods are named",
+            Self::TurnTimedOut => {
+                "not raised yet, comes with turns: untouched, its turn did not come within 24 hours"
+            }
+            Self::NodeLost => {
+                "left as it is found: its Node is gone or another instance's, or its instance left the group; the cause says what is left"
+            }
             Self::ReplacementTimedOut | Self::DrainTimedOut => {
                 "kept; the cause says in which state, with the commands that put it back"
             }
-            Self::StandbyLeftBehind => "in Standby, untainted; the cause has the commands for a person",
+            Self::StandbyLeftBehind => {
+                "not raised yet, comes with the put-back: in Standby, untainted; the cause has the commands for a person"
+            }
             Self::ClaimLost => "no longer ours: nothing is done",
             Self::ServiceUnavailable => "kept, as above: AWS or Kubernetes could not be reached for too long",
             Self::ServiceRefused => {
@@ -101,7 +107,7 @@ pub enum Outcome {
     Planned,
     /// Another execution works on the node.
     Duplicate,
-    /// A more urgent execution took the node over.
+    /// A more urgent execution took the node over. Not reached yet.
     Superseded,
 }
 
@@ -135,7 +141,7 @@ impl Outcome {
             Self::AlreadyGone => "gone before we came",
             Self::Planned => "untouched (dry run); the plan is in the output",
             Self::Duplicate => "another execution's",
-            Self::Superseded => "a more urgent execution's",
+            Self::Superseded => "not reached yet, comes with turns: a more urgent execution's",
         }
     }
 }
