@@ -151,13 +151,6 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    fn actions(aws: &ScriptedAws) -> Vec<String> {
-        aws.calls()
-            .iter()
-            .filter_map(|call| call.split('&').next()?.strip_prefix("Action=").map(str::to_owned))
-            .collect()
-    }
-
     #[tokio::test]
     async fn the_phase_is_written_on_node_and_instance_before_the_end() {
         let kube = kube();
@@ -170,7 +163,7 @@ mod tests {
             .unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
         assert_eq!(
-            actions(&aws),
+            aws.actions(),
             ["CreateTags", "TerminateInstanceInAutoScalingGroup"]
         );
         let written = &kube.calls()[0].body["metadata"]["annotations"][CLAIM_ANNOTATION];
@@ -243,7 +236,7 @@ mod tests {
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
-        assert_eq!(actions(&aws), ["CreateTags", "DeleteTags"]);
+        assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
         assert_eq!(kube.requests(), [format!("DELETE {NODE}")]);
 
         let kube = ScriptedKube::new().breaks_on("DELETE", NODE);
@@ -252,7 +245,7 @@ mod tests {
             .retire(case(&kube, "stop", "stopped"))
             .await
             .unwrap_err();
-        assert_eq!(actions(&aws), ["CreateTags"]);
+        assert_eq!(aws.actions(), ["CreateTags"]);
     }
 
     #[tokio::test]

@@ -33,6 +33,7 @@ pub struct ScriptedAws {
 struct State {
     script: VecDeque<Scene>,
     calls: Vec<String>,
+    actions: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -121,6 +122,12 @@ impl ScriptedAws {
         self.state().calls.clone()
     }
 
+    /// The actions that it was asked for so far, in order.
+    #[must_use]
+    pub fn actions(&self) -> Vec<String> {
+        self.state().actions.clone()
+    }
+
     /// How many scenes nobody asked for.
     #[must_use]
     pub fn scenes_left(&self) -> usize {
@@ -140,6 +147,7 @@ impl ScriptedAws {
         let (protocol, action, call) = read(request);
         let mut state = self.state();
         state.calls.push(call.clone());
+        state.actions.push(action.clone());
         let position = state.script.iter().position(|scene| scene.action == action);
         let scene = position.and_then(|position| state.script.remove(position));
         HttpConnectorFuture::ready(match scene.map(|scene| scene.answer) {

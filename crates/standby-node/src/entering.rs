@@ -99,13 +99,6 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    fn actions(aws: &ScriptedAws) -> Vec<String> {
-        aws.calls()
-            .iter()
-            .filter_map(|call| call.split('&').next()?.strip_prefix("Action=").map(str::to_owned))
-            .collect()
-    }
-
     #[tokio::test]
     async fn node_and_instance_know_of_standby_before_it_is_entered() {
         let (kube, aws) = (
@@ -114,7 +107,7 @@ mod tests {
         );
         let answer = step(&aws).enter_standby(case(&kube)).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
-        assert_eq!(actions(&aws), ["CreateTags", "EnterStandby"]);
+        assert_eq!(aws.actions(), ["CreateTags", "EnterStandby"]);
         let written = &kube.calls()[0].body["metadata"]["annotations"];
         assert!(
             written[CLAIM_ANNOTATION]
@@ -141,7 +134,7 @@ mod tests {
 
         let aws = ScriptedAws::new().breaks_on("CreateTags");
         step(&aws).enter_standby(case(&kube())).await.unwrap_err();
-        assert_eq!(actions(&aws), ["CreateTags"]);
+        assert_eq!(aws.actions(), ["CreateTags"]);
     }
 
     #[tokio::test]
