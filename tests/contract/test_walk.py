@@ -145,7 +145,7 @@ def test_an_unknown_verdict_is_an_error_like_any_other(step):
 def test_a_lost_claim_touches_nothing_more():
     path, execution = walk(check_pods=[FunctionFailed("ClaimLost", "another execution's")])
     assert path[-1] == "ClaimLost" and "RestoreNode" not in path
-    assert (execution.status, execution.error) == ("FAILED", "ClaimLost")
+    assert (execution.status, execution.error, execution.cause) == ("FAILED", "ClaimLost", "another execution's")
 
 
 def test_what_is_unavailable_is_tried_again():

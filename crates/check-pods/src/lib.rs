@@ -56,7 +56,9 @@ async fn check(
         polls,
         last_eviction_tried,
     );
-    tell_progress(client, &node, &view.progress(&node)).await?;
+    let progress = view.progress(&node);
+    tell_progress(client, &node, &progress).await?;
+    run.drain_until = view.deadline.by_person.then_some(view.deadline.at);
 
     let is_over = view.deadline.is_past(now) || polls >= POLL_BUDGET;
     let (verdict, wait_seconds) = match verdict {
@@ -66,7 +68,10 @@ async fn check(
             run.last_eviction = run.last_eviction.or_else(|| is_over.then_some(now));
             (CheckVerdict::Evict, seconds)
         }
-        DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(reason)),
+        DrainVerdict::TimedOut(reason) => {
+            let sentences = std::iter::once(reason).chain(progress.blocked_by);
+            return Err(Error::TimedOut(sentences.collect::<Vec<_>>().join("; ")));
+        }
     };
     let mut answer = Answer::new(verdict, view.reason())
         .waiting(wait_seconds)

@@ -9,18 +9,19 @@ use recycle::poll::{POLL_BUDGET, next_wait};
 
 use crate::Error;
 
-/// Makes a wait of an error that may pass. When the time is over it is an error after all: the annotation by which a person
-/// may have moved the end cannot be read either, so nobody can say that the drain has timed out.
+/// Makes a wait of an error that may pass. When the time is over, by what was known of it last, it is an error after all: a
+/// person may have moved the end meanwhile, so nobody can say that the drain has timed out.
 pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<CheckVerdict>, Error> {
     let since = run.draining_since.unwrap_or(now);
     let drain_timeout = run.input.drain_timeout_seconds;
-    let (deadline, _) = find_deadline(since, now, drain_timeout, None);
+    let planned = find_deadline(since, now, drain_timeout, None).0;
+    let deadline = run.drain_until.unwrap_or(planned.at);
     let may_pass = error.failure() == Failure::ServiceUnavailable;
-    if !may_pass || deadline.is_past(now) || run.polls > POLL_BUDGET {
+    if !may_pass || now >= deadline || run.polls > POLL_BUDGET {
         return Err(error);
     }
     let waited = now.duration_since(since).as_secs();
-    let left = deadline.at.duration_since(now).as_secs();
+    let left = deadline.duration_since(now).as_secs();
     let wait = next_wait(waited, left, drain_timeout, None);
     let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
     Ok(Answer::new(CheckVerdict::Wait, reason)

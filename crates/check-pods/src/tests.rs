@@ -315,6 +315,14 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
         .await
         .unwrap_err();
     assert_eq!(spent.failure(), Failure::ServiceUnavailable);
+    let StepRequest { mut run, .. } = request("2027-01-02T06:00:00Z");
+    run.drain_until = Some("2027-01-03T06:00:00Z".parse().unwrap());
+    let error = node_record::Error::Unreachable {
+        call: "get nodes a".to_owned(),
+        source: "connection refused".into(),
+    };
+    let moved = outage::wait_out(error.into(), run, "2027-01-02T06:00:00Z".parse().unwrap()).unwrap();
+    assert_eq!(moved.wait_seconds, 864, "a person had moved the end");
     let refused = outage(403, "2027-01-01T16:00:00Z", 100).await.unwrap_err();
     assert_eq!(refused.failure(), Failure::ServiceRefused);
 }

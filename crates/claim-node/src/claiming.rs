@@ -68,6 +68,7 @@ impl ClaimNode {
             claimed_at: claim.claimed_at,
             replacement_since: None,
             draining_since: None,
+            drain_until: None,
             polls: 0,
             last_eviction: None,
             disposing_since: None,

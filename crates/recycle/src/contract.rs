@@ -43,6 +43,9 @@ pub struct ExecutionContext {
 pub struct StateContext {
     /// When the state was entered: the "now" of every decision.
     pub entered_time: Timestamp,
+    /// How often the state has been tried again since then.
+    #[serde(default)]
+    pub retry_count: u32,
 }
 
 impl Context {
@@ -143,6 +146,9 @@ pub struct Run {
     /// When this execution began to drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,
+    /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_until: Option<Timestamp>,
     /// How many times the pods have been checked, for the poll budget.
     #[serde(default)]
     pub polls: u32,

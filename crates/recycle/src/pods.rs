@@ -674,6 +674,7 @@ mod tests {
             claimed_at: at(0),
             replacement_since: Some(at(1)),
             draining_since: Some(at(2)),
+            drain_until: None,
             polls: u32::MAX,
             last_eviction: Some(at(3)),
             disposing_since: Some(at(4)),

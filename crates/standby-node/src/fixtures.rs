@@ -71,6 +71,7 @@ fn run() -> Run {
         claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
         replacement_since: None,
         draining_since: None,
+        drain_until: None,
         polls: 0,
         last_eviction: None,
         disposing_since: None,
