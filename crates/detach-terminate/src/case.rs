@@ -64,7 +64,8 @@ fn find_own_claim(
     let was_retired = run.input.dispose == Dispose::Stop && instance.tags.contains_key(STOPPED_TAG);
     match instance.claim() {
         Some(StoredClaim::Known(claim)) if claim.fence == *me => Ok(Some(claim)),
-        None if was_retired => Ok(None),
+        // EC2 takes the tags of a terminated instance away before it forgets the instance (EC2 guide, "Terminate an instance").
+        None if was_retired || instance.is_gone() => Ok(None),
         None | Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
             Err(Error::InstanceClaimLost(describe_instance(&instance.id, None)))
         }
@@ -93,8 +94,10 @@ impl Case {
         )
     }
 
-    pub(crate) fn back_to_check_pods(self, survey: &PodSurvey) -> Answer<DisposeVerdict> {
+    /// The disposal begins anew when these pods are gone, its clocks too.
+    pub(crate) fn back_to_check_pods(mut self, survey: &PodSurvey) -> Answer<DisposeVerdict> {
         let reason = self.say("has pods again that matter");
+        self.run.disposing_since = None;
         Answer {
             counts: survey.counts(),
             names: survey.names(),
@@ -107,5 +110,54 @@ impl Case {
         Answer::new(DisposeVerdict::Wait, reason)
             .waiting(seconds)
             .carrying(self.run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::claim::Phase;
+    use recycle::names::{CLAIM_TAG, GROUP_TAG};
+    use scripted_kube::ScriptedKube;
+
+    use super::*;
+    use crate::fixtures;
+
+    #[tokio::test]
+    async fn pods_that_came_back_give_the_disposal_its_time_anew() {
+        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+        case.run.disposing_since = Some(case.now);
+        let answer = case.back_to_check_pods(&PodSurvey::default());
+        assert_eq!(answer.run.unwrap().disposing_since, None);
+    }
+
+    #[tokio::test]
+    async fn without_a_node_the_instance_says_whose_it_is_as_long_as_it_has_tags() {
+        let case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+        let find = |state: &str, holder: Option<Claim>| {
+            let tags = holder.into_iter().flat_map(|claim| {
+                [
+                    (CLAIM_TAG.to_owned(), claim.to_tag()),
+                    (GROUP_TAG.to_owned(), claim.group.to_string()),
+                ]
+            });
+            let instance = Instance {
+                tags: tags.collect(),
+                ..fixtures::instance(state)
+            };
+            find_own_claim(None, Some(&instance), &case.run, &case.me)
+        };
+        let ours = fixtures::claim(Phase::Disposing);
+        let theirs = Claim {
+            fence: "arn:aws:states:eu-west-1:123456789012:execution:recycle:two#0"
+                .parse()
+                .unwrap(),
+            ..ours.clone()
+        };
+        assert_eq!(find("running", Some(ours.clone())).unwrap(), Some(ours));
+        assert!(find("running", None).is_err());
+        assert!(find("terminated", Some(theirs)).is_err());
+        for state in ["shutting-down", "terminated"] {
+            assert_eq!(find(state, None).unwrap(), None, "{state}");
+        }
     }
 }
