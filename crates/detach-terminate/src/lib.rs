@@ -6,12 +6,14 @@ mod error;
 #[cfg(test)]
 mod fixtures;
 mod guard;
+mod outage;
 mod steps;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
+use jiff::Timestamp;
 use recycle::contract::{Answer, DisposeVerdict, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
 
@@ -39,9 +41,22 @@ impl DetachTerminate {
         }
     }
 
-    /// Takes the next step of the disposal.
-    pub async fn handle(&self, request: StepRequest) -> Result<Answer<DisposeVerdict>, Error> {
-        let mut case = self.fetch(request).await?;
+    /// Takes the next step of the disposal. AWS or a cluster that cannot be asked is a reason to wait, as long as there is
+    /// patience.
+    pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<DisposeVerdict>, Error> {
+        let now = request.context.now();
+        let since = *request.run.disposing_since.get_or_insert(now);
+        let run = request.run.clone();
+        let answer = self.take_step(request, since).await;
+        answer.or_else(|error| outage::wait_out(error, run, since, now))
+    }
+
+    async fn take_step(
+        &self,
+        request: StepRequest,
+        since: Timestamp,
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        let case = self.fetch(request).await?;
         let input = &case.run.input;
         let (node, instance, state) = (
             case.node.as_ref(),
@@ -55,10 +70,8 @@ impl DetachTerminate {
                 return Ok(case.back_to_check_pods(&survey));
             }
         }
-        let since = case.run.disposing_since.unwrap_or(case.now);
         let grace = input.load_balancer_grace_seconds;
         let step = next_disposal_step(input.dispose, node, instance, state, since, case.now, grace);
-        case.run.disposing_since = Some(since);
         match step {
             DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(case, seconds).await,
             DisposalStep::Wait(seconds, reason) => Ok(case.wait(seconds, &reason)),

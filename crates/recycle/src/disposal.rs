@@ -79,6 +79,16 @@ pub fn next_disposal_step(
     }
 }
 
+/// Seconds to wait before asking again what could not be asked now; none if patience is at an end.
+#[must_use]
+pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Option<u32> {
+    let timing = Timing {
+        waited: now.duration_since(since).as_secs(),
+        balancer_grace: i64::from(balancer_grace),
+    };
+    (timing.left() > 0).then(|| timing.wait())
+}
+
 struct Timing {
     /// Seconds since the disposal began.
     waited: i64,

@@ -1,0 +1,59 @@
+//! What to do while AWS or the cluster cannot be asked: wait, as long as there is patience. Not a failure, which would leave a
+//! drained node in Standby.
+
+use jiff::Timestamp;
+use recycle::contract::{Answer, DisposeVerdict, Run};
+use recycle::disposal::wait_for_answer;
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
+
+use crate::Error;
+
+/// Makes a wait of an error that may pass.
+pub(crate) fn wait_out(
+    error: Error,
+    run: Run,
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<Answer<DisposeVerdict>, Error> {
+    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds)
+        .filter(|_| error.failure() == Failure::ServiceUnavailable);
+    let Some(wait) = wait else { return Err(error) };
+    let reason = format!("the disposal cannot go on: {}", with_causes(&error));
+    Ok(Answer::new(DisposeVerdict::Wait, reason)
+        .waiting(wait)
+        .carrying(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_kube::ScriptedKube;
+
+    use super::*;
+    use crate::fixtures::case;
+
+    #[tokio::test]
+    async fn an_outage_is_waited_out_as_long_as_there_is_patience() {
+        let run = case(&ScriptedKube::new(), "terminate", "running").run;
+        let since: Timestamp = "2027-01-01T20:00:00Z".parse().unwrap();
+        let at = |minutes: i64| since + jiff::SignedDuration::from_mins(minutes);
+        let away = || {
+            Error::Node(node_record::Error::Unreachable {
+                call: "get nodes node-a".to_owned(),
+                source: "connection refused".into(),
+            })
+        };
+
+        let answer = wait_out(away(), run.clone(), since, at(20)).unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
+        assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
+
+        assert!(
+            wait_out(away(), run.clone(), since, at(36)).is_err(),
+            "patience is at an end"
+        );
+        assert!(
+            wait_out(Error::DoesNotGo("no".to_owned()), run, since, at(20)).is_err(),
+            "it does not pass"
+        );
+    }
+}
