@@ -9,6 +9,9 @@ pub enum Error {
     /// Somebody else put it into another state before we touched it.
     #[error("{0}")]
     Refused(String),
+    /// Somebody put it to use again while its replacement was waited for.
+    #[error("{0}")]
+    BroughtBack(String),
     /// It went away while its replacement was waited for.
     #[error("{0}")]
     Lost(String),
@@ -36,6 +39,7 @@ impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::Refused(_) => Failure::PreflightRefused,
+            Self::BroughtBack(_) => Failure::ServiceRefused,
             Self::Lost(_) => Failure::NodeLost,
             Self::ReplacementTimedOut(_) => Failure::ReplacementTimedOut,
             Self::ClaimLost(_) | Self::InstanceClaimLost(_) => Failure::ClaimLost,

@@ -5,6 +5,7 @@ mod entering;
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod outage;
 mod replacement;
 mod step;
 
@@ -52,8 +53,15 @@ impl StandbyNode {
         }
     }
 
-    /// Puts the instance into Standby, or looks whether its replacement is usable by now.
+    /// Puts the instance into Standby, or looks whether its replacement is usable by now. As long as there is time for the
+    /// replacement, a cluster or a group that cannot be asked is a reason to wait.
     pub async fn handle(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
+        let (run, now) = (request.run.clone(), request.context.now());
+        let answer = self.take_step(request).await;
+        answer.or_else(|error| outage::wait_out(error, run, now))
+    }
+
+    async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let case = self.fetch(request).await?;
         let member = case
             .group
@@ -61,9 +69,14 @@ impl StandbyNode {
             .and_then(|group| group.member(&case.run.input.instance_id));
         let lifecycle_state = member.map(|member| member.lifecycle_state.as_str());
         let has_begun = !case.node.record()?.members_before.is_empty();
-        match choose_step(lifecycle_state, case.claim.phase, has_begun) {
+        let has_entered = case.run.replacement_since.is_some();
+        match choose_step(lifecycle_state, case.claim.phase, has_begun, has_entered) {
             StandbyStep::Enter => self.enter_standby(case).await,
             StandbyStep::AwaitReplacement => self.await_replacement(case).await,
+            StandbyStep::GiveBack => {
+                let state = "was brought back into service, which was not our doing: it is not recycled";
+                Err(Error::BroughtBack(case.say(state)))
+            }
             StandbyStep::Proceed => {
                 let reason = case.say("is on its way out already");
                 Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))

@@ -9,6 +9,8 @@ pub(crate) enum StandbyStep {
     Enter,
     /// It is in Standby because of us: look at the replacement.
     AwaitReplacement,
+    /// Somebody brings it back into service although this very execution had put it into Standby.
+    GiveBack,
     /// A dead owner had ended it: nothing is left to do here.
     Proceed,
     /// Nothing of ours was done, and now it is not possible; its state in words.
@@ -17,11 +19,21 @@ pub(crate) enum StandbyStep {
     Lose(String),
 }
 
-/// Decides the next step of a claim that has come to `phase`. `has_begun` says that the members before EnterStandby are recorded.
-pub(crate) fn choose_step(lifecycle_state: Option<&str>, phase: Phase, has_begun: bool) -> StandbyStep {
+/// Decides the next step of a claim that has come to `phase`. `has_begun` says that the members before EnterStandby are recorded,
+/// `has_entered` that this execution has called EnterStandby, or has seen the instance there.
+pub(crate) fn choose_step(
+    lifecycle_state: Option<&str>,
+    phase: Phase,
+    has_begun: bool,
+    has_entered: bool,
+) -> StandbyStep {
     let is_disposed_of = has_begun && phase == Phase::Disposing;
     match (lifecycle_state, has_begun) {
-        // Also after we had begun: we crashed before the call, or somebody brought it back.
+        // Once more would fight with a person, and each round makes the group one larger.
+        (Some("InService"), _) if has_entered => StandbyStep::GiveBack,
+        // ExitStandby leads through Pending.
+        (Some(state), true) if state.starts_with("Pending") => StandbyStep::GiveBack,
+        // Also after we had begun: we crashed before the call, or somebody put it back before this execution.
         (Some("InService"), _) => StandbyStep::Enter,
         (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
         (None, _) if is_disposed_of => StandbyStep::Proceed,
@@ -45,7 +57,7 @@ mod tests {
             (Phase::Draining, true),
         ] {
             assert_eq!(
-                choose_step(Some("InService"), phase, has_begun),
+                choose_step(Some("InService"), phase, has_begun, false),
                 StandbyStep::Enter,
                 "{phase:?}"
             );
@@ -53,10 +65,18 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_somebody_brought_back_while_we_waited_stays_in_service() {
+        for state in ["Pending", "Pending:Wait", "InService"] {
+            let step = choose_step(Some(state), Phase::Standby, true, true);
+            assert_eq!(step, StandbyStep::GiveBack, "{state}");
+        }
+    }
+
+    #[test]
     fn standby_of_our_own_waits_for_the_replacement() {
         for state in ["EnteringStandby", "Standby"] {
             assert_eq!(
-                choose_step(Some(state), Phase::Standby, true),
+                choose_step(Some(state), Phase::Standby, true, true),
                 StandbyStep::AwaitReplacement,
                 "{state}"
             );
@@ -66,7 +86,7 @@ mod tests {
     #[test]
     fn what_somebody_else_did_before_us_is_refused() {
         for state in [Some("Standby"), Some("Terminating:Wait"), Some("Pending"), None] {
-            let step = choose_step(state, Phase::Claimed, false);
+            let step = choose_step(state, Phase::Claimed, false, false);
             assert!(matches!(step, StandbyStep::Refuse(_)), "{state:?}: {step:?}");
         }
     }
@@ -74,7 +94,7 @@ mod tests {
     #[test]
     fn a_node_that_is_taken_away_under_us_is_lost() {
         for state in [Some("Terminating"), Some("Detaching"), None] {
-            let step = choose_step(state, Phase::Draining, true);
+            let step = choose_step(state, Phase::Draining, true, true);
             assert!(matches!(step, StandbyStep::Lose(_)), "{state:?}: {step:?}");
         }
     }
@@ -88,7 +108,7 @@ mod tests {
             None,
         ] {
             assert_eq!(
-                choose_step(state, Phase::Disposing, true),
+                choose_step(state, Phase::Disposing, true, false),
                 StandbyStep::Proceed,
                 "{state:?}"
             );

@@ -1,0 +1,69 @@
+//! What to do while cluster or group cannot be asked for the replacement: wait by the poll law, as long as there is time. Not a
+//! failure, which would give the node up.
+
+use jiff::Timestamp;
+use recycle::contract::{Answer, Run, StandbyVerdict};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::poll::next_wait;
+
+use crate::Error;
+
+/// Makes a wait of an error that may pass. Before EnterStandby it stays an error: nothing was touched yet, and the state machine
+/// tries again.
+pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<StandbyVerdict>, Error> {
+    let Some(since) = run
+        .replacement_since
+        .filter(|_| error.failure() == Failure::ServiceUnavailable)
+    else {
+        return Err(error);
+    };
+    let waited = now.duration_since(since).as_secs();
+    let left = i64::from(run.input.replacement_timeout_seconds) - waited;
+    if left <= 0 {
+        return Err(error);
+    }
+    let reason = format!("the replacement cannot be looked at: {}", with_causes(&error));
+    Ok(Answer::new(StandbyVerdict::Wait, reason)
+        .waiting(next_wait(waited, left, 0, None))
+        .carrying(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_kube::ScriptedKube;
+
+    use super::*;
+    use crate::fixtures::case;
+
+    fn away() -> Error {
+        Error::Node(node_record::Error::Unreachable {
+            call: "get nodes node-a".to_owned(),
+            source: "connection refused".into(),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_waited_out_as_long_as_there_is_time_for_the_replacement() {
+        let run = case(&ScriptedKube::new()).run;
+        let since: Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
+        let waiting = Run {
+            replacement_since: Some(since),
+            ..run.clone()
+        };
+        let at = |minutes: i64| since + jiff::SignedDuration::from_mins(minutes);
+
+        let answer = wait_out(away(), waiting.clone(), at(5)).unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
+        assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
+
+        assert!(wait_out(away(), waiting.clone(), at(14)).is_err(), "time is over");
+        assert!(
+            wait_out(away(), run, at(5)).is_err(),
+            "Standby was not entered yet"
+        );
+        assert!(
+            wait_out(Error::Refused("no".to_owned()), waiting, at(5)).is_err(),
+            "it does not pass"
+        );
+    }
+}
