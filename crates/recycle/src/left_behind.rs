@@ -7,8 +7,8 @@ use crate::claim::{Phase, StoredClaim};
 use crate::contract::describe_instance;
 use crate::ids::{GroupName, InstanceId, NodeName};
 use crate::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, GROUP_TAG,
-    PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
+    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Instance, NodeFacts};
 
@@ -19,17 +19,21 @@ pub struct LeftBehind {
     pub state: String,
     /// Commands that put it back, in order; empty if nothing of ours is left.
     pub commands: Vec<String>,
+    /// Another execution can go on from here instead.
+    pub can_be_resumed: bool,
 }
 
 /// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back. A member
-/// that is in service in the phase Standby is one whose EnterStandby, recorded beforehand, was refused.
+/// that is in service in the phase Standby is one whose EnterStandby, recorded beforehand, was refused, or that somebody brought
+/// back, which leads through Pending.
 #[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
         Phase::Claimed | Phase::Turn | Phase::Standby => true,
         Phase::Draining | Phase::Disposing => false,
     });
-    touched_nothing && lifecycle_state == Some("InService")
+    touched_nothing
+        && lifecycle_state.is_some_and(|state| state == "InService" || state.starts_with("Pending"))
 }
 
 /// Says what is left, from the records and from what is there now.
@@ -48,7 +52,11 @@ pub fn describe_left_behind(
         return LeftBehind {
             state: format!("{subject} is gone"),
             commands: Vec::new(),
+            can_be_resumed: false,
         };
+    }
+    if let (Some(dead), Some(state)) = (instance.filter(|instance| instance.is_gone()), lifecycle_state) {
+        return describe_dead_member(&subject, dead, state);
     }
     let mut found = Found::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
@@ -66,7 +74,38 @@ pub fn describe_left_behind(
     LeftBehind {
         state,
         commands: found.commands,
+        can_be_resumed: can_be_resumed(lifecycle_state, node),
     }
+}
+
+/// The group checks no health in Standby: it lists a dead member there until it is told. Anywhere else it sees for itself.
+fn describe_dead_member(subject: &str, dead: &Instance, lifecycle_state: &str) -> LeftBehind {
+    let commands = match lifecycle_state {
+        "Standby" => vec![format!(
+            "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {} \
+             --no-should-decrement-desired-capacity",
+            dead.id
+        )],
+        _ => Vec::new(),
+    };
+    LeftBehind {
+        state: format!(
+            "{subject} is {}, and its group still lists it as {lifecycle_state}",
+            dead.state
+        ),
+        commands,
+        can_be_resumed: false,
+    }
+}
+
+/// From Standby only with the record of who was a member before; without a Node there is nothing to drain.
+fn can_be_resumed(lifecycle_state: Option<&str>, node: Option<&NodeFacts>) -> bool {
+    let has_record = node.and_then(|node| node.record().ok());
+    has_record.is_some_and(|record| match lifecycle_state {
+        Some("InService") => true,
+        Some(_) => !record.members_before.is_empty(),
+        None => false,
+    })
 }
 
 #[derive(Default)]
@@ -121,11 +160,17 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         found.states.push("is cordoned".to_owned());
         found.commands.push(format!("kubectl uncordon {name}"));
     }
-    let annotations: Vec<String> = [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION]
-        .into_iter()
-        .filter(|annotation| node.annotations.contains_key(*annotation))
-        .map(|annotation| format!("{annotation}-"))
-        .collect();
+    // The end of a drain that is over would end the next one at once.
+    let annotations: Vec<String> = [
+        CLAIM_ANNOTATION,
+        RECORD_ANNOTATION,
+        PROGRESS_ANNOTATION,
+        DRAIN_UNTIL_ANNOTATION,
+    ]
+    .into_iter()
+    .filter(|annotation| node.annotations.contains_key(*annotation))
+    .map(|annotation| format!("{annotation}-"))
+    .collect();
     if !annotations.is_empty() {
         found.states.push("carries our annotations".to_owned());
         found
@@ -359,13 +404,70 @@ mod tests {
                 left,
                 LeftBehind {
                     state: state.to_owned(),
-                    commands: Vec::new()
+                    commands: Vec::new(),
+                    can_be_resumed: name == "untouched",
                 },
                 "{name}"
             );
         }
         let unknown = describe_left_behind(&id(crate::fixtures::OLD), None, None, None, None, None);
         assert_eq!(unknown.state, "instance i-0aaaaaaaaaaaaaaaa is gone");
+    }
+
+    #[test]
+    fn a_dead_member_does_not_go_back_into_service() {
+        let dead = Instance {
+            state: "terminated".to_owned(),
+            ..tagged()
+        };
+        let left = describe(Some("Standby"), Some(&dead), Some(&draining(&ours())));
+        assert_eq!(
+            left,
+            LeftBehind {
+                state: "node old (i-0aaaaaaaaaaaaaaaa) is terminated, and its group still lists it as Standby".to_owned(),
+                commands: vec![
+                    "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0aaaaaaaaaaaaaaaa \
+                     --no-should-decrement-desired-capacity"
+                        .to_owned()
+                ],
+                can_be_resumed: false,
+            }
+        );
+        let left = describe(Some("Terminating"), Some(&dead), None);
+        assert!(left.commands.is_empty(), "{:?}", left.commands);
+    }
+
+    #[test]
+    fn another_execution_goes_on_where_there_is_a_node_with_its_record() {
+        let begun = Record {
+            members_before: vec![id(crate::fixtures::OLD)],
+            ..ours()
+        };
+        let node = |record: &Record| draining(record);
+        let cases = [
+            (Some("Standby"), Some(node(&begun)), true),
+            (Some("Standby"), Some(node(&ours())), false),
+            (Some("Standby"), None, false),
+            (Some("InService"), Some(node(&ours())), true),
+            (None, Some(node(&begun)), false),
+        ];
+        for (lifecycle_state, node, expected) in cases {
+            let left = describe(lifecycle_state, Some(&tagged()), node.as_ref());
+            assert_eq!(left.can_be_resumed, expected, "{lifecycle_state:?} {node:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_drain_that_a_person_set_goes_with_the_drain() {
+        let mut node = draining(&ours());
+        node.annotations
+            .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), "now".to_owned());
+        let left = describe(Some("InService"), Some(&tagged()), Some(&node));
+        let annotate = left.commands.iter().find(|command| command.contains("annotate"));
+        assert!(
+            annotate.unwrap().ends_with(" recycle-eks/drain-until-"),
+            "{annotate:?}"
+        );
     }
 
     #[test]
@@ -376,11 +478,12 @@ mod tests {
 
     #[test]
     fn untouched_is_who_is_in_service_and_was_never_drained() {
-        let cases: [(&[Phase], Option<&str>, bool); 8] = [
+        let cases: [(&[Phase], Option<&str>, bool); 9] = [
             (&[], Some("InService"), true),
             (&[Phase::Claimed], Some("InService"), true),
             (&[Phase::Turn, Phase::Claimed], Some("InService"), true),
             (&[Phase::Claimed, Phase::Standby], Some("InService"), true),
+            (&[Phase::Standby], Some("Pending:Wait"), true),
             (&[Phase::Standby], Some("EnteringStandby"), false),
             (&[Phase::Draining], Some("InService"), false),
             (&[Phase::Claimed], Some("Standby"), false),

@@ -43,13 +43,15 @@ impl RestoreNode {
         let Some(subject) = subject else {
             return Ok(Answer::new(RestoreVerdict::Untouched, reason));
         };
-        let target = self.fetch(&subject).await?;
+        let target = self.fetch(&subject, request.context.state.retry_count).await?;
         let phases = target.own_phases(&request.context.fence());
         if phases.is_empty() {
             return Ok(Answer::new(RestoreVerdict::Untouched, reason));
         }
-        if is_untouched(&phases, target.lifecycle_state()) {
-            self.release(&target, &request.context.fence()).await?;
+        if let Ok(cluster) = &target.cluster
+            && is_untouched(&phases, target.lifecycle_state())
+        {
+            self.release(&target, cluster, &request.context.fence()).await?;
             return Ok(Answer::new(RestoreVerdict::Untouched, reason));
         }
         let left = describe_left_behind(
@@ -58,8 +60,12 @@ impl RestoreNode {
             target.lifecycle_state(),
             target.instance.as_ref(),
             None,
-            target.node.as_ref(),
+            target.node(),
         );
-        Ok(Answer::new(RestoreVerdict::Kept, write_report(&reason, &left)))
+        let unseen = target.cluster.as_ref().err().map(String::as_str);
+        Ok(Answer::new(
+            RestoreVerdict::Kept,
+            write_report(&reason, &left, unseen),
+        ))
     }
 }

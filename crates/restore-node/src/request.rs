@@ -10,6 +10,9 @@ use serde_json::Value;
 /// answer stays below 8 KB.
 const LONGEST_REASON: usize = 3_000;
 
+/// Characters of the reason why the cluster could not be asked.
+const LONGEST_WHY: usize = 400;
+
 /// Which node the execution was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subject {
@@ -46,11 +49,23 @@ pub(crate) fn first_error(failure: &CaughtError) -> String {
     text.chars().take(LONGEST_REASON).collect()
 }
 
-/// The first error, then the node's state, then the commands, one a line.
-pub(crate) fn write_report(reason: &str, left: &LeftBehind) -> String {
+/// The first error, then the node's state, then the commands, one a line. `unseen` says why the cluster could not be asked.
+pub(crate) fn write_report(reason: &str, left: &LeftBehind, unseen: Option<&str>) -> String {
     let mut lines = vec![reason.to_owned(), format!("The node was kept: {}.", left.state)];
+    if let Some(why) = unseen {
+        let why: String = why.chars().take(LONGEST_WHY).collect();
+        lines.push(format!(
+            "What is left on its Node object cannot be seen now ({why}). Once the cluster answers, start another execution: it \
+             resumes, or says what is left there."
+        ));
+    }
     if !left.commands.is_empty() {
-        lines.push("To go on, start another execution: it resumes. To put the node back instead:".to_owned());
+        let way_on = if left.can_be_resumed && unseen.is_none() {
+            "To go on, start another execution: it resumes. To put the node back instead:"
+        } else {
+            "To put the node back:"
+        };
+        lines.push(way_on.to_owned());
         lines.extend(left.commands.iter().cloned());
     }
     lines.join("\n")
@@ -94,9 +109,39 @@ mod tests {
         let left = LeftBehind {
             state: "s".repeat(1_000),
             commands: vec!["c".repeat(600); 6],
+            can_be_resumed: true,
         };
-        let report = write_report(&reason, &left);
-        assert!(report.len() < 8_000, "{}", report.len());
+        for unseen in [None, Some("w".repeat(100_000))] {
+            let report = write_report(&reason, &left, unseen.as_deref());
+            assert!(report.len() < 8_500, "{}", report.len());
+        }
+    }
+
+    #[test]
+    fn a_report_says_how_to_go_on_only_where_that_is_possible() {
+        let left = |can_be_resumed| LeftBehind {
+            state: "it is Standby".to_owned(),
+            commands: vec!["undo".to_owned()],
+            can_be_resumed,
+        };
+        let goes_on = write_report("oh", &left(true), None);
+        assert_eq!(
+            goes_on,
+            "oh\nThe node was kept: it is Standby.\nTo go on, start another execution: it resumes. To put the node back \
+             instead:\nundo"
+        );
+        let ends_here = write_report("oh", &left(false), None);
+        assert_eq!(
+            ends_here,
+            "oh\nThe node was kept: it is Standby.\nTo put the node back:\nundo"
+        );
+        let unseen = write_report("oh", &left(false), Some("connection refused"));
+        assert!(unseen.contains("(connection refused)"), "{unseen}");
+        assert!(
+            unseen.contains("Once the cluster answers, start another execution"),
+            "{unseen}"
+        );
+        assert!(unseen.ends_with("undo"), "{unseen}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use node_record::NodeChange;
 use recycle::claim::{Phase, StoredClaim};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::{Fence, GroupName};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
@@ -11,39 +12,58 @@ use recycle::node::{Group, Instance, NodeFacts};
 use crate::request::Subject;
 use crate::{Error, RestoreNode};
 
+/// How often the cluster is asked before the report goes without it: with the state machine's pauses about two minutes.
+const PATIENT_TRIES: u32 = 6;
+
 pub(crate) struct Target {
-    client: kube::Client,
     pub(crate) instance: Option<Instance>,
     group: Option<Group>,
-    pub(crate) node: Option<NodeFacts>,
+    /// Why the cluster could not be asked, if it could not.
+    pub(crate) cluster: Result<Cluster, String>,
     subject: Subject,
 }
 
+/// The cluster's half.
+pub(crate) struct Cluster {
+    client: kube::Client,
+    node: Option<NodeFacts>,
+}
+
 impl RestoreNode {
-    pub(crate) async fn fetch(&self, subject: &Subject) -> Result<Target, Error> {
+    /// Reads both halves. A cluster that will not answer, or has not for `tries`, is left out: the AWS half stands by itself.
+    pub(crate) async fn fetch(&self, subject: &Subject, tries: u32) -> Result<Target, Error> {
         let id = &subject.instance;
         let instance = self.instances.fetch(id).await?;
         let group = self.groups.find(id).await?;
-        let cluster = self.access.describe_cluster(&subject.cluster).await?;
-        let client = self.access.connect(&cluster).await?;
         let hint = instance
             .as_ref()
             .and_then(|instance| instance.private_dns_name.as_deref());
-        let node = node_record::find_node(&client, id, hint).await?;
+        let cluster = match self.fetch_cluster(subject, hint).await {
+            Err(error) if error.failure() == Failure::ServiceUnavailable && tries < PATIENT_TRIES => {
+                return Err(error);
+            }
+            cluster => cluster.map_err(|error| with_causes(&error)),
+        };
         Ok(Target {
-            client,
             instance,
             group,
-            node,
+            cluster,
             subject: subject.clone(),
         })
     }
 
+    async fn fetch_cluster(&self, subject: &Subject, hint: Option<&str>) -> Result<Cluster, Error> {
+        let cluster = self.access.describe_cluster(&subject.cluster).await?;
+        let client = self.access.connect(&cluster).await?;
+        let node = node_record::find_node(&client, &subject.instance, hint).await?;
+        Ok(Cluster { client, node })
+    }
+
     /// Takes the claim away with what was recorded under it, from the Node first: a half that stays on the instance belongs to an
     /// execution that has ended.
-    pub(crate) async fn release(&self, target: &Target, me: &Fence) -> Result<(), Error> {
-        if let Some(node) = &target.node {
-            node_record::amend_node(&target.client, node.clone(), |node| {
+    pub(crate) async fn release(&self, target: &Target, cluster: &Cluster, me: &Fence) -> Result<(), Error> {
+        if let Some(node) = &cluster.node {
+            node_record::amend_node(&cluster.client, node.clone(), |node| {
                 if node.claim().is_none() {
                     return Ok(None);
                 }
@@ -51,7 +71,6 @@ impl RestoreNode {
                 Ok::<_, Error>(Some(
                     NodeChange::new()
                         .remove_annotation(CLAIM_ANNOTATION)
-                        .remove_annotation(RECORD_ANNOTATION)
                         .remove_annotation(RECORD_ANNOTATION)
                         .remove_annotation(PROGRESS_ANNOTATION)
                         .remove_label(GROUP_LABEL),
@@ -69,7 +88,7 @@ impl RestoreNode {
 impl Target {
     /// The phases of those claims, on Node and instance, that are this execution's.
     pub(crate) fn own_phases(&self, me: &Fence) -> Vec<Phase> {
-        let on_node = self.node.as_ref().and_then(NodeFacts::claim);
+        let on_node = self.node().and_then(NodeFacts::claim);
         let on_instance = self.instance.as_ref().and_then(Instance::claim);
         [on_node, on_instance]
             .into_iter()
@@ -80,6 +99,11 @@ impl Target {
                 }
             })
             .collect()
+    }
+
+    /// The Node, if there is one and the cluster could be asked.
+    pub(crate) fn node(&self) -> Option<&NodeFacts> {
+        self.cluster.as_ref().ok()?.node.as_ref()
     }
 
     pub(crate) fn lifecycle_state(&self) -> Option<&str> {
@@ -138,8 +162,19 @@ mod tests {
                 (GROUP_TAG.to_owned(), claim.group.to_string()),
             ]
         };
+        let node = NodeFacts {
+            name: "node-a".parse().unwrap(),
+            resource_version: "7".to_owned(),
+            instance: Some(subject.instance.clone()),
+            ready: true,
+            unschedulable: false,
+            taints: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: on_node.into_iter().map(annotation).collect(),
+            extended_resources: Vec::new(),
+            volumes: Vec::new(),
+        };
         Target {
-            client: kube.client(),
             instance: Some(Instance {
                 id: subject.instance.clone(),
                 state: "running".to_owned(),
@@ -148,17 +183,9 @@ mod tests {
                 is_spot: false,
             }),
             group: None,
-            node: Some(NodeFacts {
-                name: "node-a".parse().unwrap(),
-                resource_version: "7".to_owned(),
-                instance: Some(subject.instance.clone()),
-                ready: true,
-                unschedulable: false,
-                taints: Vec::new(),
-                labels: BTreeMap::new(),
-                annotations: on_node.into_iter().map(annotation).collect(),
-                extended_resources: Vec::new(),
-                volumes: Vec::new(),
+            cluster: Ok(Cluster {
+                client: kube.client(),
+                node: Some(node),
             }),
             subject,
         }
@@ -183,7 +210,7 @@ mod tests {
         let aws = ScriptedAws::new().on("DeleteTags", "");
         let target = target(&kube, Some(claim("one")), Some(claim("one")));
         RestoreNode::new(&aws.config())
-            .release(&target, &fence("one"))
+            .release(&target, target.cluster.as_ref().unwrap(), &fence("one"))
             .await
             .unwrap();
         let metadata = &kube.calls()[0].body["metadata"];
@@ -216,7 +243,7 @@ mod tests {
         let aws = ScriptedAws::new();
         let target = target(&kube, Some(claim("one")), Some(claim("one")));
         let error = RestoreNode::new(&aws.config())
-            .release(&target, &fence("one"))
+            .release(&target, target.cluster.as_ref().unwrap(), &fence("one"))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
