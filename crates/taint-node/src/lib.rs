@@ -13,7 +13,7 @@ use node_record::{
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
 use recycle::ids::InstanceId;
-use recycle::names::GROUP_LABEL;
+use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL};
 use recycle::node::{NodeFacts, Record};
 
 pub use error::Error;
@@ -69,10 +69,13 @@ fn change_for(
     let record = node.record()?;
     // Once we have tainted it, a cordon that we see is our own.
     let was_ours = is_tainted || record.tainted_at.is_some();
-    let was_unschedulable = if was_ours {
-        record.was_unschedulable
+    let (was_unschedulable, excluded_before) = if was_ours {
+        (record.was_unschedulable, record.excluded_before.clone())
     } else {
-        node.unschedulable
+        (
+            node.unschedulable,
+            node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned(),
+        )
     };
     let others = node
         .taints
@@ -87,6 +90,7 @@ fn change_for(
             schema: SCHEMA,
             tainted_at: Some(record.tainted_at.unwrap_or(now)),
             was_unschedulable,
+            excluded_before,
             ..record
         })?
         .claim(&Claim {
