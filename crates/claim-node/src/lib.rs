@@ -60,7 +60,8 @@ impl ClaimNode {
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };
-        let notes = match check_preflight(&found.for_preflight(input, former.is_some())) {
+        let has_begun = former.as_ref().is_some_and(|claim| found.has_begun(claim.phase));
+        let notes = match check_preflight(&found.for_preflight(input, has_begun)) {
             Preflight::Go { notes } => notes,
             Preflight::AlreadyGone(reason) => return Ok(Answer::new(ClaimVerdict::AlreadyGone, reason)),
             Preflight::Refused(reason) => return Err(Error::Refused(reason)),

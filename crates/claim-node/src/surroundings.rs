@@ -1,8 +1,9 @@
 //! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
 
-use recycle::claim::StoredClaim;
+use recycle::claim::{Phase, StoredClaim};
 use recycle::contract::{Cluster, describe_instance};
 use recycle::input::Input;
+use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
 use recycle::node::{Group, Instance, NodeFacts};
 
@@ -60,6 +61,13 @@ impl Found {
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
         let on_node = self.node.as_ref().and_then(NodeFacts::claim);
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
+    }
+
+    /// Whether the holder of a claim that came to this phase has touched the node.
+    pub(crate) fn has_begun(&self, phase: Phase) -> bool {
+        let id = self.instance.as_ref().map(|instance| &instance.id);
+        let member = id.and_then(|id| self.group.as_ref()?.member(id));
+        !is_untouched(&[phase], member.map(|member| member.lifecycle_state.as_str()))
     }
 
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {

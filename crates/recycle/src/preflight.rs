@@ -33,7 +33,7 @@ pub struct Surroundings<'a> {
     pub node: Option<&'a NodeFacts>,
     /// What we may not do in the cluster, `verb resource`, as SelfSubjectAccessReview said.
     pub missing_permissions: &'a [String],
-    /// The claim on the node is ours or a dead owner's: what we already did is no reason to refuse.
+    /// We, or a dead owner of the claim, have touched the node: what was already done is no reason to refuse.
     pub resuming: bool,
 }
 
