@@ -149,7 +149,7 @@ pub struct ClaimLost {
 impl ClaimLost {
     pub(crate) fn new(node: &NodeName, found: Option<StoredClaim>) -> Self {
         let holder = match found {
-            None => "nobody claims it".to_owned(),
+            None => "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
             Some(StoredClaim::Known(claim)) => format!("{} holds the claim", claim.fence),
             Some(StoredClaim::Newer(schema)) => {
                 format!("a newer version of recycle-eks (schema {schema}) holds the claim")

@@ -460,7 +460,10 @@ async fn only_the_holder_of_the_claim_may_act() {
             json!({"recycle-eks/claim": text}),
             "execution:recycle-node:one#0 holds the claim",
         ),
-        (json!({}), "nobody claims it"),
+        (
+            json!({}),
+            "nobody claims it; if nobody works on it, start another execution: it resumes",
+        ),
         (
             json!({"recycle-eks/claim": "{\"schema\": 99}"}),
             "a newer version of recycle-eks (schema 99) holds the claim",

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::{Owner, SCHEMA};
 use crate::ids::{ExecutionArn, Fence, GroupName};
+use crate::pods::cut_text;
 
 /// How far the work on a node has come. Later phases have touched more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -142,6 +143,15 @@ pub enum StoredClaim {
     Unreadable(String),
 }
 
+impl StoredClaim {
+    /// As much of it as a sentence has room for.
+    fn unreadable(text: &str) -> Self {
+        let mut text = text.to_owned();
+        cut_text(&mut text, 120);
+        Self::Unreadable(text)
+    }
+}
+
 /// What to do about a claim that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimDecision {
@@ -186,7 +196,7 @@ impl Claim {
     /// Reads a claim's tag, given the group's.
     #[must_use]
     pub fn from_tag(value: &str, group: &GroupName) -> StoredClaim {
-        let unreadable = || StoredClaim::Unreadable(value.to_owned());
+        let unreadable = || StoredClaim::unreadable(value);
         let parts: Vec<&str> = value.split(' ').collect();
         let Some(schema) = parts.first().and_then(|part| part.parse::<u32>().ok()) else {
             return unreadable();
@@ -222,8 +232,8 @@ impl Claim {
         match serde_json::from_str::<Version>(value) {
             Ok(version) if version.schema > SCHEMA => StoredClaim::Newer(version.schema),
             Ok(_) => serde_json::from_str(value)
-                .map_or_else(|_| StoredClaim::Unreadable(value.to_owned()), StoredClaim::Known),
-            Err(_) => StoredClaim::Unreadable(value.to_owned()),
+                .map_or_else(|_| StoredClaim::unreadable(value), StoredClaim::Known),
+            Err(_) => StoredClaim::unreadable(value),
         }
     }
 }
@@ -499,6 +509,10 @@ mod tests {
                 StoredClaim::Unreadable(text.to_owned())
             );
         }
+        assert!(matches!(
+            Claim::from_annotation(&"x".repeat(200_000)),
+            StoredClaim::Unreadable(text) if text.chars().count() == 120
+        ));
         for text in ["", "{}", "null", r#"{"schema":1}"#, r#"{"schema":"1"}"#] {
             assert_eq!(
                 Claim::from_annotation(text),
