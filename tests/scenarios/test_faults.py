@@ -1,0 +1,130 @@
+"""AWS and the cluster fail, for a while or for good: what can be waited for is waited for, and a failure says what it left."""
+
+import pytest
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def job(node):
+    return node.job("train", labels={"app": "train"})
+
+
+def cluster_is_away(world, status: int = 503):
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=status, times=None)
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_an_api_server_that_is_away_for_an_hour_in_the_drain_is_waited_for(world, node, job, status):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("5m", lambda: cluster_is_away(world, status))
+    world.at("65m", world.faults.clear)
+    world.at("70m", job.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(world, node, job):
+    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600)
+    world.at("5m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-02T00:00:00Z"))
+    world.at("8m", lambda: cluster_is_away(world))
+    world.at("50m", world.faults.clear)
+    world.at("1h", job.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_it_is_waited_for_while_the_replacement_comes(world, node, job):
+    execution = world.recycle(node, label_selector="app=train", replacement_timeout_seconds=3600)
+    world.at("1m", lambda: cluster_is_away(world))
+    world.at("30m", world.faults.clear)
+    world.at("1h", job.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_it_is_waited_for_when_the_node_is_drained(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", job.finishes)
+    world.clock.run(until=lambda: bool(execution.entered("DetachTerminate")))
+    cluster_is_away(world)
+    world.at(world.clock.elapsed() + 1500, world.faults.clear)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_a_cluster_that_is_away_for_good_leaves_a_report_on_the_aws_half_and_the_next_execution_resumes(world, node, job):
+    node.group.next_launch(takes="10m")
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("2m", lambda: cluster_is_away(world))
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
+    assert "is Standby" in end.cause
+    assert "What is left on its Node object cannot be seen now" in end.cause
+    assert f"aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {node.instance_id}" in end.cause
+    world.faults.clear()
+    job.finishes()
+    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
+@pytest.mark.parametrize(("code", "status"), [("TooManyRequestsException", 429), ("ServiceException", 500)])
+def test_invocations_that_lambda_refuses_or_whose_answer_is_lost_are_made_again(world, node, job, code, status):
+    node.deployment("web")
+    world.at("20m", job.finishes)
+    functions = ["claim-node", "standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"]
+    for function in functions:
+        world.faults.invoke(function, code=code, status=status, times=3)
+        world.faults.invoke(function, code=code, status=status, nth=4, after=True)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert not world.faults.not_struck()
+    assert len(world.calls("autoscaling:EnterStandby", succeeded=True)) == 1
+
+
+def test_volumes_that_stay_attached_hold_the_instance_for_five_minutes(world, node, job):
+    node.kubernetes.set_volumes("vol-1")
+    world.at("20m", job.finishes)
+    execution = world.recycle(node, label_selector="app=train")
+
+    end = execution.finishes()
+
+    terminated = next(call for call in world.calls("autoscaling:TerminateInstanceInAutoScalingGroup"))
+    assert end.outcome == "recycled"
+    assert terminated.at >= execution.entered("DetachTerminate")[0] + 300
+
+
+def test_a_replacement_that_vanishes_after_its_reservation_is_replaced_by_the_next(world, node, job):
+    world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="standby-node", nth=3, times=3)
+    execution = world.recycle(node, label_selector="app=train")
+    world.clock.run(until=lambda: "recycle-eks/replacement-for" in node.group.newest.annotations)
+    vanished = node.group.newest
+    node.group.terminate(vanished)
+    world.at("15m", job.finishes)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    assert vanished.instance_id not in node.group.states
+    assert sorted(node.group.states.values()) == ["InService"] * 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_three_executions_that_find_a_dead_owner_one_takes_over(world, seed):
+    world.reset(seed=seed)
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    stopped = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    stopped.stop()
+    world.at("20m", job.finishes)
+
+    executions = [world.recycle(node, label_selector="app=train") for _ in range(3)]
+
+    assert sorted(execution.finishes().outcome for execution in executions) == ["duplicate", "duplicate", "recycled"]

@@ -1,0 +1,168 @@
+"""People interfere while an execution works on their node: it never fights with them, and its last words can be followed."""
+
+import shlex
+
+import pytest
+
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def job(node):
+    return node.job("train", labels={"app": "train"})
+
+
+def exit_standby(world, node):
+    world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
+
+
+def commands(end) -> list[str]:
+    return [line for line in end.cause.splitlines() if line.startswith(("aws ", "kubectl "))]
+
+
+def test_who_is_brought_back_into_service_while_the_replacement_is_on_its_way_stays_there(world, node, job):
+    node.group.next_launch(takes="10m")
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("3m", lambda: exit_standby(world, node))
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert "was brought back into service, which was not our doing" in end.cause
+    assert len(world.calls("autoscaling:EnterStandby")) == 1
+    assert "recycle-eks:claim" not in world.instance(node.instance_id).tags
+    assert job.phase == "Running" and not node.unschedulable
+    assert not [key for key in node.annotations if key.startswith("recycle-eks/")]
+
+
+@pytest.mark.parametrize("person", ["exits Standby", "removes the taint"])
+def test_a_node_that_somebody_put_to_use_during_the_drain_is_not_disposed_of(world, node, job, person):
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("20m")
+    if person == "exits Standby":
+        exit_standby(world, node)
+    else:
+        node.kubernetes.remove_taints("recycle-eks/draining")
+    world.at("40m", job.finishes)
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert "which was not our doing" in end.cause
+    assert world.instance(node.instance_id).state == "running" and node.exists
+    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
+def test_an_uncordoned_node_is_recycled_because_the_taint_still_keeps_pods_away(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", node.kubernetes.uncordon)
+    world.at("40m", job.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_a_claim_that_a_person_took_away_ends_the_execution_and_the_next_resumes(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", lambda: node.annotate("recycle-eks/claim", None))
+    world.at("40m", job.finishes)
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ClaimLost")
+    assert end.cause == (
+        f"node {node.name} is no longer ours: nobody claims it; if nobody works on it, start another execution: it resumes"
+    )
+    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
+def test_nobody_is_told_to_resume_a_node_whose_object_was_deleted(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", lambda: world.kubernetes.remove_node(node.name))
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost")
+    assert "it resumes" not in end.cause
+    assert "aws autoscaling exit-standby" in end.cause
+
+
+def test_a_label_from_before_is_not_taken_away(world, node):
+    node.kubernetes.label(**{EXCLUDE: "its-owner"})
+    world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
+
+    end = world.recycle(node).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert node.labels[EXCLUDE] == "its-owner"
+    assert EXCLUDE not in end.cause
+
+
+def test_the_end_of_a_drain_that_a_person_set_is_among_what_is_to_be_removed(world, node, job):
+    world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "now"))
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert "would end another execution's at once until it is removed" in end.cause
+    annotate = next(command for command in commands(end) if command.startswith("kubectl annotate"))
+    assert "recycle-eks/drain-until-" in shlex.split(annotate)
+
+
+def test_a_pod_that_is_to_be_waited_for_after_all_begins_the_disposal_anew(world, node, job):
+    side = node.deployment("side", annotations={"recycle-eks/drain": "ignore"}).pods()[0]
+
+    def say(word: str) -> None:
+        change = {"metadata": {"annotations": {"recycle-eks/drain": word}}}
+        world.kubernetes.must("PATCH", side.path, change, "application/merge-patch+json")
+
+    world.at("20m", job.finishes)
+    world.at("20m30s", lambda: say("wait"))
+    world.at("1h30m", lambda: say("ignore"))
+    execution = world.recycle(node, label_selector="app=train", dispose="stop", load_balancer_grace_seconds=120)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert "CheckPods" in execution.path[execution.path.index("DetachTerminate") :]
+    assert world.instance(node.instance_id).state == "stopped"
+
+
+def test_protection_counts_for_a_node_that_a_dead_execution_had_only_claimed(world, node):
+    stopped = world.recycle(node)
+    world.faults.refuse("autoscaling:EnterStandby", code="Throttling", times=None)
+    world.run("5s")
+    stopped.stop()
+    node.group.protect(node)
+
+    end = world.recycle(node).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert "scale_in_protection" in end.cause
+
+
+def test_a_budget_in_the_way_is_named_by_the_failure(world, node):
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+
+    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert "The disruption budget web needs 2 healthy pods and has 2 currently" in end.cause
+
+
+def test_a_pod_with_two_budgets_is_reported_and_does_not_keep_the_others(world, node):
+    twice = node.deployment("twice", replicas=1)
+    world.kubernetes.budget("one", twice, max_unavailable=1)
+    world.kubernetes.budget("two", twice, max_unavailable=1)
+    other = node.deployment("other", replicas=1)
+    before = other.pods()[0]
+
+    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert "more than one PodDisruptionBudget" in end.cause
+    assert not before.exists

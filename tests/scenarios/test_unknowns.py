@@ -1,0 +1,29 @@
+"""What AWS's documentation leaves open, read the other way round: a node is recycled all the same."""
+
+import pytest
+
+from world.autoscaling import Unknowns
+
+SWITCHES = [name for name in vars(Unknowns) if not name.startswith("_")]
+CASES = [(switch, 4) for switch in SWITCHES] + [("enter_standby_at_max_launches", 2)]
+
+
+@pytest.mark.parametrize(("switch", "maximum"), CASES)
+def test_a_node_is_recycled_under_either_reading(world, switch, maximum):
+    setattr(world.autoscaling.unknowns, switch, not getattr(world.autoscaling.unknowns, switch))
+    workers = world.group("workers", size=2, minimum=1, maximum=maximum)
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    world.at("30m", job.finishes)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+    world.run(end.at + 1200)
+
+    assert workers.sizes == (1, 2, maximum)
+    if switch == "enter_standby_at_max_launches" and maximum == 2:
+        # No replacement comes: no pod is touched, and the way back is named.
+        assert end.error == "ReplacementTimedOut"
+        assert not world.calls("kubernetes:POST pods/eviction") and "aws autoscaling exit-standby" in end.cause
+    else:
+        assert end.outcome == "recycled", end.cause
+        assert sorted(workers.states.values()) == ["InService"] * 2
