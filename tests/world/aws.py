@@ -171,6 +171,8 @@ class Aws:
     _started: Aws | None = None
 
     def __init__(self, clock: Clock, faults: Plan | None = None):
+        # Here, too: whatever is laid over moto from here on would take the started account's place.
+        _assert_none_is_started()
         self.clock = clock
         self.faults = faults or Plan()
         self.calls: list[Recorded] = []
@@ -195,7 +197,7 @@ class Aws:
 
     def start(self) -> str:
         """Starts the server of an empty account on a free loopback port and returns its URL."""
-        assert Aws._started is None, "another account is started in this process: moto's backends are global"
+        _assert_none_is_started()
         self.wipe()
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
         Aws._started = self
@@ -383,6 +385,10 @@ class Aws:
                 return ROOT
             self._principals[access_key] = role.arn if role else user.arn
         return self._principals[access_key]
+
+
+def _assert_none_is_started() -> None:
+    assert Aws._started is None, "another account is started in this process: moto's backends are global"
 
 
 def save_requests(requests: Iterable[ReplayedRequest], path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_pod_with_rules_that_the_world_does_not_know_settles_too(kubernetes: K
             ]
         }
     }
-    web = kubernetes.deployment("web", replicas=2, affinity=apart)
+    web = kubernetes.deployment("web", replicas=2, labels={"app": "web"}, affinity=apart)
     kubernetes.settle()
     assert sorted(pod.phase for pod in web.pods()) == ["Pending", "Running"]
     kubernetes.add_node("late", "aws:///a/i-3")

@@ -134,6 +134,7 @@ def test_a_scenario_file_may_lie_anywhere(tmp_path):
 
 def test_a_second_account_in_one_process_is_refused(deployed_world):
     with pytest.raises(AssertionError, match="another account is started in this process"):
-        World().start()
+        World()
     assert Aws._started is deployed_world.aws
-    assert deployed_world.aws.client("eks").list_clusters()["clusters"] == ["world"]
+    deployed_world.reset()
+    assert len(deployed_world.group(size=2).nodes) == 2
