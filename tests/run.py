@@ -113,11 +113,17 @@ def stream(step: Step) -> tuple[int, str]:
 GENERATED = {"rbac": "terraform/rbac/recycle-eks.yaml", "contract": "tests/contract/contract.json"}
 
 
+#: Writes the tokens that botocore signs, which ours are held to.
+VECTORS = "crates/eks-auth/tests/botocore_vectors.py"
+
+
 def generate() -> int:
     """Everything that is generated from the code: each has a test that fails on a difference."""
     for example, file in GENERATED.items():
         (ROOT / file).write_text(printed_by(example))
         print(f"wrote {file}")
+    subprocess.run([sys.executable, VECTORS], cwd=ROOT, check=True)
+    print(f"ran {VECTORS}")
     readme = ROOT / "README.md"
     tables = f"<!-- inputs: make generate -->\n{printed_by('inputs').strip()}\n<!-- end of inputs -->"
     pattern = r"<!-- inputs: make generate -->.*<!-- end of inputs -->"
