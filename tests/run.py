@@ -10,6 +10,7 @@ Commands:
 """
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -103,10 +104,15 @@ def stream(step: Step) -> tuple[int, str]:
         step.command, cwd=step.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
     )
     lines = []
-    for line in process.stdout:
-        lines.append(line)
-        print("    " + line, end="", flush=True)
-    return process.wait(), "".join(lines)
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            print("    " + line, end="", flush=True)
+        return process.wait(), "".join(lines)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
 
 
 #: example of the crate `recycle` that prints it -> file
@@ -138,6 +144,7 @@ def printed_by(example: str) -> str:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     what, *rest = sys.argv[1:] or ["test"]
     if what == "generate":
         return generate()

@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from prepare import ROOT
 from world.aws import REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.folders import temporary_folder
 from world.terraform import Terraform, copy_of_project
 
 CLUSTER = "world"
@@ -37,12 +38,13 @@ class Deployment:
     def __init__(self, aws: Aws, say: Callable[[str], None]) -> None:
         self._aws = aws
         self._say = say
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self.outputs: dict[str, Any] = {}
 
     def deploy(self) -> None:
         """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform."""
-        recorded = ZIPS / f"deployment-{fingerprint()}.json"
+        before = fingerprint()
+        recorded = ZIPS / f"deployment-{before}.json"
         outputs = recorded.with_suffix(".outputs")
         if recorded.exists() and outputs.exists():
             self._aws.replay(load_requests(recorded))
@@ -53,15 +55,18 @@ class Deployment:
         self.apply()
         requests = self._aws.stop_recording()
         self.forget()
+        if fingerprint() != before:
+            return  # somebody built or edited meanwhile: nobody can say what was deployed
         for stale in ZIPS.glob("deployment-*"):
-            stale.unlink(missing_ok=True)
+            if before not in stale.name:
+                stale.unlink(missing_ok=True)
         _write_whole(outputs, lambda file: file.write_text(json.dumps(self.outputs)))
         _write_whole(recorded, lambda file: save_requests(requests, file))
 
     def apply(self) -> Terraform:
         """By Terraform, in a copy of the example, with this account as all of AWS. The copy stays until `forget`."""
-        self._folder = tempfile.TemporaryDirectory(prefix="recycle-eks-")
-        module = copy_of_project(Path(self._folder.name))
+        self._folder = temporary_folder("terraform")
+        module = copy_of_project(self._folder)
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
         terraform.init()
         terraform.apply(**variables())
@@ -71,7 +76,7 @@ class Deployment:
     def forget(self) -> None:
         """Removes Terraform's copy and its state."""
         if self._folder is not None:
-            self._folder.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
 

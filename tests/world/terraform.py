@@ -11,9 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from world.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "terraform"
@@ -100,13 +101,16 @@ def copy_of_project(into: Path) -> Path:
 
 def test() -> int:
     """`terraform validate` on module and example, `terraform test` on the module."""
-    with tempfile.TemporaryDirectory(prefix="recycle-eks-") as folder:
-        module = copy_of_project(Path(folder))
+    folder = temporary_folder("terraform")
+    try:
+        module = copy_of_project(folder)
         for place in (module / "examples" / "complete", module):
             terraform = Terraform(place)
             terraform.init()
             terraform.run("validate", "-no-color")
         return subprocess.run(["terraform", "test", "-no-color"], cwd=module, env=terraform.environment, check=False).returncode
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
