@@ -4,8 +4,12 @@
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file, wherever it lies
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: demo test check scenario generate
+.PHONY: help demo test check scenario generate
 .SILENT:
+.DEFAULT_GOAL := help
+
+help:
+	sed -n 's/^# //p' Makefile
 
 python = python=$$(python3 tests/prepare.py) && exec "$$python"
 
@@ -19,7 +23,7 @@ check:
 	$(python) tests/run.py check
 
 scenario:
-	test -n "$(FILE)" || { echo 'usage: make scenario FILE=path/to/a_test.py'; exit 2; }
+	test -n "$(FILE)" || { echo 'usage: make scenario FILE=path/to/a_test.py' >&2; exit 2; }
 	$(python) tests/run.py scenario "$(FILE)" $(ARGS)
 
 generate:

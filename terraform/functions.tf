@@ -69,7 +69,7 @@ resource "aws_lambda_function" "this" {
   lifecycle {
     precondition {
       condition     = fileexists("${var.artifacts.directory}/${each.key}.zip")
-      error_message = "${var.artifacts.directory}/${each.key}.zip does not exist: build the functions with `make package` in the repository's root."
+      error_message = "${var.artifacts.directory}/${each.key}.zip does not exist: build the functions for ${var.architecture} as the README says under \"On a real cluster\"."
     }
   }
 

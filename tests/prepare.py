@@ -69,15 +69,15 @@ def missing_tools() -> list[str]:
     if sys.version_info < (3, 11):
         problems.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     for name, ask, least, source in TOOLS:
-        wanted = ".".join(map(str, least))
+        wanted = f"{name} {'.'.join(map(str, least))} or newer" if any(least) else name
         if shutil.which(name) is None:
-            problems.append(f"{name} {wanted} or newer is needed and not on the PATH ({source})")
+            problems.append(f"{wanted} is needed and not on the PATH ({source})")
             continue
         environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": os.devnull}
         answer = subprocess.run(ask, capture_output=True, text=True, env=environment, check=False)
         found = re.search(r"(\d+)\.(\d+)", answer.stdout + answer.stderr)
         if found and (int(found[1]), int(found[2])) < least:
-            problems.append(f"{name} {wanted} or newer is needed, this is {found[0]} ({source})")
+            problems.append(f"{wanted} is needed, this is {found[0]} ({source})")
     return problems
 
 

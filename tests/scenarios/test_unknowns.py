@@ -1,4 +1,5 @@
-"""What AWS's documentation leaves open, read the other way round: a node is recycled all the same."""
+"""What AWS's documentation leaves open, read the other way round: a node is recycled all the same, or, where no replacement can
+come, kept. (What becomes of a neighbour that AWS chooses as a victim is not asserted: nothing protects it yet.)"""
 
 import pytest
 

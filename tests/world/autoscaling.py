@@ -100,7 +100,7 @@ class Timings:
 class Unknowns:
     """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
 
-    The suite passes under every combination; the README lists which call to try first on a real account.
+    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); the README lists which call to try first.
     """
 
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
