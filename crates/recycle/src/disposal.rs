@@ -10,7 +10,7 @@ use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, STOPPED_TAG};
 use crate::node::{Instance, NodeFacts};
 use crate::poll::next_wait;
 
-/// Seconds to wait for volumes to detach before disposing anyway (DESIGN §5: at most 5 minutes).
+/// Seconds to wait for volumes to detach before disposing anyway: a detach that takes longer than five minutes hangs.
 pub const VOLUME_GRACE: u32 = 300;
 /// Seconds between two looks at an instance that is going.
 pub const DISPOSAL_WAIT: u32 = 30;

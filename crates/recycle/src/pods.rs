@@ -1,4 +1,4 @@
-//! Pod classes: which pods a drain ignores, waits for, or evicts (DESIGN §3).
+//! Pod classes: which pods a drain ignores, waits for, or evicts.
 //!
 //! Nothing here knows how long a pod has been what it is: `stuck` and `blocked` need timers and live elsewhere.
 
@@ -149,7 +149,7 @@ pub struct PodSurvey {
     pub ignored: u32,
 }
 
-/// Decides a pod's class; the first rule that matches wins (DESIGN §3).
+/// Decides a pod's class; the first rule that matches wins.
 #[must_use]
 pub fn classify_pod(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> PodClass {
     if pod.is_finished() || pod.is_controlled_by(&["DaemonSet"]) || pod.is_mirror() {
