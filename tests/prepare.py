@@ -120,12 +120,11 @@ class Steps:
         say(f"      done after {time.monotonic() - started:.0f} s")
 
 
-def install_python() -> Path:
-    """A virtual environment with the pinned packages; returns its python."""
-    pins = TESTS / "requirements.txt"
-    folder = cache_folder() / f"python-{sys.version_info.major}.{sys.version_info.minor}-{fingerprint(pins)}"
+def install_python(pins: Path = TESTS / "requirements.txt", name: str = "python") -> Path:
+    """A virtual environment with pinned packages; returns its python. The pins are complete: no others are installed."""
+    folder = cache_folder() / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{fingerprint(pins)}"
     python = folder / "bin" / "python"
-    with locked("python"):
+    with locked(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             run([sys.executable, "-m", "venv", str(folder)], "python3 -m venv (Debian: apt-get install python3-venv)")
