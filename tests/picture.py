@@ -6,13 +6,20 @@ A Fail that something catches is an error like any other, and has no box of its 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from prepare import ROOT
 
 Json = Any
 Way = tuple[str, str]  # a label and the state it leads to
+
+#: The longest first sentence of a Comment that stands in a box, in characters: three lines. The table has the whole Comment.
+BOX_TEXT = 90
 
 _KINDS = {"Task": "task", "Wait": "wait", "Succeed": "end", "Fail": "end"}
 
@@ -130,3 +137,95 @@ def label_of(condition: Json) -> str:
     """The words that a condition compares with, or else the condition itself."""
     expression = str(condition).removeprefix("{%").removesuffix("%}").strip()
     return " or ".join(re.findall(r"'([^']+)'", expression)) or expression
+
+
+def with_pictures(readme: str) -> str:
+    """The README's text with the pictures as the definitions are now."""
+    pictures = "\n\n".join(render_picture(file) for file in sorted((ROOT / "state-machine").glob("*.asl.json")))
+    begin, end = "<!-- picture: make generate -->", "<!-- end of picture -->"
+    return re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n{pictures}\n{end}", readme, flags=re.DOTALL)
+
+
+def render_picture(file: Path) -> str:
+    """A machine's Comment, its picture, and a table of its tasks."""
+    definition = json.loads(file.read_text())
+    machine, path = Machine(definition), file.relative_to(ROOT)
+    tasks = [step.name for step in steps(definition) if step.kind == "task"]
+    rows = [f"| `{name}` | {machine.states[name].get('Comment', '')} | {_code_of(machine.states[name])} |" for name in tasks]
+    return "\n".join(
+        [
+            f"[`{path}`]({path}): {definition['Comment']}",
+            "",
+            "```mermaid",
+            *_drawing(machine, [step.name for step in steps(definition)]),
+            "```",
+            "",
+            "| box | what it does | crate |",
+            "|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def _drawing(machine: Machine, boxes: list[str]) -> Iterator[str]:
+    """Mermaid's lines: the boxes, each Parallel and Map around its own, the ways between them, and links to the crates."""
+    yield "flowchart TD"
+    yield '  start(["an execution"])'
+    yield from _boxes_in(machine, boxes, "", "  ")
+    for label, box in machine.entering(machine.start):
+        yield "  " + _arrow("start", label, box)
+    around = [name for name in machine.states if scopes_in(machine.states[name])]
+    for name in [*boxes, *around]:
+        for label, box in machine.ways_from(name):
+            yield "  " + _arrow(name, label, box)
+        for label, box in machine.ways_of_errors(name):
+            yield "  " + _arrow(name, label, box, dotted=True)
+    for name in boxes:
+        if crate := crate_of(machine.states[name]):
+            yield f'  click {name} href "crates/{crate}/src/lib.rs"'
+
+
+def _boxes_in(machine: Machine, boxes: list[str], outer: str, margin: str) -> Iterator[str]:
+    for name in boxes:
+        if machine.outer[name] == outer:
+            yield margin + name + _box(name, machine.states[name])
+    for name in machine.states:
+        if machine.outer[name] == outer and scopes_in(machine.states[name]):
+            yield f"{margin}subgraph {name}"
+            yield from _boxes_in(machine, boxes, name, margin + "  ")
+            yield f"{margin}end"
+
+
+def _box(name: str, state: dict[str, Json]) -> str:
+    """A Lambda is bold, another task is not, a Wait is slanted, an end is round."""
+    match state["Type"]:
+        case "Wait":
+            return f"[/{name}/]"
+        case "Succeed":
+            return f'(["{name}: SUCCEEDED"])'
+        case "Fail":
+            return f'(["{name}: FAILED"])'
+    title = f"<b>{name}</b>" if crate_of(state) else name
+    says = re.split(r"(?<=[.?!]) ", state.get("Comment", ""))[0].removesuffix(".")
+    return f'["{title}<br/>{_quoted(says)}"]' if 0 < len(says) <= BOX_TEXT else f'["{title}"]'
+
+
+def _arrow(source: str, label: str, target: str, dotted: bool = False) -> str:
+    line = "-.->" if dotted else "-->"
+    return f'{source} {line}|"{_quoted(label)}"| {target}' if label else f"{source} {line} {target}"
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "#quot;")
+
+
+def _code_of(state: dict[str, Json]) -> str:
+    if crate := crate_of(state):
+        return f"[`{crate}`](crates/{crate}/src/lib.rs)"
+    return f"none: `{state['Resource'].split(':::')[1]}`"
+
+
+def crate_of(state: dict[str, Json]) -> str | None:
+    """The crate that a Lambda task runs: its placeholder in the definition, `${claim_node}`, has the crate's name."""
+    found = re.fullmatch(r"\$\{(\w+)\}", str(state.get("Arguments", {}).get("FunctionName", "")))
+    return found[1].replace("_", "-") if found else None

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from picture import with_pictures
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
@@ -74,6 +76,7 @@ def tests() -> list[Step]:
     slow = [
         Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
         Step("Terraform on the local world", [*PYTEST, "deployment"], count_pytest, TESTS),
+        Step("A second interpreter", [*PYTEST, "second_interpreter"], count_pytest, TESTS),
         Step("Scenarios", [*PYTEST, "scenarios"], count_pytest, TESTS),
     ]
     return checks()[:-1] + slow
@@ -116,8 +119,11 @@ def stream(step: Step) -> tuple[int, str]:
 
 
 #: example of the crate `recycle` that prints it -> file
-GENERATED = {"rbac": "terraform/rbac/recycle-eks.yaml", "contract": "tests/contract/contract.json"}
-
+GENERATED = {
+    "rbac": "terraform/rbac/recycle-eks.yaml",
+    "contract": "tests/contract/contract.json",
+    "inputs": "docs/inputs-and-outcomes.md",
+}
 
 #: Writes the tokens that botocore signs, which ours are held to.
 VECTORS = "crates/eks-auth/tests/botocore_vectors.py"
@@ -131,10 +137,8 @@ def generate() -> int:
     subprocess.run([sys.executable, VECTORS], cwd=ROOT, check=True)
     print(f"ran {VECTORS}")
     readme = ROOT / "README.md"
-    tables = f"<!-- inputs: make generate -->\n{printed_by('inputs').strip()}\n<!-- end of inputs -->"
-    pattern = r"<!-- inputs: make generate -->.*<!-- end of inputs -->"
-    readme.write_text(re.sub(pattern, lambda _: tables, readme.read_text(), flags=re.DOTALL))
-    print("wrote the tables in README.md")
+    readme.write_text(with_pictures(readme.read_text()))
+    print("drew the state machine in README.md")
     return 0
 
 

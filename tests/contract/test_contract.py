@@ -1,4 +1,4 @@
-"""Where two languages must agree, a test holds them together: Rust, the state machine's definition, Terraform, the README."""
+"""Where two languages must agree, a test holds them together: Rust, the state machine's definition, Terraform, the documents."""
 
 import json
 import re
@@ -53,8 +53,8 @@ def test_contract_json_is_what_the_crate_says():
     assert CONTRACT.read_text() == generated("contract"), "stale: run `make generate`"
 
 
-def test_the_readme_has_the_tables_of_inputs_and_outcomes():
-    assert generated("inputs").strip() in (ROOT / "README.md").read_text(), "stale: run `make generate`"
+def test_the_page_of_inputs_and_outcomes_is_what_the_crate_says():
+    assert (ROOT / "docs" / "inputs-and-outcomes.md").read_text() == generated("inputs"), "stale: run `make generate`"
 
 
 def test_each_lambda_is_exactly_one_task_state_of_its_name(states):

@@ -1,6 +1,6 @@
-//! Prints the README's tables of inputs and outcomes in Markdown.
+//! Prints the page of inputs and outcomes: `docs/inputs-and-outcomes.md`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 fn main() {
-    print!("{}", recycle::tables::render_tables());
+    print!("{}", recycle::tables::render_page());
 }

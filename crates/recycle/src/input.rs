@@ -1,6 +1,6 @@
 //! The input of `recycle-node`: every field, its default and its limits, complete from the first release.
 //!
-//! [`FIELDS`] is the one table of them: the parser, the error texts and the README's table come from it. A value that is not
+//! [`FIELDS`] is the one table of them: the parser, the error texts and the documented table come from it. A value that is not
 //! built yet is refused by name, like one that makes no sense.
 //!
 //! Nothing here asks AWS or Kubernetes anything; whether the instance exists is pre-flight's question.

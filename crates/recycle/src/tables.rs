@@ -1,15 +1,25 @@
-//! The README's tables of inputs, `force` and outcomes in Markdown, from the tables that the code works with.
+//! The page of inputs and outcomes in Markdown, from the tables that the code works with.
 
 use std::fmt::Write as _;
 
 use crate::failure::{Failure, Outcome};
 use crate::input::{Choice, FIELDS, Field, Kind, choices};
 
-/// All tables, each under its heading.
+/// What stands above the tables. `make generate` writes the page, and whoever changes it by hand is told so.
+const INTRODUCTION: &str = "\
+# Inputs and outcomes
+
+<!-- Generated from crates/recycle/src/input.rs and failure.rs by `make generate`. -->
+
+An execution needs `instance_id` and `cluster_name`. A field that is unknown, wrong, makes no sense with another, or is not built yet
+is refused by name before anything is touched.
+";
+
+/// The whole page: all tables, each under its heading.
 #[must_use]
-pub fn render_tables() -> String {
+pub fn render_page() -> String {
     format!(
-        "### Inputs\n\n{}\n### Outcomes\n\n{}",
+        "{INTRODUCTION}\n## Inputs\n\n{}\n## Outcomes\n\n{}",
         render_inputs(),
         render_outcomes()
     )
@@ -101,8 +111,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_value_and_outcome_is_in_the_tables() {
-        let tables = render_tables();
+    fn every_field_value_and_outcome_is_on_the_page() {
+        let tables = render_page();
         for field in &FIELDS {
             assert!(
                 tables.contains(&format!("| `{}` |", field.name)),

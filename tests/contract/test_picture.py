@@ -1,0 +1,109 @@
+"""The picture of the state machine is what the definition says, and leaves nothing out."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from picture import Machine, Step, steps, with_pictures
+from prepare import LAMBDAS, ROOT
+
+README = ROOT / "README.md"
+
+
+@pytest.fixture(scope="module")
+def definition() -> dict[str, Any]:
+    return json.loads((ROOT / "state-machine" / "recycle-node.asl.json").read_text())
+
+
+def machine(**states: dict[str, Any]) -> dict[str, Any]:
+    """A definition that starts at its first state."""
+    return {"StartAt": next(iter(states)), "States": states}
+
+
+def test_the_readme_has_the_picture_of_the_definition():
+    readme = README.read_text()
+    assert readme == with_pictures(readme), "stale: run `make generate`"
+
+
+def test_every_state_that_can_be_stayed_in_is_drawn(definition):
+    drawn = {step.name for step in steps(definition)}
+    states = Machine(definition).states
+    of_no_duration = {name for name, state in states.items() if state["Type"] in ("Choice", "Pass", "Parallel")}
+    assert drawn == set(states) - of_no_duration - {"UnknownVerdict"}
+
+
+def test_the_boxes_of_the_readme_are_those_states(definition):
+    drawing = re.search(r"```mermaid\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    boxes = set(re.findall(r"^ +(\w+)[\[(]", drawing, re.MULTILINE))
+    assert boxes == {step.name for step in steps(definition)} | {"start"}
+
+
+def test_every_link_of_the_picture_leads_to_a_file():
+    picture = re.search(r"<!-- picture: .*<!-- end of picture -->", README.read_text(), re.DOTALL)[0]
+    links = re.findall(r'(?:\]\(|href ")([^)"]+)', picture)
+    assert {f"crates/{name}/src/lib.rs" for name in LAMBDAS} <= set(links)
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_the_main_way_goes_through_the_first_rule_of_each_choice(definition):
+    assert Machine(definition).main_way() == [
+        "ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "DetachTerminate", "NodeRecycled",
+    ]  # fmt: skip
+
+
+def test_a_detour_stands_below_the_step_that_it_leaves(definition):
+    found = steps(definition)
+    at = found.index(Step("CheckPods", "task", 0))
+    assert found[at + 1 : at + 4] == [
+        Step("EvictPods", "task", 1), Step("WaitForPods", "wait", 1), Step("DetachTerminate", "task", 0),
+    ]  # fmt: skip
+
+
+def test_what_an_error_leads_to_comes_last(definition):
+    assert [step.name for step in steps(definition)][-4:] == ["ClaimLost", "RestoreNode", "NodeKept", "NotRestored"]
+
+
+def test_choices_behind_each_other_become_one_labelled_way():
+    choosing = machine(
+        Look={"Type": "Task", "Next": "First"},
+        First={"Type": "Choice", "Choices": [{"Condition": "{% $a = 'far' %}", "Next": "Second"}], "Default": "Stop"},
+        Second={"Type": "Choice", "Choices": [{"Condition": "{% $b = 'up' or $b = 'down' %}", "Next": "Go"}], "Default": "Look"},
+        Go={"Type": "Succeed"},
+        Stop={"Type": "Fail"},
+    )
+    assert Machine(choosing).ways_from("Look") == [("far, up or down", "Go"), ("far, otherwise", "Look"), ("otherwise", "Stop")]
+
+
+def test_the_main_way_goes_through_a_map_and_on_behind_it():
+    rotation = machine(
+        Select={"Type": "Task", "Next": "EachNode"},
+        EachNode={
+            "Type": "Map",
+            "ItemProcessor": machine(
+                MayStart={"Type": "Task", "Next": "May"},
+                May={"Type": "Choice", "Choices": [{"Condition": "{% $yes %}", "Next": "Recycle"}], "Default": "Pause"},
+                Pause={"Type": "Wait", "Next": "MayStart"},
+                Recycle={"Type": "Task", "End": True},
+            ),
+            "Next": "Report",
+        },
+        Report={"Type": "Task", "End": True},
+    )
+    assert steps(rotation) == [
+        Step("Select", "task", 0),
+        Step("MayStart", "task", 0),
+        Step("Pause", "wait", 1),
+        Step("Recycle", "task", 0),
+        Step("Report", "task", 0),
+    ]
+
+
+def test_a_failure_is_drawn_unless_something_around_it_catches_it():
+    branch = machine(Begin={"Type": "Pass", "Next": "Broken"}, Broken={"Type": "Fail"})
+    catch = [{"ErrorEquals": ["States.ALL"], "Next": "Mend"}]
+    around = {"Type": "Parallel", "Branches": [branch], "End": True}
+    mend = {"Type": "Task", "End": True}
+    assert [step.name for step in steps(machine(Around=around))] == ["Broken"]
+    assert [step.name for step in steps(machine(Around={**around, "Catch": catch}, Mend=mend))] == ["Mend"]
