@@ -113,7 +113,7 @@ class ControlPlane:
         self.authority = Authority(self.folder / "pki", "world-authority")
         self.serving = self.authority.issue("kube-apiserver", hosts=["127.0.0.1", "localhost", "kubernetes.default.svc"])
         self.admin = self.authority.issue("world-admin", organization="system:masters")
-        self.api_port, self.etcd_port, peer_port, self._authenticator_port = _free_ports(4)
+        self.api_port, self.etcd_port, peer_port, self._authenticator_port = free_ports(4)
         self.kubeconfig = self._write_kubeconfig("admin.kubeconfig", f"https://127.0.0.1:{self.api_port}", self.admin)
         self._start_etcd(peer_port)
         self._start_authenticator()
@@ -303,7 +303,7 @@ class ControlPlane:
                 stderr=log,
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **environment},
                 process_group=0,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def _wait_until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -346,12 +346,12 @@ class PortTaken(ComponentDied):
     """A component ended because somebody else took its port."""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Runs in the child between fork and exec. SIGKILL: the API server takes a minute to end once etcd is gone."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [holder.getsockname()[1] for holder in holders]
     for holder in holders:

@@ -1,0 +1,125 @@
+"""Scripts that lead the state machine into every state, with functions that only answer. Any interpreter can follow them."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from prepare import LAMBDAS, ROOT
+from world.clock import Clock
+from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
+from world.state_errors import StateError
+from world.stepfunctions import Engine
+
+INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
+#: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
+OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
+
+#: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
+STRAIGHT = {
+    "claim-node": ["standby"],
+    "standby-node": ["taint"],
+    "taint-node": ["check_pods"],
+    "check-pods": ["dispose"],
+    "evict-pods": [],
+    "detach-terminate": ["recycled"],
+    "restore-node": ["kept"],
+}
+
+#: the loop, the answers that lead twice round it, the states of one round
+LOOPS = [
+    ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
+    ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
+    ("quiet drain", {"check_pods": ["wait", "wait", "dispose"]}, ["WaitForPods", "CheckPods", "PodsGone"]),
+    (
+        "drain that evicts",
+        {"check_pods": ["evict", "evict", "dispose"], "evict_pods": ["wait", "wait"]},
+        ["EvictPods", "WaitForPods", "CheckPods", "PodsGone"],
+    ),
+    ("disposal", {"detach_terminate": ["wait", "wait", "recycled"]}, ["WaitForDisposal", "DetachTerminate", "NodeDisposed"]),
+    (
+        "pods that came back",
+        {"detach_terminate": ["check_pods", "check_pods", "recycled"], "check_pods": ["dispose"] * 3},
+        ["CheckPods", "PodsGone", "DetachTerminate", "NodeDisposed"],
+    ),
+]
+
+
+class Script:
+    """What the functions answer in one execution, and what they were asked."""
+
+    def __init__(self, **answers: list[Any]) -> None:
+        self._left = {name: list(answers.get(name.replace("-", "_"), STRAIGHT[name])) for name in LAMBDAS}
+        self.requests: list[dict[str, Any]] = []
+
+    def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        """The next answer of a function. Raises FunctionFailed where the script says so."""
+        assert set(request) <= {"context", "run", "owner", "failure"}, request
+        self.requests.append(request)
+        given = self._left[name].pop(0)
+        if isinstance(given, FunctionFailed):
+            raise given
+        if isinstance(given, dict):
+            return given
+        return {
+            "schema": 1,
+            "verdict": given,
+            "wait_seconds": 30,
+            "reason": f"{name} says {given}",
+            "counts": {},
+            "names": {},
+            "run": {"steps": len(self.requests)},
+            **({"owner": OTHER} if given == "ask_owner" else {}),
+            **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
+        }
+
+    def calls(self) -> list[tuple[str, int, dict[str, Any]]]:
+        """The state that each request came from, how often it had been tried before, and what was in it beside the context."""
+        return [
+            (request["context"]["State"]["Name"], request["context"]["State"]["RetryCount"], {**request, "context": None})
+            for request in self.requests
+        ]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How an execution ended, and the states that its history shows as entered."""
+
+    path: list[str]
+    status: str
+    error: str | None
+    cause: str | None
+    output: Any
+
+
+class NoServices:
+    """Step Functions is asked about no execution that it knows."""
+
+    def call(self, service: str, action: str, parameters: Any) -> Any:
+        raise StateError("Sfn.ExecutionDoesNotExistException", "Execution Does Not Exist")
+
+
+def follow(script: Script, definition: dict[str, Any]) -> Walk:
+    """Runs a definition after a script, by the local world's interpreter."""
+    clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
+    functions.update({name: partial(script.answer, name) for name in LAMBDAS})
+    engine = Engine(clock, machines, functions, NoServices())
+    execution = engine.start_execution(machines.put("recycle-node", definition), json.dumps(INPUT))
+    clock.run(until=lambda: execution.status != "RUNNING", limit=10 * 86_400)
+    path = [e["stateEnteredEventDetails"]["name"] for e in execution.events if "stateEnteredEventDetails" in e]
+    return Walk(path, execution.status, execution.error, execution.cause, execution.output)
+
+
+def rendered() -> dict[str, Any]:
+    """What Terraform makes of the definition, each function named like its crate."""
+    text = (ROOT / "state-machine" / "recycle-node.asl.json").read_text().replace("${partition}", "aws")
+    for name in LAMBDAS:
+        text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")
+    retry = [{"ErrorEquals": ["ServiceUnavailable"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}]
+    return json.loads(text.replace('"${retry}"', json.dumps(retry)))
+
+
+def branch(definition: dict[str, Any]) -> dict[str, Any]:
+    """The one branch of the machine as a machine of its own: what the Parallel around it would catch, ends it."""
+    (states,) = definition["States"]["Recycle"]["Branches"]
+    return {"QueryLanguage": definition["QueryLanguage"], **states}
