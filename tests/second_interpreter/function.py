@@ -1,4 +1,4 @@
-"""A Lambda function that asks the test what to answer. A runtime of its own, as ministack's for Python loses the names of errors."""
+"""A Lambda function that asks the test what to answer. With its own runtime: ministack's for Python loses the names of errors."""
 
 import json
 import os
