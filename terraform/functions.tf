@@ -18,6 +18,34 @@ locals {
   }
 }
 
+################################################################################
+# Their packages
+################################################################################
+
+locals {
+  version  = trimspace(file("${path.module}/version.txt"))
+  from_s3  = var.artifacts.s3 != null
+  packages = local.from_s3 ? join("/", compact([var.artifacts.s3.prefix, var.architecture])) : "${var.artifacts.directory}/${var.architecture}"
+  packages_version = trimspace(
+    local.from_s3 ? data.aws_s3_object.version["this"].body : try(file("${local.packages}/version.txt"), "unknown")
+  )
+}
+
+data "aws_s3_object" "version" {
+  for_each = local.from_s3 ? { this = "version.txt" } : {}
+
+  bucket = var.artifacts.s3.bucket
+  key    = "${local.packages}/${each.value}"
+}
+
+# In a bucket with versioning, a package that was uploaded again is noticed.
+data "aws_s3_object" "package" {
+  for_each = local.from_s3 ? local.functions : {}
+
+  bucket = var.artifacts.s3.bucket
+  key    = "${local.packages}/${each.key}.zip"
+}
+
 resource "aws_lambda_function" "this" {
   for_each = local.functions
 
@@ -25,11 +53,14 @@ resource "aws_lambda_function" "this" {
   description   = "recycle-eks: the step ${each.key}"
   role          = aws_iam_role.function[each.key].arn
 
-  filename         = "${var.artifacts.directory}/${each.key}.zip"
-  source_code_hash = filebase64sha256("${var.artifacts.directory}/${each.key}.zip")
-  runtime          = "provided.al2023"
-  handler          = "bootstrap"
-  architectures    = [var.architecture]
+  filename          = local.from_s3 ? null : "${local.packages}/${each.key}.zip"
+  source_code_hash  = local.from_s3 ? null : filebase64sha256("${local.packages}/${each.key}.zip")
+  s3_bucket         = local.from_s3 ? var.artifacts.s3.bucket : null
+  s3_key            = local.from_s3 ? data.aws_s3_object.package[each.key].key : null
+  s3_object_version = local.from_s3 ? data.aws_s3_object.package[each.key].version_id : null
+  runtime           = "provided.al2023"
+  handler           = "bootstrap"
+  architectures     = [var.architecture]
 
   # The smallest that Lambda has; a function needs about 30 MB.
   memory_size = 128
@@ -68,8 +99,13 @@ resource "aws_lambda_function" "this" {
 
   lifecycle {
     precondition {
-      condition     = fileexists("${var.artifacts.directory}/${each.key}.zip")
-      error_message = "${var.artifacts.directory}/${each.key}.zip does not exist: build the functions for ${var.architecture} as the README says under \"On a real cluster\"."
+      condition     = local.from_s3 || fileexists("${local.packages}/${each.key}.zip")
+      error_message = "${local.packages}/${each.key}.zip does not exist: build the packages with `make package`."
+    }
+
+    precondition {
+      condition     = local.packages_version == local.version
+      error_message = "The packages in ${local.packages} are of version ${local.packages_version}, this module is ${local.version}: take both from the same release."
     }
   }
 

@@ -60,11 +60,25 @@ variable "input_defaults" {
 ################################################################################
 
 variable "artifacts" {
-  description = "Where the functions' code is: `directory` holds one `<function>.zip` for each function, built for `architecture`."
+  description = "Where the packages are that `make package` built: in a `directory`, or below a `prefix` in an `s3` bucket of this region. Either holds `<architecture>/<function>.zip` and `<architecture>/version.txt`, which must be this module's version."
   type = object({
-    directory = string
+    directory = optional(string)
+    s3 = optional(object({
+      bucket = string
+      prefix = optional(string, "")
+    }))
   })
   nullable = false
+
+  validation {
+    condition     = (var.artifacts.directory == null) != (var.artifacts.s3 == null)
+    error_message = "artifacts needs either directory or s3."
+  }
+
+  validation {
+    condition     = var.artifacts.s3 == null ? true : can(regex("^([^/].*[^/]|[^/]|)$", var.artifacts.s3.prefix))
+    error_message = "artifacts.s3.prefix must not start or end with /."
+  }
 }
 
 variable "architecture" {

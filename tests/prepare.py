@@ -13,13 +13,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -63,12 +64,14 @@ def cache_folder() -> Path:
     return Path(base) / "recycle-eks"
 
 
-def missing_tools() -> list[str]:
-    """One sentence for each tool that is absent or too old."""
+def missing_tools(*wanted_names: str) -> list[str]:
+    """One sentence for each tool that is absent or too old; of all tools, or of those named."""
     problems = []
     if sys.version_info < (3, 11):
         problems.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     for name, ask, least, source in TOOLS:
+        if wanted_names and name not in wanted_names:
+            continue
         wanted = f"{name} {'.'.join(map(str, least))} or newer" if any(least) else name
         if shutil.which(name) is None:
             problems.append(f"{wanted} is needed and not on the PATH ({source})")
@@ -157,14 +160,31 @@ def build_lambdas() -> Path:
     done = subprocess.run(["cargo", "build", "--locked", "--workspace", "--bins"], cwd=ROOT, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         fail("failed: cargo build (see above)")
-    folder = target / "world"
+    pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture(), level=1)
+    return target / "world"
+
+
+def pack(binaries: Mapping[str, Path], folder: Path, level: int) -> None:
+    """A zip for each function, and their version, as Terraform takes them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in LAMBDAS:
-        zip_bootstrap(target / "debug" / name, folder / f"{name}.zip")
-    return folder
+    for name, binary in binaries.items():
+        zip_bootstrap(binary, folder / f"{name}.zip", level)
+    (folder / "version.txt").write_text(f"{version()}\n")
 
 
-def zip_bootstrap(binary: Path, archive: Path) -> None:
+def host_architecture() -> str:
+    """Lambda's name of this machine's processor."""
+    return "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+
+
+def version() -> str:
+    """The workspace's version: the one of every crate, of the packages and of the Terraform module."""
+    found = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    assert found is not None, "Cargo.toml has no version"
+    return found[1]
+
+
+def zip_bootstrap(binary: Path, archive: Path, level: int) -> None:
     """The same binary gives the same bytes, and an unchanged archive is left alone."""
     if archive.exists() and archive.stat().st_mtime > binary.stat().st_mtime:
         return
@@ -173,7 +193,7 @@ def zip_bootstrap(binary: Path, archive: Path) -> None:
     entry.compress_type = zipfile.ZIP_DEFLATED
     temporary = archive.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(temporary, "w") as out:
-        out.writestr(entry, binary.read_bytes(), compresslevel=1)
+        out.writestr(entry, binary.read_bytes(), compresslevel=level)
     temporary.replace(archive)
 
 

@@ -33,7 +33,7 @@ run "every_step_is_a_published_function_of_its_own" {
   assert {
     condition = alltrue([
       for step, function in aws_lambda_function.this :
-      function.filename == "./tests/artifacts/${step}.zip" && function.runtime == "provided.al2023" && function.handler == "bootstrap"
+      function.filename == "./tests/artifacts/arm64/${step}.zip" && function.runtime == "provided.al2023" && function.handler == "bootstrap"
     ])
     error_message = "every function runs the bootstrap of its own zip"
   }
@@ -165,6 +165,76 @@ run "a_missing_zip_is_named" {
 
   variables {
     artifacts = { directory = "./tests/nowhere" }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
+run "packages_of_another_version_are_refused" {
+  command = plan
+
+  variables {
+    artifacts = { directory = "./tests/artifacts-of-another-version" }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
+run "packages_may_lie_in_s3" {
+  command = plan
+
+  variables {
+    artifacts = { s3 = { bucket = "releases", prefix = "recycle-eks/next" } }
+  }
+
+  override_data {
+    target = data.aws_s3_object.version
+    values = { body = "0.1.0\n" }
+  }
+
+  override_data {
+    target = data.aws_s3_object.package
+    values = { version_id = "3" }
+  }
+
+  assert {
+    condition = alltrue([
+      for step, function in aws_lambda_function.this :
+      function.filename == null && function.s3_bucket == "releases" && function.s3_key == "recycle-eks/next/arm64/${step}.zip" &&
+      function.s3_object_version == "3"
+    ])
+    error_message = "every function is its package in the bucket, at its newest version"
+  }
+}
+
+run "without_a_prefix_they_lie_at_the_top" {
+  command = plan
+
+  variables {
+    artifacts = { s3 = { bucket = "releases" } }
+  }
+
+  override_data {
+    target = data.aws_s3_object.version
+    values = { body = "0.1.0\n" }
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["check-pods"].s3_key == "arm64/check-pods.zip"
+    error_message = "no prefix, no slash"
+  }
+}
+
+run "packages_of_another_version_in_s3_are_refused" {
+  command = plan
+
+  variables {
+    artifacts = { s3 = { bucket = "releases" } }
+  }
+
+  override_data {
+    target = data.aws_s3_object.version
+    values = { body = "0.0.1" }
   }
 
   expect_failures = [aws_lambda_function.this]

@@ -175,3 +175,33 @@ run "refuses_a_key_that_is_none" {
 
   expect_failures = [var.kms_key_arn]
 }
+
+run "refuses_packages_in_two_places" {
+  command = plan
+
+  variables {
+    artifacts = { directory = "./tests/artifacts", s3 = { bucket = "releases" } }
+  }
+
+  expect_failures = [var.artifacts]
+}
+
+run "refuses_packages_in_no_place" {
+  command = plan
+
+  variables {
+    artifacts = {}
+  }
+
+  expect_failures = [var.artifacts]
+}
+
+run "refuses_a_prefix_that_ends_with_a_slash" {
+  command = plan
+
+  variables {
+    artifacts = { s3 = { bucket = "releases", prefix = "recycle-eks/" } }
+  }
+
+  expect_failures = [var.artifacts]
+}

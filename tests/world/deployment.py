@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prepare import ROOT
+from prepare import ROOT, host_architecture
 from world.aws import REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
 from world.folders import temporary_folder
 from world.terraform import Terraform, copy_of_project
@@ -28,8 +27,7 @@ ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
 
 def variables() -> dict[str, object]:
     """The example's variables in the local world: this cluster, these zips, this machine's processor."""
-    architecture = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
-    return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": architecture}
+    return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": host_architecture()}
 
 
 class Deployment:
@@ -98,7 +96,7 @@ def fingerprint() -> str:
         *sorted((ROOT / "terraform").rglob("*.tf")),
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
-        *sorted(ZIPS.glob("*.zip")),
+        *sorted(ZIPS.glob("*/*.zip")),
         *(here / name for name in ("aws.py", "deployment.py", "stepfunctions_api.py", "terraform_gaps.py")),
     ]
     digest = hashlib.sha256()

@@ -16,12 +16,12 @@ variable "cluster_name" {
 }
 
 variable "artifacts_directory" {
-  description = "The folder with the functions' zips."
+  description = "The folder that `make package` filled."
   type        = string
 }
 
 variable "architecture" {
-  description = "Processor that the zips were built for."
+  description = "Processor that the functions run on: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }

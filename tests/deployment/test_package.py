@@ -1,0 +1,111 @@
+"""Packages: the same bytes each time, sums that hold, one version for crates, packages and module.
+
+Building them takes minutes: `make package` does. Here the same steps pack the functions that the local world runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import package
+from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
+from world.deployment import ZIPS
+from world.terraform import Terraform, TerraformFailed, copy_of_project
+from world.world import World
+
+DEBUG = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+
+FROM_S3 = """
+provider "aws" {
+  # The local world's endpoint is an address, in front of which no bucket's name can stand.
+  s3_use_path_style = true
+}
+
+module "recycle_eks" {
+  source       = "./terraform"
+  cluster_name = "world"
+  artifacts    = { s3 = { bucket = "releases", prefix = "recycle-eks/next" } }
+  architecture = "%s"
+}
+"""
+
+
+def test_the_same_binary_gives_the_same_bytes_whenever_and_wherever_it_was_built(tmp_path):
+    again = tmp_path / "check-pods"
+    shutil.copyfile(DEBUG / "check-pods", again)
+    os.utime(again, (0, 0))
+    again.chmod(0o600)
+    pack({"check-pods": DEBUG / "check-pods"}, tmp_path / "one", level=9)
+    pack({"check-pods": again}, tmp_path / "two", level=9)
+    first, second = (tmp_path / each / "check-pods.zip" for each in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+    (bootstrap,) = zipfile.ZipFile(first).infolist()
+    assert bootstrap.filename == "bootstrap"
+    assert bootstrap.external_attr >> 16 == 0o755
+
+
+def test_sha256sum_accepts_the_sums_and_finds_a_changed_file(tmp_path):
+    for architecture in package.TARGETS:
+        pack({"check-pods": DEBUG / "check-pods"}, tmp_path / architecture, level=1)
+    (tmp_path / "SHA256SUMS").write_text(package.checksums(tmp_path))
+    check = ["sha256sum", "--check", "SHA256SUMS"]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"{architecture}/{file}: OK" for architecture in package.TARGETS for file in ("check-pods.zip", "version.txt")
+    )
+    (tmp_path / "arm64" / "version.txt").write_text("0.0.1\n")
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+
+
+def test_crates_packages_and_module_have_one_version():
+    assert (ROOT / "terraform" / "version.txt").read_text().strip() == version()
+    assert (ROOT / "terraform" / "tests" / "artifacts" / "arm64" / "version.txt").read_text().strip() == version()
+    assert f"## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_an_architecture_that_lambda_lacks_is_refused():
+    done = subprocess.run([sys.executable, "package.py", "riscv"], cwd=TESTS, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "an architecture is one of arm64, x86_64, not riscv" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    world = World()
+    world.start_empty()
+    yield world
+    world.stop()
+
+
+def test_the_module_deploys_from_s3_and_refuses_packages_of_another_version(world, tmp_path):
+    s3 = world.aws.client("s3")
+    s3.create_bucket(Bucket="releases", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    prefix = f"recycle-eks/next/{host_architecture()}"
+    for name in LAMBDAS:
+        s3.upload_file(str(ZIPS / host_architecture() / f"{name}.zip"), "releases", f"{prefix}/{name}.zip")
+    copy_of_project(tmp_path)
+    (tmp_path / "main.tf").write_text(FROM_S3 % host_architecture())
+    terraform = Terraform(tmp_path, world.environment())
+    terraform.init()
+
+    def put_version(text: str) -> None:
+        s3.put_object(Bucket="releases", Key=f"{prefix}/version.txt", Body=text.encode(), ContentType="text/plain")
+
+    one_function = ['-target=module.recycle_eks.aws_lambda_function.this["taint-node"]', "-auto-approve", "-no-color"]
+    put_version("0.0.1\n")
+    with pytest.raises(TerraformFailed, match=r"are of version\s+0.0.1, this module is"):
+        terraform.run("apply", *one_function)
+    put_version(f"{version()}\n")
+    terraform.run("apply", *one_function)
+    (function,) = world.aws.client("lambda").list_functions()["Functions"]
+    assert function["FunctionName"] == "recycle-eks-taint-node"
+    assert function["CodeSize"] == (ZIPS / host_architecture() / "taint-node.zip").stat().st_size

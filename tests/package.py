@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Builds the packages that Lambda runs, for its two kinds of processors:
+
+    dist/arm64/<function>.zip   dist/arm64/version.txt   dist/x86_64/…   dist/SHA256SUMS
+
+    python3 tests/package.py                    both
+    python3 tests/package.py x86_64             one of them
+
+The same sources give the same bytes, in whichever folder they lie. cargo-lambda comes from PyPI, into the cache.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prepare import LAMBDAS, ROOT, TESTS, Steps, fail, host_architecture, install_python, missing_tools, pack, say, version
+
+#: Lambda's name of a processor -> Rust's, and what cargo-lambda calls it
+TARGETS = {
+    "arm64": ("aarch64-unknown-linux-gnu", "--arm64"),
+    "x86_64": ("x86_64-unknown-linux-gnu", "--x86-64"),
+}
+DIST = ROOT / "dist"
+PINS = TESTS / "package-requirements.txt"
+#: "Deployment package (.zip) size" that every function stays under, in bytes: our own goal.
+LARGEST_ZIP = 3_500_000
+
+
+def build(architectures: list[str]) -> Path:
+    """Builds the packages of these architectures; returns the folder."""
+    steps = Steps(1 + len(architectures))
+    with steps.step("cargo-lambda and its linker", "10 seconds the first time"):
+        bin_folder = install_python(PINS, "cargo-lambda").parent
+        add_targets(architectures)
+    for architecture in architectures:
+        with steps.step(f"Lambda functions for {architecture}", "about 10 minutes on 2 cores the first time"):
+            folder = compile_for(architecture, bin_folder)
+            pack({name: folder / name / "bootstrap" for name in LAMBDAS}, DIST / architecture, level=9)
+    (DIST / "SHA256SUMS").write_text(checksums(DIST))
+    return DIST
+
+
+def add_targets(architectures: list[str]) -> None:
+    """Rust's standard library for the processors, through rustup unless it is there."""
+    printed = subprocess.run(["rustc", "--print", "sysroot"], cwd=ROOT, capture_output=True, text=True, check=True)
+    libraries = Path(printed.stdout.strip()) / "lib" / "rustlib"
+    for target in (TARGETS[architecture][0] for architecture in architectures):
+        if not (libraries / target).is_dir():
+            done = subprocess.run(["rustup", "target", "add", target], cwd=ROOT, stdout=sys.stderr, check=False)
+            if done.returncode != 0:
+                fail(f"failed: rustup target add {target}; Rust's standard library for it is needed")
+
+
+def compile_for(architecture: str, bin_folder: Path) -> Path:
+    """Returns the folder with `<function>/bootstrap`."""
+    cargo_home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    environment = {
+        **os.environ,
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        # Panics name source files: not where this clone and Cargo's cache lie.
+        "RUSTFLAGS": f"--remap-path-prefix={ROOT}=. --remap-path-prefix={cargo_home}=cargo",
+    }
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "lambda" / architecture
+    command = ["cargo", "lambda", "build", "--release", "--locked", TARGETS[architecture][1], "--lambda-dir", str(folder)]
+    if subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False).returncode != 0:
+        fail("failed: cargo lambda build (see above)")
+    return folder
+
+
+def checksums(folder: Path) -> str:
+    """As `sha256sum --check` reads it."""
+    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt")]
+    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
+
+
+def main() -> None:
+    architectures = sys.argv[1:] or list(TARGETS)
+    if unknown := [name for name in architectures if name not in TARGETS]:
+        fail(f"an architecture is one of {', '.join(TARGETS)}, not {', '.join(unknown)}; this machine's is {host_architecture()}")
+    if problems := missing_tools("cargo", "cc"):
+        fail("Something is missing on this machine:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    build(architectures)
+    for zipped in sorted(DIST.glob("*/*.zip")):
+        size = zipped.stat().st_size
+        say(f"{size:>10,} bytes  {zipped.relative_to(ROOT)}{'  larger than intended' if size > LARGEST_ZIP else ''}")
+    say(f"version {version()}; check with: cd dist && sha256sum --check SHA256SUMS")
+
+
+if __name__ == "__main__":
+    main()
