@@ -1,10 +1,12 @@
-# make demo      recycles one node of three before your eyes, on a local world that is real
+# make demo      recycles one node of three before your eyes, on a local world that is real; ARGS=--help tells what else it can
 # make test      every test
 # make check     the fast part of them: under two minutes once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file, wherever it lies
+# make package   the functions' release zips for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
+# make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario generate
+.PHONY: help demo test check scenario package bench generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -14,7 +16,7 @@ help:
 python = python=$$(python3 tests/prepare.py) && exec "$$python"
 
 demo:
-	$(python) tests/demo.py $(ARGS)
+	export PYTHONPATH=tests; $(python) -m demo $(ARGS)
 
 test:
 	$(python) tests/run.py test
@@ -25,6 +27,12 @@ check:
 scenario:
 	test -n "$(FILE)" || { echo 'usage: make scenario FILE=path/to/a_test.py' >&2; exit 2; }
 	$(python) tests/run.py scenario "$(FILE)" $(ARGS)
+
+package:
+	python3 tests/package.py $(ARGS)
+
+bench:
+	export PYTHONPATH=tests; $(python) -m bench $(ARGS)
 
 generate:
 	$(python) tests/run.py generate

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,55 +68,94 @@ def checks() -> list[Step]:
         Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"]),
         Step("Terraform tests", [sys.executable, "-m", "world.terraform", "test"], count_terraform, TESTS),
         Step("Contract tests", [*PYTEST, "contract"], count_pytest, TESTS),
-        Step("A first scenario", [*PYTEST, "scenarios/test_first_node.py"], count_pytest, TESTS),
     ]
 
 
-def tests() -> list[Step]:
-    """Everything."""
-    slow = [
+def long_tests() -> list[Step]:
+    """The rest, the longest first. Each mostly waits, for one of its processes or another."""
+    return [
         Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
-        Step("Terraform on the local world", [*PYTEST, "deployment"], count_pytest, TESTS),
-        Step("A second interpreter", [*PYTEST, "second_interpreter"], count_pytest, TESTS),
         Step("Scenarios", [*PYTEST, "scenarios"], count_pytest, TESTS),
+        Step("Terraform, packages, demo", [*PYTEST, "deployment"], count_pytest, TESTS),
+        Step("Documentation", [*PYTEST, "docs"], count_pytest, TESTS),
+        Step("A second interpreter", [*PYTEST, "second_interpreter"], count_pytest, TESTS),
     ]
-    return checks()[:-1] + slow
 
 
-def run(steps: list[Step]) -> int:
-    passed = failed = broken = 0
-    rows = []
-    for number, step in enumerate(steps, 1):
-        print(f"[{number}/{len(steps)}] {step.name}: {' '.join(map(str, step.command[-4:]))}", flush=True)
+@dataclass
+class Result:
+    """What became of a step."""
+
+    step: Step
+    code: int
+    passed: int
+    failed: int
+    seconds: float
+
+    @property
+    def counted(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed" if self.step.count else ("failed" if self.code else "ok")
+
+
+class Run:
+    """Steps with their output as it comes; ends what still runs when it is ended itself."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._begun = total, 0
+        self._processes: list[subprocess.Popen[str]] = []
+        self.results: list[Result] = []
+
+    def take(self, steps: list[Step], at_once: int) -> None:
+        with ThreadPoolExecutor(at_once) as pool:
+            try:
+                self.results += pool.map(self._take, steps)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in self._processes:
+                    process.terminate()
+                raise
+
+    def _take(self, step: Step) -> Result:
+        self._begun += 1
+        number = self._begun
+        print(f"[{number}/{self._total}] {step.name}: {' '.join(map(str, step.command[-4:]))}", flush=True)
         started = time.monotonic()
-        code, output = stream(step)
-        p, f = step.count(output) if step.count else (0, 0)
-        passed, failed = passed + p, failed + f
-        broken += code != 0 and f == 0
-        counted = f"{p} passed, {f} failed" if step.count else ("ok" if code == 0 else "failed")
-        rows.append((step.name, counted, "" if code == 0 else "  <-- failed", time.monotonic() - started))
-    print("\nSummary")
-    for name, counted, mark, seconds in rows:
-        print(f"  {name:28} {counted:24} {seconds:6.0f} s{mark}")
-    print(f"\n{passed} passed, {failed + broken} failed")
-    return 1 if failed or broken else 0
-
-
-def stream(step: Step) -> tuple[int, str]:
-    """Runs a step, shows its output as it comes, and returns it."""
-    process = subprocess.Popen(
-        step.command, cwd=step.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
-    )
-    lines = []
-    try:
+        process = subprocess.Popen(
+            step.command, cwd=step.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
+        )
+        self._processes.append(process)
+        lines = []
         for line in process.stdout:
             lines.append(line)
-            print("    " + line, end="", flush=True)
-        return process.wait(), "".join(lines)
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+            print(f"{number:>4}  {line}", end="", flush=True)
+        code = process.wait()
+        passed, failed = step.count("".join(lines)) if step.count else (0, 0)
+        return Result(step, code, passed, failed or int(code != 0), time.monotonic() - started)
+
+    def sum_up(self) -> int:
+        print("\nSummary")
+        for each in self.results:
+            mark = "  <-- failed" if each.failed else ""
+            print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{mark}")
+        failed = sum(each.failed for each in self.results)
+        print(f"\n{sum(each.passed for each in self.results)} passed, {failed} failed")
+        return 1 if failed else 0
+
+
+def check() -> int:
+    """What needs no long scenario."""
+    steps = [*checks(), Step("A first scenario", [*PYTEST, "scenarios/test_first_node.py"], count_pytest, TESTS)]
+    run = Run(len(steps))
+    run.take(steps, at_once=1)
+    return run.sum_up()
+
+
+def test() -> int:
+    """Everything: first what uses every core by itself, then two of the long ones at a time."""
+    run = Run(len(checks()) + len(long_tests()))
+    run.take(checks(), at_once=1)
+    run.take(long_tests(), at_once=2)
+    return run.sum_up()
 
 
 #: example of the crate `recycle` that prints it -> file
@@ -154,7 +194,7 @@ def main() -> int:
         return generate()
     if what == "scenario":
         return subprocess.run([*PYTEST, *[str(Path(rest[0]).resolve()), *rest[1:]]], cwd=TESTS, check=False).returncode
-    return run({"test": tests, "check": checks}[what]())
+    return {"test": test, "check": check}[what]()
 
 
 if __name__ == "__main__":

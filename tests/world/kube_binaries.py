@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "aws-iam-authenticator")
+BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "aws-iam-authenticator")
 
 FOLDER_VARIABLE = "RECYCLE_EKS_KUBE_BIN"
 CACHE_VARIABLE = "RECYCLE_EKS_CACHE"
@@ -61,7 +61,7 @@ def _cache() -> pathlib.Path:
 
 
 def _hash_of_pins() -> str:
-    digest = hashlib.sha256(AUTHENTICATOR.encode())
+    digest = hashlib.sha256(" ".join([AUTHENTICATOR, *BINARIES]).encode())
     for file in sorted(_PINS.rglob("*")):
         if file.is_file():
             digest.update(file.relative_to(_PINS).as_posix().encode())
@@ -127,7 +127,7 @@ def _build(go: str, folder: pathlib.Path) -> None:
     # Without these, /version says "v0.0.0-master+$Format:%H$".
     package = "k8s.io/component-base/version"
     stamps = f"-X {package}.gitVersion=v{kubernetes} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
-    commands = [f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")]
+    commands = [f"k8s.io/kubernetes/cmd/{name}" for name in BINARIES if name.startswith("kube")]
     started = time.monotonic()
     _say(f"building the local control plane, once: {_USUAL_DURATION}", started)
     _run(

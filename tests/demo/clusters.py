@@ -1,0 +1,62 @@
+"""The ready-made clusters: a group of three nodes, and what runs on the oldest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from world.world import Group, World
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster to recycle a node of. In all of them `label_selector=app=training` waits for a Job."""
+
+    story: str
+    build: Callable[[World], Group]
+
+
+def tidy(world: World) -> Group:
+    """What most nodes are like."""
+    workers = world.group("workers", size=3, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    world.at("20h", node.job("training", labels={"app": "training"}).finishes)
+    world.budget(node.deployment("web", labels={"app": "web"}, replicas=3), min_available=2)
+    node.daemon_set("log-shipper")
+    return workers
+
+
+def budgets(world: World) -> Group:
+    """One budget never has room, until somebody helps; a StatefulSet goes one by one."""
+    workers = world.group("workers", size=3, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    world.at("3h", node.job("training", labels={"app": "training"}).finishes)
+    world.budget(node.stateful_set("db", labels={"app": "db"}, replicas=2), max_unavailable=1)
+    lonely = node.deployment("lonely", labels={"app": "lonely"}, replicas=1)
+    world.budget(lonely, min_available=1)
+    world.at("2h", lambda: lonely.scale(2))
+    node.daemon_set("log-shipper")
+    return workers
+
+
+def full(world: World) -> Group:
+    """No room for one node more: Standby is what makes it."""
+    workers = world.group("workers", size=3, minimum=3, maximum=3)
+    node = workers.nodes[0]
+    world.at("6h", node.job("training", labels={"app": "training"}).finishes)
+    node.deployment("web", labels={"app": "web"}, replicas=2)
+    node.bare_pod("debug", labels={"app": "debug"}, exits_after=60)
+    return workers
+
+
+CLUSTERS = {
+    "tidy": Cluster("a Job that needs 20 hours, and a web server whose budget lets one pod go at a time", tidy),
+    "budgets": Cluster(
+        "a Job that needs 3 hours, a database whose pods go one by one, and a lonely pod whose budget never lets it go: "
+        "after 2 hours a person gives it company",
+        budgets,
+    ),
+    "full": Cluster(
+        "a Job that needs 6 hours, a web server and a pod that nobody controls, in a group at its maximum size", full
+    ),
+}

@@ -1,0 +1,168 @@
+"""The demo as a person starts it: in a terminal, without one, and stopped in the middle."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from struct import pack
+from termios import TIOCSWINSZ
+
+import pyte
+import pytest
+
+from prepare import ROOT, TESTS
+from world_tests.processes import descendants, eventually, is_running
+
+COLUMNS, ROWS = 110, 40
+#: Real seconds that a demo may take, with Terraform's apply.
+PATIENCE = 240
+
+
+class Terminal:
+    """A program in a real pseudo-terminal, with what a person would see of it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self._stream = pyte.ByteStream(self.screen)
+        self._ours, theirs = pty.openpty()
+        ioctl(theirs, TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "demo", *arguments],
+            cwd=TESTS,
+            env={**os.environ, "TERM": "xterm-256color"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: ioctl(0, 0x540E, 0),  # TIOCSCTTY: Ctrl-C is for this session
+        )
+        os.close(theirs)
+
+    def shows(self, condition: Callable[[], bool]) -> bool:
+        """Reads what the program writes until the condition holds or it has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, self.text
+            try:
+                self._stream.feed(os.read(self._ours, 4096))
+            except OSError:  # the other side is closed
+                return condition()
+        return True
+
+    def ends(self) -> int:
+        self.shows(lambda: False)
+        return self.process.wait(timeout=30)
+
+    def press(self, key: bytes) -> None:
+        os.write(self._ours, key)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.screen.display)
+
+    @property
+    def lit(self) -> list[str]:
+        """The texts on a green ground."""
+        found = []
+        for row in range(ROWS):
+            line = "".join(self.screen.buffer[row][at].data if self._is_lit(row, at) else "\0" for at in range(COLUMNS))
+            found += [text.strip() for text in line.split("\0") if text.strip()]
+        return found
+
+    def _is_lit(self, row: int, column: int) -> bool:
+        return self.screen.buffer[row][column].bg == "green"
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*arguments: str) -> Terminal:
+        opened.append(Terminal(*arguments))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+def masked(svg: str) -> list[str]:
+    """The texts of a picture without what is different each time: ids, and the names that Kubernetes makes up."""
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+    words = "".join(texts).replace("&#160;", " ")
+    words = re.sub(r"i-[0-9a-f]{8}\S*", "i-ID", words)
+    return sorted(re.sub(r"\b(web-[0-9a-f]+|training|log-shipper)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
+
+
+def test_in_a_terminal_one_screen_shows_it_all_and_the_pictured_one_is_as_committed(terminal, tmp_path):
+    picture = tmp_path / "demo.svg"
+    demo = terminal("--picture", str(picture))
+
+    assert demo.shows(lambda: demo.lit == ["WaitForReplacement"])
+    assert "EnteringStandby" in demo.text or "Standby" in demo.text
+    assert demo.shows(lambda: "WaitForPods" in demo.lit and "gone" in demo.text)
+    for words in ("tainted and cordoned", "training", "wait", "evict", "ignore", "recycle-eks/progress", "it waits for 1 pod"):
+        assert words in demo.text
+    assert demo.ends() == 0
+    assert "outcome          recycled" in demo.text
+
+    committed = ROOT / "docs" / "demo.svg"
+    assert masked(picture.read_text()) == masked(committed.read_text()), 'run: make demo ARGS="--picture docs/demo.svg"'
+
+
+def test_ctrl_c_in_the_middle_leaves_a_usable_terminal_and_nothing_running(terminal):
+    demo = terminal("label_selector=app=web")
+    assert demo.shows(lambda: "WaitForReplacement" in demo.lit)
+    children = descendants(demo.process.pid)
+    assert children
+
+    demo.press(b"\x03")
+
+    assert demo.ends() == 130
+    assert "nothing is left running" in demo.text
+    assert not demo.screen.cursor.hidden
+    assert eventually(lambda: not any(map(is_running, children)))
+
+
+def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "demo", *arguments]
+    return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_without_a_terminal_each_change_is_a_line():
+    done = demo_without_terminal("--cluster", "budgets")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout
+    for line in (
+        r"0:00:00  pod training-\w+ +wait: Running",
+        r"0:01:00  old node +tainted and cordoned",
+        r"recycle-eks/progress .*budget.*lonely",
+        r" 2:\d\d:\d\d  pod lonely-\S+ +gone|evict: gone",
+        r"outcome          recycled",
+    ):
+        assert re.search(line, done.stdout), f"{line} in\n{done.stdout}"
+
+
+def test_a_wrong_field_ends_the_demo_with_the_refusal():
+    done = demo_without_terminal("--cluster", "full", "evict=everything")
+    assert done.returncode == 0
+    assert "outcome          InvalidInput: evict must be one of" in done.stdout
+
+
+@pytest.mark.parametrize("argument", ["evict", "--cluster=tiny"])
+def test_an_argument_that_cannot_be_understood_starts_nothing(argument):
+    done = demo_without_terminal(argument)
+    assert done.returncode == 2
+    assert ("is not FIELD=VALUE" in done.stderr) or ("invalid choice: 'tiny'" in done.stderr)
