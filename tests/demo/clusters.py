@@ -45,7 +45,7 @@ def full(world: World) -> Group:
     node = workers.nodes[0]
     world.at("6h", node.job("training", labels={"app": "training"}).finishes)
     node.deployment("web", labels={"app": "web"}, replicas=2)
-    node.bare_pod("debug", labels={"app": "debug"}, exits_after=60)
+    world.at("7h", node.bare_pod("debug", labels={"app": "debug"}).deleted)
     return workers
 
 
@@ -57,6 +57,8 @@ CLUSTERS = {
         budgets,
     ),
     "full": Cluster(
-        "a Job that needs 6 hours, a web server and a pod that nobody controls, in a group at its maximum size", full
+        "a Job that needs 6 hours, a web server, and a pod that nobody controls and a person deletes after 7 hours; its group is at its "
+        "maximum size",
+        full,
     ),
 }

@@ -33,7 +33,7 @@ LIFECYCLE_STYLES = {"InService": "green", "Standby": "yellow", "gone": "dim"}
 
 # Rich's own layout of a picture without the web fonts that it would load.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
-<!-- generated: make demo ARGS="--picture docs/demo.svg" -->
+<desc>generated: make demo ARGS="--picture docs/demo.svg"</desc>
 <style>
 .{unique_id}-matrix {{ font-family: Menlo, Consolas, monospace; font-size: {char_height}px; line-height: {line_height}px; }}
 .{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: arial; }}

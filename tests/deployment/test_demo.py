@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fcntl import ioctl
 from struct import pack
 from termios import TIOCSWINSZ
+from xml.etree import ElementTree
 
 import pyte
 import pytest
@@ -100,8 +101,8 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Callable[..., Terminal]
 
 def masked(svg: str) -> list[str]:
     """The texts of a picture without what is different each time: ids, and the names that Kubernetes makes up."""
-    texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
-    words = "".join(texts).replace("&#160;", " ")
+    texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    words = " ".join(text.text for text in texts).replace("\xa0", " ")
     words = re.sub(r"i-[0-9a-f]{8}\S*", "i-ID", words)
     return sorted(re.sub(r"\b(web-[0-9a-f]+|training|log-shipper)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
 
