@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,23 @@ class Machine:
 
     def is_caught_failure(self, name: str) -> bool:
         outer = self.outer[name]
-        return self.states[name]["Type"] == "Fail" and any("Catch" in self.states[around] for around in self._around(outer))
+        return self.states[name]["Type"] == "Fail" and any("Catch" in self.states[around] for around in self.around(outer))
 
-    def _around(self, name: str) -> Iterator[str]:
+    def around(self, name: str) -> Iterator[str]:
+        """A Parallel or Map and those that it is in itself."""
         while name:
             yield name
             name = self.outer[name]
+
+    def around_others(self) -> list[str]:
+        """The Parallel and Map states."""
+        return [name for name, state in self.states.items() if scopes_in(state)]
+
+    def longest_way(self, name: str, behind: tuple[str, ...]) -> tuple[str, ...]:
+        """The longest way from a box on that goes through none twice."""
+        way = (*behind, name)
+        ahead = [box for _, box in self.ways_from(name) if box not in way]
+        return max((self.longest_way(box, way) for box in ahead), key=len, default=way)
 
     def main_way(self) -> list[str]:
         way: list[str] = []
@@ -114,7 +125,7 @@ class Machine:
         while ahead and ahead[0][1] not in way:
             name = ahead[0][1]
             way.append(name)
-            leaving = (self.ways_from(around) for around in self._around(self.outer[name]))
+            leaving = (self.ways_from(around) for around in self.around(self.outer[name]))
             ahead = self.ways_from(name) or next(filter(None, leaving), [])
         return way
 
@@ -148,56 +159,83 @@ def with_pictures(readme: str) -> str:
 
 def render_picture(file: Path) -> str:
     """A machine's Comment, its picture, and a table of its tasks."""
-    definition = json.loads(file.read_text())
-    machine, path = Machine(definition), file.relative_to(ROOT)
-    tasks = [step.name for step in steps(definition) if step.kind == "task"]
-    rows = [f"| `{name}` | {machine.states[name].get('Comment', '')} | {_code_of(machine.states[name])} |" for name in tasks]
+    definition, path = json.loads(file.read_text()), file.relative_to(ROOT)
     return "\n".join(
         [
             f"[`{path}`]({path}): {definition['Comment']}",
             "",
             "```mermaid",
-            *_drawing(machine, [step.name for step in steps(definition)]),
+            *draw(definition),
             "```",
             "",
             "| box | what it does | crate |",
             "|---|---|---|",
-            *rows,
+            *list_tasks(definition),
         ]
     )
 
 
-def _drawing(machine: Machine, boxes: list[str]) -> Iterator[str]:
+def list_tasks(definition: dict[str, Json]) -> Iterator[str]:
+    """A row for each task."""
+    machine = Machine(definition)
+    for step in steps(definition):
+        if step.kind == "task":
+            state = machine.states[step.name]
+            yield f"| `{step.name}` | {state.get('Comment', '')} | {_code_of(state)} |"
+
+
+def draw(definition: dict[str, Json]) -> Iterator[str]:
     """Mermaid's lines: the boxes, each Parallel and Map around its own, the ways between them, and links to the crates."""
+    machine, boxes = Machine(definition), [step.name for step in steps(definition)]
+    stand_in = _ends_together(machine, boxes)
     yield "flowchart TD"
     yield '  start(["an execution"])'
-    yield from _boxes_in(machine, boxes, "", "  ")
-    for label, box in machine.entering(machine.start):
-        yield "  " + _arrow("start", label, box)
-    around = [name for name in machine.states if scopes_in(machine.states[name])]
-    for name in [*boxes, *around]:
-        for label, box in machine.ways_from(name):
-            yield "  " + _arrow(name, label, box)
-        for label, box in machine.ways_of_errors(name):
-            yield "  " + _arrow(name, label, box, dotted=True)
+    yield from _boxes_in(machine, "", stand_in, "  ")
+    yield from _arrows("start", machine.entering(machine.start), stand_in)
+    for name in boxes:
+        yield from _arrows(name, machine.ways_from(name), stand_in)
+        yield from _arrows(name, machine.ways_of_errors(name), stand_in, dotted=True)
+    for name in machine.around_others():
+        # So long that it ends below whatever is in there, however Mermaid arranges that.
+        length = max(len(machine.longest_way(box, ())) for box in boxes if name in machine.around(machine.outer[box]))
+        yield from _arrows(name, machine.ways_from(name), stand_in, length=length)
+        yield from _arrows(name, machine.ways_of_errors(name), stand_in, length=length, dotted=True)
     for name in boxes:
         if crate := crate_of(machine.states[name]):
             yield f'  click {name} href "crates/{crate}/src/lib.rs"'
 
 
-def _boxes_in(machine: Machine, boxes: list[str], outer: str, margin: str) -> Iterator[str]:
-    for name in boxes:
-        if machine.outer[name] == outer:
-            yield margin + name + _box(name, machine.states[name])
+def _ends_together(machine: Machine, boxes: list[str]) -> dict[str, str]:
+    """For each box the one that stands for it: ends of one kind to which nothing but the same step leads share a box."""
+    leading: dict[str, set[str]] = {box: set() for box in boxes}
     for name in machine.states:
-        if machine.outer[name] == outer and scopes_in(machine.states[name]):
+        for _, box in machine.ways_from(name):
+            leading[box].add(name)
+        for _, box in machine.ways_of_errors(name):
+            leading[box].add(f"an error of {name}")
+    first: dict[Any, str] = {}
+    stand_in = {}
+    for box in boxes:
+        kind = machine.states[box]["Type"]
+        alike = (kind, machine.outer[box], *sorted(leading[box])) if kind in ("Succeed", "Fail") else box
+        stand_in[box] = first.setdefault(alike, box)
+    return stand_in
+
+
+def _boxes_in(machine: Machine, outer: str, stand_in: dict[str, str], margin: str) -> Iterator[str]:
+    for name in stand_in:
+        if machine.outer[name] == outer and stand_in[name] == name:
+            yield margin + name + _box([box for box in stand_in if stand_in[box] == name], machine.states[name])
+    for name in machine.around_others():
+        if machine.outer[name] == outer:
             yield f"{margin}subgraph {name}"
-            yield from _boxes_in(machine, boxes, name, margin + "  ")
+            yield from _boxes_in(machine, name, stand_in, margin + "  ")
             yield f"{margin}end"
 
 
-def _box(name: str, state: dict[str, Json]) -> str:
+def _box(names: list[str], state: dict[str, Json]) -> str:
     """A Lambda is bold, another task is not, a Wait is slanted, an end is round."""
+    name = " · ".join(names)
     match state["Type"]:
         case "Wait":
             return f"[/{name}/]"
@@ -210,9 +248,15 @@ def _box(name: str, state: dict[str, Json]) -> str:
     return f'["{title}<br/>{_quoted(says)}"]' if 0 < len(says) <= BOX_TEXT else f'["{title}"]'
 
 
-def _arrow(source: str, label: str, target: str, dotted: bool = False) -> str:
-    line = "-.->" if dotted else "-->"
-    return f'{source} {line}|"{_quoted(label)}"| {target}' if label else f"{source} {line} {target}"
+def _arrows(source: str, ways: Iterable[Way], stand_in: dict[str, str], length: int = 1, dotted: bool = False) -> Iterator[str]:
+    """One for each box that these ways lead to."""
+    labels: dict[str, list[str]] = {}
+    for label, box in ways:
+        labels.setdefault(stand_in[box], []).append(label)
+    arrow = f"-{'.' * length}->" if dotted else f"-{'-' * length}>"
+    for box, texts in labels.items():
+        label = _quoted(", ".join(filter(None, texts)))
+        yield f'  {source} {arrow}|"{label}"| {box}' if label else f"  {source} {arrow} {box}"
 
 
 def _quoted(text: str) -> str:

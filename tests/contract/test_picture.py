@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from picture import Machine, Step, steps, with_pictures
+from picture import Machine, Step, draw, list_tasks, steps, with_pictures
 from prepare import LAMBDAS, ROOT
 
 README = ROOT / "README.md"
@@ -34,10 +34,11 @@ def test_every_state_that_can_be_stayed_in_is_drawn(definition):
     assert drawn == set(states) - of_no_duration - {"UnknownVerdict"}
 
 
-def test_the_boxes_of_the_readme_are_those_states(definition):
+def test_each_of_those_states_is_in_one_box(definition):
     drawing = re.search(r"```mermaid\n(.*?)```", README.read_text(), re.DOTALL)[1]
-    boxes = set(re.findall(r"^ +(\w+)[\[(]", drawing, re.MULTILINE))
-    assert boxes == {step.name for step in steps(definition)} | {"start"}
+    boxes = re.findall(r"^ +\w+([\[(].*)", drawing, re.MULTILINE)
+    for step in steps(definition):
+        assert len([box for box in boxes if re.search(rf"\b{step.name}\b", box)]) == 1, step
 
 
 def test_every_link_of_the_picture_leads_to_a_file():
@@ -76,28 +77,76 @@ def test_choices_behind_each_other_become_one_labelled_way():
     assert Machine(choosing).ways_from("Look") == [("far, up or down", "Go"), ("far, otherwise", "Look"), ("otherwise", "Stop")]
 
 
-def test_the_main_way_goes_through_a_map_and_on_behind_it():
-    rotation = machine(
-        Select={"Type": "Task", "Next": "EachNode"},
-        EachNode={
+#: A Map in a Map, and a way on behind them.
+ROTATION = {
+    "Comment": "Recycles nodes.",
+    **machine(
+        Select={"Type": "Task", "Arguments": {"FunctionName": "${select_nodes}"}, "Comment": "Which?", "Next": "EachGroup"},
+        EachGroup={
             "Type": "Map",
             "ItemProcessor": machine(
-                MayStart={"Type": "Task", "Next": "May"},
-                May={"Type": "Choice", "Choices": [{"Condition": "{% $yes %}", "Next": "Recycle"}], "Default": "Pause"},
-                Pause={"Type": "Wait", "Next": "MayStart"},
-                Recycle={"Type": "Task", "End": True},
+                EachNode={
+                    "Type": "Map",
+                    "ItemProcessor": machine(
+                        MayStart={"Type": "Task", "Resource": "arn:aws:states:::a:b", "Next": "May"},
+                        May={"Type": "Choice", "Choices": [{"Condition": "{% $yes %}", "Next": "Recycle"}], "Default": "Pause"},
+                        Pause={"Type": "Wait", "Next": "MayStart"},
+                        Recycle={"Type": "Task", "Resource": "arn:aws:states:::states:startExecution.sync:2", "End": True},
+                    ),
+                    "End": True,
+                }
             ),
+            "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Stopped"}],
             "Next": "Report",
         },
-        Report={"Type": "Task", "End": True},
-    )
-    assert steps(rotation) == [
+        Report={"Type": "Succeed"},
+        Stopped={"Type": "Fail"},
+    ),
+}
+
+
+def test_the_main_way_goes_through_a_map_and_on_behind_it():
+    assert steps(ROTATION) == [
         Step("Select", "task", 0),
         Step("MayStart", "task", 0),
         Step("Pause", "wait", 1),
         Step("Recycle", "task", 0),
-        Step("Report", "task", 0),
+        Step("Report", "end", 0),
+        Step("Stopped", "end", 1),
     ]
+
+
+def test_what_is_in_a_map_is_drawn_in_it_and_errors_lead_out_of_it():
+    assert (
+        list(draw(ROTATION))
+        == """\
+flowchart TD
+  start(["an execution"])
+  Select["<b>Select</b><br/>Which?"]
+  Report(["Report: SUCCEEDED"])
+  Stopped(["Stopped: FAILED"])
+  subgraph EachGroup
+    subgraph EachNode
+      MayStart["MayStart"]
+      Pause[/Pause/]
+      Recycle["Recycle"]
+    end
+  end
+  start --> Select
+  Select --> MayStart
+  MayStart -->|"$yes"| Recycle
+  MayStart -->|"otherwise"| Pause
+  Pause --> MayStart
+  EachGroup ----> Report
+  EachGroup -...->|"any error"| Stopped
+  click Select href "crates/select-nodes/src/lib.rs"
+""".splitlines()
+    )
+
+
+def test_a_link_goes_to_a_crate_where_there_is_one():
+    assert "| `Select` | Which? | [`select-nodes`](crates/select-nodes/src/lib.rs) |" in list_tasks(ROTATION)
+    assert "| `Recycle` |  | none: `states:startExecution.sync:2` |" in list_tasks(ROTATION)
 
 
 def test_a_failure_is_drawn_unless_something_around_it_catches_it():
