@@ -1,0 +1,186 @@
+"""The pages of the documentation as tests read them: links, blocks of commands, and what commands print against what a page says.
+
+A block ```` ```sh ```` is run; a block ```` ```text ```` right below it is what it prints. `…` stands for what was left out. What
+differs from run to run (ids, times, ages, the random ends of pods' names) may differ; spaces between columns do not count. A line
+
+    <!-- local world: until 20h -->
+
+lets time pass, or does what else the test of the page has under that name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prepare import install_python
+from world import kube_binaries
+
+LEFT_OUT = "…"
+#: Real seconds for one block. The longest, `terraform apply`, takes about one minute.
+PATIENCE = 600
+
+_STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world: (?P<action>.+?) -->$", re.DOTALL | re.MULTILINE)
+#: What differs from run to run, and what it is taken for.
+_DIFFERENT_EACH_TIME = [
+    (r"\x1b\[[0-9;]*m", ""),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+    (r"\bi-[0-9a-f]{17}\b", "<instance>"),
+    (r"\bip-\d+-\d+-\d+-\d+\b", "<host>"),
+    (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)", "<time>"),
+    # kubectl says <invalid> of a virtual time, which the machine's clock has yet to reach.
+    (r"(?<![\w.-])(\d+[dhms])+(?![\w.-])|<invalid>", "<age>"),
+    # The alphabet of Kubernetes' random names has no vowels.
+    (r"(-[bcdf0-9]{8,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-<random>"),
+    (r"[ \t]+", " "),
+    (r" $", ""),
+]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; `action` is set instead of `language` for a comment that lets something happen."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    action: str | None
+    follows_directly: bool
+    """Nothing but blank lines between the block before and this one."""
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """All blocks and actions of a page, in order."""
+    text = page.read_text()
+    found, end = [], 0
+    for match in _STEP.finditer(text):
+        between = text[end : match.start()]
+        line = text.count("\n", 0, match.start()) + 1
+        language, inside, action = match["language"] or "", match["text"] or "", match["action"]
+        found.append(Block(page, line, language, inside, action, not between.strip()))
+        end = match.end()
+    return found
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks."""
+    return _STEP.sub("", page.read_text())
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The text below each heading, by the heading's anchor as GitHub makes it."""
+    parts = re.split(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {anchor(heading): text for heading, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def anchor(heading: str) -> str:
+    """Of a heading: lower case, punctuation gone, spaces are hyphens."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
+
+
+def masked(text: str) -> str:
+    """Without what differs from run to run."""
+    for pattern, replacement in _DIFFERENT_EACH_TIME:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return text.strip()
+
+
+def says(documented: str, printed: str) -> bool:
+    """Whether that is what was printed, but for what the page leaves out."""
+    parts = [part.strip() for part in masked(documented).split(LEFT_OUT)]
+    rest = masked(printed)
+    if len(parts) == 1:
+        return parts[0] == rest
+    first, *middle, last = parts
+    if not rest.startswith(first):
+        return False
+    rest = rest[len(first) :]
+    for part in middle:
+        before, found, rest = rest.partition(part) if part else ("", "found", rest)
+        if not found:
+            return False
+    return rest.endswith(last)
+
+
+def assert_says(block: Block, printed: str) -> None:
+    assert says(block.text, printed), f"{block} says\n{block.text}\nbut it was\n{printed}"
+
+
+class Shell:
+    """Where a page's commands run, one block after the other: variables and the folder stay."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        """In a folder, with the AWS CLI and kubectl of the local world, and what else the environment says. Files of its own are
+        beside the folder."""
+        places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
+        folder.mkdir(exist_ok=True)
+        config = folder.with_name("aws-config")
+        # As version 2 writes times.
+        config.write_text("[default]\ncli_timestamp_format = iso8601\n")
+        self._after = folder.with_name("environment")
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "KUBE"))},
+            "PATH": os.pathsep.join([*map(str, places), os.environ["PATH"]]),
+            "AWS_CONFIG_FILE": str(config),
+            "KUBECACHEDIR": str(folder.with_name("kube-cache")),
+            "PWD": str(folder),
+            **environment,
+        }
+
+    def run(self, script: str) -> str:
+        """What it printed, on either stream. A command that fails ends it."""
+        command = ["bash", "-a", "-e", "-o", "pipefail", "-c", f"{script}\nenv -0 > '{self._after}'"]
+        with subprocess.Popen(
+            command,
+            cwd=self._environment["PWD"],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        ) as process:
+            try:
+                printed, _ = process.communicate(timeout=PATIENCE)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        assert process.returncode == 0, f"{script}\nended with {process.returncode}:\n{printed}"
+        pairs = self._after.read_text().split("\0")
+        self._environment = dict(pair.split("=", 1) for pair in pairs if pair)
+        return printed
+
+
+def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
+    """Runs every command of a page, in order, and holds the page to what they print. An action is found by its first word; what
+    it returns is what the block below it says."""
+    different = []
+    for block, below in with_output(page):
+        if block.action is not None:
+            word, _, rest = block.action.partition(" ")
+            printed = actions[word](rest) or ""
+        else:
+            printed = shell.run(block.text)
+        if not says(below.text if below else "", printed):
+            different.append(f"{below or block} says\n{below.text if below else ''}\nbut it was\n{printed}")
+    assert not different, "\n".join(different)
+
+
+def with_output(page: Path) -> Iterator[tuple[Block, Block | None]]:
+    """Every command and action of a page, with the block that says what it prints."""
+    all_blocks = blocks(page)
+    for index, block in enumerate(all_blocks):
+        if block.language == "sh" or block.action is not None:
+            after = all_blocks[index + 1] if index + 1 < len(all_blocks) else None
+            below = after if after and after.language == "text" and after.follows_directly else None
+            yield block, below

@@ -1,0 +1,97 @@
+"""docs/install.md, from the first command to the last: real Terraform, AWS CLI and kubectl, an account and a cluster of its own.
+
+Only two things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be
+for, and the cluster called `production` there is called `world` here.
+"""
+
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.pages import Shell, blocks, tell
+from prepare import ROOT, host_architecture
+from world.deployment import CLUSTER, ZIPS
+from world.terraform import copy_of_project, find_mirror
+from world.world import World
+
+PAGE = ROOT / "docs" / "install.md"
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """Account and cluster, with nothing of recycle-eks in them."""
+    world = World()
+    world.start_empty()
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def page(tmp_path) -> Path:
+    """The page, for this cluster."""
+    copy = tmp_path / PAGE.name
+    copy.write_text(PAGE.read_text().replace("production", CLUSTER))
+    return copy
+
+
+def configuration(page: Path) -> str:
+    """The one file of Terraform that the page writes."""
+    (block,) = [block for block in blocks(page) if block.text.startswith("# main.tf\n")]
+    return block.text
+
+
+def lay_out(folder: Path) -> Path:
+    """The clone after `make package`; returns the packages of the page's processor."""
+    copy_of_project(folder)
+    shutil.copytree(ZIPS / host_architecture(), folder / "dist" / "arm64")
+    return folder / "dist" / "arm64"
+
+
+def terraform_settings(folder: Path) -> dict[str, str]:
+    """Of its command line: no look for newer versions, and the provider from a mirror on this machine if there is one."""
+    mirror = find_mirror()
+    installation = f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n' if mirror else ""
+    file = folder / "terraform.rc"
+    file.write_text(f"disable_checkpoint = true\n{installation}")
+    return {"TF_CLI_CONFIG_FILE": str(file)}
+
+
+def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
+    packages = lay_out(tmp_path / "recycle-eks")
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    node = min(workers.nodes, key=lambda node: node.name)
+    job = node.job("training", labels={"app": "training"})
+    web = node.deployment("web", replicas=3)
+    world.budget(web, min_available=2)
+    node.daemon_set("log-shipper")
+    world.at("20h", job.finishes)
+    shell = Shell(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
+    (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
+
+    def package_another(function: str) -> None:
+        with zipfile.ZipFile(packages / f"{function}.zip", "a") as package:
+            package.comment = b"another one"
+
+    actions = {
+        "until": world.run,
+        "notification": lambda _: world.events.notifications[-1].message,
+        "repackage": package_another,
+    }
+    tell(page, shell, actions)
+
+    assert len(web.running_pods()) == 3
+    assert world.aws.client("lambda").list_functions()["Functions"] == []
+    assert world.aws.client("iam").list_roles()["Roles"] == []
+    assert world.eks.access_entries() == []
+
+
+def test_the_fragments_name_variables_of_the_module():
+    fragments = [block.text for block in blocks(PAGE) if block.language == "hcl" and not block.text.startswith("# main.tf")]
+    named = {name for text in fragments for name in re.findall(r"^  (\w+) += ", text, re.MULTILINE)}
+    declared = set(re.findall(r'^variable "(\w+)"', (ROOT / "terraform" / "variables.tf").read_text(), re.MULTILINE))
+    assert len(fragments) >= 4
+    assert named - {"source", "for_each"} <= declared

@@ -1,0 +1,92 @@
+"""What can be said of the documentation without running it: links lead somewhere, names are names."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.pages import LEFT_OUT, anchor, blocks, prose, says, sections
+from prepare import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "tests" / "README.md"]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+TROUBLES = ROOT / "docs" / "troubleshooting.md"
+#: Where the texts are that a person may meet: errors, refusals, and what Terraform says.
+SOURCES = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("terraform/*.tf")]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def links(page: Path) -> list[str]:
+    """Where the page's links lead within the repository."""
+    without_code = re.sub(r"`[^`\n]*`(?!\])", "", prose(page))
+    targets = re.findall(r"\]\(([^)\s]+)\)", without_code)
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page):
+    broken = []
+    for link in links(page):
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (fragment and fragment not in sections(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_make_target_exists(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    code = [block.text for block in blocks(page)] + re.findall(r"`([^`]+)`", prose(page))
+    named = {target for text in code for target in re.findall(r"\bmake ([a-z]+)", text)}
+    assert named <= targets
+
+
+def test_every_error_has_a_section():
+    contract = json.loads((ROOT / "tests" / "contract" / "contract.json").read_text())
+    missing = [failure for failure in contract["failures"] if anchor(failure) not in sections(TROUBLES)]
+    assert missing == []
+
+
+def test_every_text_in_the_tables_of_troubles_is_one_of_ours():
+    source = "\n".join(file.read_text() for file in SOURCES)
+    # A string of Rust goes on in the next line after a backslash; quotes within a string have one, too.
+    source = re.sub(r"\\\n\s*", "", source).replace('\\"', '"').replace("\\`", "`")
+    source = re.sub(r"\s+", " ", source)
+    phrases = [phrase for cell in first_cells(TROUBLES) for phrase in re.findall(r"`([^`]+)`", cell)]
+    unknown = [phrase for phrase in phrases for part in phrase.split(LEFT_OUT) if part.strip() and part.strip() not in source]
+    assert len(phrases) > 20
+    assert unknown == []
+
+
+def first_cells(page: Path) -> list[str]:
+    """The first cells of every table whose head speaks of what is said."""
+    cells, wanted = [], False
+    for line in page.read_text().splitlines():
+        if re.match(r"\| the (cause|text|message)\b", line):
+            wanted = True
+        elif not line.startswith("|"):
+            wanted = False
+        elif wanted and not line.startswith("|---"):
+            cells.append(line.split(" | ")[0])
+    return cells
+
+
+def test_a_page_says_what_was_printed_or_leaves_it_out():
+    for documented, printed, expected in [
+        ("a b\nc", "a   b\nc\n", True),
+        ("a\nb", "a\nc", False),
+        ("a\n…\nd", "a\nb\nc\nd", True),
+        ("a\n…\nd", "a\nd", True),
+        ("a\n…\nd", "a\nb\nc", False),
+        ("a …", "b a", False),
+        ("… a", "a b", False),
+        ("a … b … c", "a c b", False),
+        ("i-0123456789abcdef0 web-6bb9c8cdcf-fmsxp 3m2s", "i-00000000000000000 web-5d9f8b7c44-xk2vz <invalid>", True),
+        ("2027-01-01T00:00:00Z", "2027-05-05T10:11:12.345000+00:00", True),
+    ]:
+        assert says(documented, printed) == expected, (documented, printed)

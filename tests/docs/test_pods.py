@@ -1,0 +1,166 @@
+"""docs/pods.md: what it says of each kind of workload, and its commands."""
+
+import pytest
+
+from docs.pages import Shell, tell
+from prepare import ROOT
+
+PAGE = ROOT / "docs" / "pods.md"
+EVERYTHING = [{"operator": "Exists"}]
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=4)
+
+
+@pytest.fixture
+def node(workers):
+    return workers.nodes[0]
+
+
+def asked_to_go(world) -> set[str]:
+    """The pods, by the beginning of their names, whose eviction was asked for."""
+    return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
+
+
+def test_each_kind_is_classed_as_the_page_says(world, node):
+    node.job("selected", labels={"app": "train"})
+    node.job("unselected")
+    node.finished_job("done", labels={"app": "train"})
+    node.deployment("web")
+    node.deployment("undisturbed", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    node.job("unsafe", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    node.stateful_set("database")
+    node.daemon_set("logs")
+    node.mirror_pod("proxy")
+    node.bare_pod("script", restart_policy="Never")
+    node.bare_pod("debug")
+    node.deployment("scratch", uses_empty_dir=True)
+    node.deployment("tolerant", tolerations=EVERYTHING)
+    node.deployment("misspelt", annotations={"recycle-eks/drain": "evicted"})
+
+    names = world.recycle(node, label_selector="app=train", dry_run=True).finishes().output["names"]
+
+    classes = {class_: sorted(pod.split("/")[1].split("-")[0] for pod in pods) for class_, pods in names.items()}
+    assert classes["awaited"] == ["debug", "script", "selected", "unsafe"]
+    assert classes["bare"] == ["debug", "script"]
+    assert classes["never_ends"] == ["debug"]
+    assert classes["bad_annotation"] == ["misspelt"]
+    # The first five by name, of seven.
+    assert classes["evictable"] == ["database", "misspelt", "scratch", "tolerant", "undisturbed"]
+
+
+def test_a_job_that_nobody_selected_starts_again_elsewhere(world, node):
+    before = node.job("unselected")
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled" and not before.exists
+    (again,) = [pod for pod in world.kubernetes.pods() if pod.name.startswith("unselected")]
+    assert again.phase == "Running" and again.node_name != node.name
+
+
+def test_a_job_whose_pod_fails_goes_on_elsewhere_and_the_node_does_not_wait_for_it(world, node):
+    job = node.job("train", labels={"app": "train"})
+    world.at("1h", job.fails)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert end.outcome == "recycled" and end.at < world.seconds("1h10m")
+    running = [pod for pod in world.kubernetes.pods() if pod.name.startswith("train") and pod.phase == "Running"]
+    assert [pod.node_name != node.name for pod in running] == [True]
+
+
+def test_without_a_budget_all_pods_of_a_deployment_go_at_once(world, node):
+    node.deployment("web", replicas=3)
+    execution = world.recycle(node)
+
+    execution.finishes()
+
+    moments = {call.at for call in world.calls("kubernetes:POST pods/eviction")}
+    assert len(moments) == 1
+    assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 3}
+
+
+def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
+    single = node.deployment("single")
+    world.budget(single, min_available=1)
+    other = node.deployment("other").pods()[0]
+
+    end = world.recycle(node, drain_timeout_seconds=3600).finishes()
+
+    assert (end.error, other.exists) == ("DrainTimedOut", False)
+    assert [pod.node_name for pod in single.running_pods()] == [node.name]
+
+
+def test_a_bare_pod_is_waited_for_even_if_nothing_is_evicted_until_somebody_gives_it_up(world, node):
+    debug = node.bare_pod("debug")
+    world.at("1h", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
+    execution = world.recycle(node, evict="none")
+    world.run("59m")
+    assert asked_to_go(world) == set()
+
+    assert execution.finishes().outcome == "recycled"
+    assert asked_to_go(world) == {"debug"} and not debug.exists
+
+
+def test_a_grace_period_is_waited_for_and_never_shortened(world, node):
+    slow = node.deployment("slow", grace=20 * 3600, exits_after=19 * 3600).pods()[0]
+    deaf = node.deployment("deaf", grace=3600, ignores_sigterm=True).pods()[0]
+    execution = world.recycle(node)
+    world.run("30m")
+    assert slow.is_terminating and deaf.is_terminating
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and end.at > world.seconds("19h")
+    assert execution.answers("CheckPods")[-2]["names"]["terminating"] == [f"default/{slow.name}"]
+
+
+def test_a_pod_stuck_in_terminating_holds_the_node(world, node):
+    stuck = node.deployment("stuck", stuck=True).pods()[0]
+
+    end = world.recycle(node, drain_timeout_seconds=3600).finishes()
+
+    assert end.error == "DrainTimedOut"
+    assert f"sees leaving 1 pod (default/{stuck.name})" in end.cause
+
+
+def test_who_tolerates_the_taint_and_comes_later_is_neither_evicted_nor_waited_for(world, node):
+    train = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    late = node.job("late", labels={"app": "train"}, tolerations=EVERYTHING)
+    world.at("1h", train.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+    assert execution.answers("CheckPods")[-1]["names"] == {"tolerates_taint": [f"default/{late.name}"]}
+    assert asked_to_go(world) == set()
+
+
+def test_with_evict_none_the_others_run_until_the_instance_goes(world, node):
+    job = node.job("train", labels={"app": "train"})
+    web = node.deployment("web").pods()[0]
+    world.at("1h", job.finishes)
+    execution = world.recycle(node, label_selector="app=train", evict="none")
+    world.run("1h")
+
+    assert web.phase == "Running" and web.node_name == node.name
+    assert execution.finishes().outcome == "recycled"
+    assert asked_to_go(world) == set()
+
+
+def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
+    training = node.job("training", labels={"app": "training"})
+    node.job("reports", labels={"app": "training"})
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    execution = world.recycle(node, label_selector="app=training")
+    world.run("30m")
+    variables = {"NODE": node.name, "POD": training.name, "EXECUTION": execution.arn}
+    shell = Shell(tmp_path / "here", {**world.environment(), **variables})
+
+    tell(PAGE, shell, {"until": world.run})
+
+    assert not training.exists

@@ -1,0 +1,157 @@
+"""docs/troubleshooting.md: the causes that it quotes are those that executions end with, and its commands do what it says."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.pages import Block, Shell, assert_says, blocks, tell
+from prepare import ROOT
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks"
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def job(node):
+    return node.job("train", labels={"app": "train"})
+
+
+def quoted(heading: str) -> list[Block]:
+    """The texts that are quoted below a heading: blocks of text without a command above."""
+    lines = PAGE.read_text().splitlines()
+    begin = lines.index(f"## {heading}") + 1
+    end = next((number for number, line in enumerate(lines, 1) if number > begin and line.startswith("## ")), len(lines))
+    inside = [block for block in blocks(PAGE) if begin < block.line < end]
+    return [block for block in inside if block.language == "text" and not block.follows_directly]
+
+
+def test_every_error_that_is_raised_is_shown_here():
+    contract = json.loads((ROOT / "tests" / "contract" / "contract.json").read_text())
+    shown = set(re.findall(r'ends\(.*?"(\w+)"', Path(__file__).read_text()))
+    section = PAGE.read_text().split("\n## ")
+    not_raised = {part.split("\n")[0] for part in section if "\nNot raised yet" in part}
+    assert shown | not_raised == set(contract["failures"])
+    tables = (ROOT / "docs" / "inputs-and-outcomes.md").read_text()
+    assert not_raised == set(re.findall(r"^\| `(\w+)` \| FAILED \| not raised yet", tables, re.MULTILINE))
+
+
+def ends(end, name: str, quote: Block) -> None:
+    """The execution has failed under this name, with what the page quotes."""
+    assert (end.status, end.error) == ("FAILED", name), end.cause
+    assert_says(quote, end.cause)
+
+
+def test_a_field_is_misspelt(world, node):
+    (quote,) = quoted("InvalidInput")
+    ends(world.recycle(node, lable_selector="app=train").finishes(), "InvalidInput", quote)
+    assert world.calls() == []
+
+
+def test_a_member_is_protected(world, node):
+    (quote,) = quoted("PreflightRefused")
+    node.group.protect(node)
+    ends(world.recycle(node).finishes(), "PreflightRefused", quote)
+    assert world.writes() == []
+
+
+def test_a_node_object_is_deleted(world, node, job):
+    (quote,) = quoted("NodeLost")
+    world.at("20m", lambda: world.kubernetes.remove_node(node.name))
+    ends(world.recycle(node, label_selector="app=train").finishes(), "NodeLost", quote)
+
+
+def test_nothing_is_launched(world, node, job):
+    (quote,) = quoted("ReplacementTimedOut")
+    node.group.next_launch(fails="We currently do not have sufficient m7i.2xlarge capacity")
+    ends(world.recycle(node, label_selector="app=train").finishes(), "ReplacementTimedOut", quote)
+    assert not node.unschedulable and job.phase == "Running"
+
+
+def test_a_budget_never_lets_go(world, node):
+    (quote,) = quoted("DrainTimedOut")
+    world.budget(node.deployment("web", replicas=2), min_available=2)
+    ends(world.recycle(node, drain_timeout_seconds=7200).finishes(), "DrainTimedOut", quote)
+
+
+def test_a_claim_is_removed(world, node, job):
+    (quote,) = quoted("ClaimLost")
+    world.at("20m", lambda: node.annotate("recycle-eks/claim", None))
+    ends(world.recycle(node, label_selector="app=train").finishes(), "ClaimLost", quote)
+
+
+def test_the_cluster_goes_away_for_good(world, node, job):
+    (quote,) = quoted("ServiceUnavailable")
+    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=3600)
+    world.run("20m")
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
+    ends(execution.finishes(), "ServiceUnavailable", quote)
+
+
+def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
+    denied, untainted = quoted("ServiceRefused")
+    world.faults.refuse("autoscaling:EnterStandby", code="AccessDenied", message="not authorized", status=403)
+    ends(world.recycle(node, label_selector="app=train").finishes(), "ServiceRefused", denied)
+
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("20m")
+    node.kubernetes.remove_taints("recycle-eks/draining")
+    job.finishes()
+    ends(execution.finishes(), "ServiceRefused", untainted)
+
+
+def test_a_record_is_edited(world, node, job):
+    (quote,) = quoted("InternalError")
+    world.at("20m", lambda: node.annotate("recycle-eks/record", "mine"))
+    ends(world.recycle(node, label_selector="app=train").finishes(), "InternalError", quote)
+
+
+def test_the_cluster_cannot_be_reached(world, node):
+    (quote,) = quoted("The cluster cannot be reached")
+    world.kubernetes.proxy.is_reachable = False
+    end = world.recycle(node).finishes()
+    ends(end, "ServiceUnavailable", quote)
+    assert world.seconds("1m") < end.at < world.seconds("11m")
+    assert world.writes() == []
+
+
+def test_the_role_is_unknown_to_the_cluster_or_may_not_do_enough(world, node):
+    unknown, unauthorised = quoted("Access denied in Kubernetes")
+    entries = world.eks.access_entries()
+    world.kubernetes.set_access_entries([])
+    try:
+        ends(world.recycle(node).finishes(), "ServiceUnavailable", unknown)
+    finally:
+        world.kubernetes.set_access_entries(entries)
+
+    world.kubernetes.must("DELETE", RIGHTS)
+    try:
+        ends(world.recycle(node).finishes(), "PreflightRefused", unauthorised)
+    finally:
+        world.kubernetes.apply(world.deployment.outputs["rbac_manifest"])
+    assert world.writes() == []
+
+
+def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
+    job = node.job("training", labels={"app": "training"})
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    execution = world.recycle(node, label_selector="app=training")
+    world.run("5m")
+    variables = {"NODE": node.name, "INSTANCE": node.instance_id, "GROUP": "workers", "EXECUTION": execution.arn}
+    shell = Shell(tmp_path / "here", {**world.environment(), **variables})
+
+    tell(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
+
+    world.run("30m")
+    assert node.group.states[node.instance_id] == "InService"
+    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
+    assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
+    assert (job.phase, job.node_name) == ("Running", node.name)
