@@ -29,7 +29,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -290,6 +290,14 @@ class LambdaHost:
         caller = self.aws.callers.get(access_key)
         return caller if isinstance(caller, Sandbox) else None
 
+    def sandbox(self, function: str) -> Sandbox:
+        """A started environment for whoever measures one: no invocation is given it. Its owner closes it."""
+        sandbox = Sandbox(self, self._blueprint(function)[0])
+        # Python forks to run a `preexec_fn`, else it uses vfork: the fork of a process as large as ours costs its child more
+        # than a start of the function does.
+        sandbox.start(preexec_fn=None)
+        return sandbox
+
     def reset(self) -> None:
         """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
         with self._lock:
@@ -376,7 +384,7 @@ class LambdaHost:
         return folder
 
     def spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        return self._spawner.submit(subprocess.Popen, command, preexec_fn=_die_with_parent, **options).result()
+        return self._spawner.submit(subprocess.Popen, command, **options).result()
 
     def credentials(self, blueprint: Blueprint) -> tuple[str, str, str]:
         """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function.
@@ -398,6 +406,11 @@ class LambdaHost:
             )
             mock_random.setstate(state)
         return role.access_key_id, role.secret_access_key, role.session_token
+
+
+def _die_with_parent() -> None:
+    """Runs in the child between fork and exec."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Sandbox:
@@ -426,7 +439,7 @@ class Sandbox:
 
     # Life
 
-    def start(self) -> None:
+    def start(self, preexec_fn: Callable[[], None] | None = _die_with_parent) -> None:
         """Starts the process and waits for its first request for work. Raises InitFailed."""
         bootstrap = self.blueprint.code / "bootstrap"
         if not os.access(bootstrap, os.X_OK):
@@ -449,6 +462,7 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                preexec_fn=preexec_fn,
             )
         self.alive = True
         threading.Thread(target=self._watch, name=f"watch {self.function}", daemon=True).start()
@@ -462,6 +476,10 @@ class Sandbox:
             )
             self.close()
             raise InitFailed(payload)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _environment(self, key: str, secret: str, token: str) -> dict[str, str]:
         """Exactly what Lambda sets; nothing of this machine's environment is inherited.
@@ -589,11 +607,6 @@ def timed_out(request_id: str, seconds: float) -> bytes:
 
 def error_payload(error_type: str, message: str) -> bytes:
     return json.dumps({"errorType": error_type, "errorMessage": message}).encode()
-
-
-def _die_with_parent() -> None:
-    """Runs in the child between fork and exec."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _vm_hwm_kb(pid: int) -> int | None:

@@ -126,6 +126,17 @@ def test_a_function_answers_and_its_process_is_used_again(account):
     assert account.host.samples[0].vm_hwm_kb > 1000
 
 
+def test_an_environment_of_ones_own_is_given_to_no_invocation(account):
+    account.function()
+    own = account.host.sandbox("claim-node")
+    error, answer = own.handle("one", b"{}")
+    assert error is None and json.loads(answer)["pid"] == own.pid
+    assert own.init_ms > 0 and own.vm_hwm_kb > 1000
+    assert account.succeed()["pid"] != own.pid and account.host.samples[0].cold
+    own.close()
+    assert not is_running(own.pid)
+
+
 def test_the_environment_is_lambdas_and_nothing_is_inherited(account):
     os.environ["INHERITED"] = "yes"
     account.function(Environment={"Variables": {"CLUSTER_NAME": "world", "AWS_REGION": "us-east-1"}}, MemorySize=256)

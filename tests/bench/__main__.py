@@ -1,0 +1,312 @@
+"""Measures the functions that are shipped beside the same steps in plain Python (`peer/`), in one run on the local world.
+
+    make bench ARGS="[--quick] [--json FILE]"
+
+Both run under the world's Lambda host with the same role, in turns, against the same API server, authenticator and EKS API. Table
+and goals go to standard output, progress to standard error. No test asserts the figures: they are this machine's.
+
+What to know when reading them: calls include the local world's API server and the proxy in front of it, the same for both. Ours
+is given endpoint and authority of the cluster by the execution and asks EKS only when it is refused; Python asks once in the
+life of a process. Ours also reads the Node, checks the claim and keeps the progress; Python only counts or evicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import package
+from bench import python_peer
+from bench.figures import Goal, Measure, goal_lines, goals_of, table
+from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_pods, remove_pods, set_up
+from prepare import LAMBDAS, Steps, host_architecture, say, version
+from world import deployment
+from world.lambda_host import Sandbox
+from world.world import World
+
+CLUSTER_SIZES = (20, 1_000, 5_000)
+PODS_PER_OTHER_NODE = 100
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often everything is done. The first of each is done once more before that: caches, and Python's compiled files."""
+
+    cold_starts: int = 21
+    warm_calls_each: int = 5
+    checks: int = 61
+    evictions: int = 7
+    drains: int = 3
+
+
+QUICK = Plan(cold_starts=3, warm_calls_each=3, checks=7, evictions=2, drains=1)
+
+
+@dataclass(frozen=True)
+class Called:
+    """One invocation, in milliseconds."""
+
+    wall: float
+    cpu: float
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = argparse.ArgumentParser(prog="make bench", description="Measures what is shipped beside plain Python.")
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write everything there, with all samples")
+    arguments.add_argument("--quick", action="store_true", help="few samples: to see that it runs")
+    given = arguments.parse_args()
+    plan = QUICK if given.quick else Plan()
+    packages = release_packages()
+    measures, goals = measure(plan, packages)
+    print(report(plan, measures, goals), flush=True)
+    if given.json:
+        content = {
+            "machine": machine(),
+            "version": version(),
+            "plan": asdict(plan),
+            "measures": [each.to_json() for each in measures],
+            "goals": [asdict(goal) for goal in goals],
+        }
+        given.json.write_text(json.dumps(content, indent=1) + "\n")
+    return 0
+
+
+def release_packages() -> dict[str, Path]:
+    """Builds what is shipped, for this machine's processor, and lets the world deploy a copy, beside which it writes."""
+    architecture = host_architecture()
+    built = package.build([architecture]) / architecture
+    deployment.ZIPS = deployment.ZIPS.with_name("bench")
+    shutil.copytree(built, deployment.ZIPS / architecture, dirs_exist_ok=True)
+    return {name: built / f"{name}.zip" for name in LAMBDAS}
+
+
+def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[Goal]]:
+    steps = Steps(6)
+    with steps.step("The Python functions to compare with", "20 seconds the first time"):
+        peer = python_peer.install()
+    sizes = {file.name: file.stat().st_size for file in packages.values()}
+    size = Measure("package of a check", "MB", [sizes["check-pods.zip"] / 1e6], [len(peer.deployment_package) / 1e6])
+    world = World(say)
+    try:
+        with steps.step("An AWS account and a cluster with what is shipped in it", "about a minute the first time"):
+            world.start()
+        with steps.step("Drains of 20 hours", "15 seconds each"):
+            drained = drains(world, plan)
+        scene = set_up(world, peer)
+        with steps.step("Cold starts, in turns", f"{plan.cold_starts * 3} seconds"):
+            started = starts(world, scene, plan)
+        with steps.step(f"Evictions of {PODS_EVICTED} pods, in turns", f"{plan.evictions * 8} seconds"):
+            evicted = evictions(world, scene, plan)
+        with steps.step(f"Checks with up to {CLUSTER_SIZES[-1]:,} pods in the cluster", "2 minutes"):
+            checked = list(checks(world, scene, plan))
+    finally:
+        world.stop()
+    by_name = {each.name: each for each in started}
+    goals = goals_of(by_name[CPU_TO_READY], by_name[PEAK_MEMORY], sizes, list(zip(checked[0], checked[-1], strict=True)))
+    return [*started, size, *itertools.chain(*checked), *evicted, *drained], goals
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+CPU_TO_READY = "CPU to ready"
+PEAK_MEMORY = "peak memory after these calls"
+
+
+def drains(world: World, plan: Plan) -> list[Measure]:
+    """A node with a 20-hour Job and a web server under a budget, each time in a new world."""
+    wall: list[float] = []
+    polls: list[float] = []
+    events: list[float] = []
+    for _ in range(plan.drains):
+        world.reset()
+        node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
+        job = node.job("training", labels=LABELS)
+        world.budget(node.deployment("web", replicas=3), min_available=2)
+        node.daemon_set("log-shipper")
+        world.at("20h", job.finishes)
+        execution = world.recycle(node, label_selector=SELECTOR)
+        began = time.perf_counter()
+        end = execution.finishes()
+        wall.append(time.perf_counter() - began)
+        if end.outcome != "recycled":
+            raise BenchFailed(f"a drain ended otherwise: {end}")
+        polls.append(len(execution.entered("CheckPods")))
+        events.append(end.history_events)
+        say(f"      {wall[-1]:.1f} s, {polls[-1]} polls, {events[-1]:,} events")
+    return [
+        Measure("a drain of 20 hours, in real time", "s", wall),
+        Measure("a drain of 20 hours: polls", "", polls),
+        Measure("a drain of 20 hours: events of the history", "", events),
+    ]
+
+
+def starts(world: World, scene: Scene, plan: Plan) -> list[Measure]:
+    """Cold starts of the check in turns, each with its first call and a few warm ones."""
+    taken: dict[str, tuple[list[float], list[float]]] = {}
+    for number in range(plan.cold_starts + 1):
+        for column, side in enumerate((scene.ours, scene.python)):
+            with closing(world.host.sandbox(side.check.function)) as sandbox:
+                cpu_to_ready = cpu_time(sandbox)
+                cold, *warm = [call(sandbox, side.check) for _ in range(1 + plan.warm_calls_each)]
+            samples = {
+                "process start → ready": [sandbox.init_ms],
+                CPU_TO_READY: [cpu_to_ready],
+                "cold call: process start → first answer": [sandbox.init_ms + cold.wall],
+                "CPU of a cold call: process start → first answer": [cpu_to_ready + cold.cpu],
+                "warm call": [each.wall for each in warm],
+                "CPU of a warm call": [each.cpu for each in warm],
+                PEAK_MEMORY: [sandbox.vm_hwm_kb / 1024],
+            }
+            if number > 0:
+                for name, values in samples.items():
+                    taken.setdefault(name, ([], []))[column].extend(values)
+        say_now_and_then("cold starts", number, plan.cold_starts)
+    return [Measure(name, "MiB" if name == PEAK_MEMORY else "ms", *both) for name, both in taken.items()]
+
+
+def evictions(world: World, scene: Scene, plan: Plan) -> list[Measure]:
+    """A round each in turns, of new pods, by a process that was called before."""
+    taken: tuple[list[Called], list[Called]] = ([], [])
+    with both_running(world, scene.ours.evict, scene.python.evict) as running:
+        for number in range(plan.evictions + 1):
+            for column, (sandbox, step) in enumerate(running):
+                for pod in add_pods(world, PODS_EVICTED, "web", lambda _: scene.node_to_empty):
+                    # Ours leaves pods alone that came after the taint: they tolerate it.
+                    world.kubernetes.times.pretend_created(pod["metadata"]["uid"], world.clock.start)
+                called = call(sandbox, step)
+                if number > 0:
+                    taken[column].append(called)
+                remove_pods(world, "web")
+        say_now_and_then("rounds", number, plan.evictions)
+    return wall_and_cpu(f"evicting {PODS_EVICTED} pods", *taken)
+
+
+def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
+    """The same check in a cluster that grows, warm, in turns."""
+    for size in CLUSTER_SIZES:
+        there = len(world.kubernetes.pods())
+        say(f"      {size:,} pods: there are {there:,}")
+        add_pods(world, size - there, "other", lambda number: f"other-{number // PODS_PER_OTHER_NODE}")
+        # The world keeps every pod in memory, and serves both: its own garbage collection is not to be measured.
+        gc.collect()
+        gc.freeze()
+        taken: tuple[list[Called], list[Called]] = ([], [])
+        with both_running(world, scene.ours.check, scene.python.check) as running:
+            for number in range(plan.checks + 1):
+                for column, (sandbox, step) in enumerate(running):
+                    called = call(sandbox, step)
+                    if number > 0:
+                        taken[column].append(called)
+        yield wall_and_cpu(f"a check with {size:,} pods in the cluster", *taken)
+
+
+def wall_and_cpu(name: str, ours: list[Called], python: list[Called]) -> list[Measure]:
+    return [
+        Measure(name, "ms", [each.wall for each in ours], [each.wall for each in python]),
+        Measure(f"{name}: CPU", "ms", [each.cpu for each in ours], [each.cpu for each in python]),
+    ]
+
+
+# -- one call ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def both_running(world: World, *steps: Step) -> Iterator[list[tuple[Sandbox, Step]]]:
+    """A process for each."""
+    with ExitStack() as stack:
+        yield [(stack.enter_context(closing(world.host.sandbox(step.function))), step) for step in steps]
+
+
+_numbers = itertools.count(1)
+
+
+def call(sandbox: Sandbox, step: Step) -> Called:
+    """One invocation, whose answer has to be right."""
+    payload = json.dumps(step.payload).encode()
+    cpu = cpu_time(sandbox)
+    began = time.perf_counter()
+    error, answer = sandbox.handle(f"bench-{next(_numbers)}", payload)
+    wall = (time.perf_counter() - began) * 1e3
+    if error is not None or step.counted(json.loads(answer)) != step.expected:
+        logs = sandbox.host.logs(sandbox.function)[-2000:]
+        raise BenchFailed(f"{step.function} did not count {step.expected} pods: {answer.decode()}\n{logs}")
+    return Called(wall, cpu_time(sandbox) - cpu)
+
+
+def cpu_time(sandbox: Sandbox) -> float:
+    """Milliseconds of CPU that a process and its threads have used since it was forked, once it waits for its next request.
+
+    The kernel's CPU clock of the process (clock_getcpuclockid): user and system time as in /proc/PID/stat, which cuts them to
+    hundredths of a second. What reaped children used is added from there; neither side has any.
+    """
+    time.sleep(0.02)
+    clock_of_process = (~sandbox.pid << 3) | 2
+    reaped = Path(f"/proc/{sandbox.pid}/stat").read_text().rpartition(")")[2].split()[13:15]
+    return time.clock_gettime(clock_of_process) * 1e3 + sum(map(int, reaped)) * 1e3 / os.sysconf("SC_CLK_TCK")
+
+
+# -- telling -----------------------------------------------------------------------------------------------------------
+
+
+def say_now_and_then(what: str, number: int, of: int) -> None:
+    """A line for the first, the last, and every fifth."""
+    if number in (0, of) or number % 5 == 0:
+        say(f"      {what}: {number} of {of}")
+
+
+def report(plan: Plan, measures: list[Measure], goals: list[Goal]) -> str:
+    warm_calls = plan.cold_starts * plan.warm_calls_each
+    done = [
+        f"{plan.cold_starts} cold starts",
+        f"{warm_calls} warm calls",
+        f"{plan.checks} checks in each size of cluster",
+        f"{plan.evictions} rounds of evictions",
+        f"{plan.drains} drains",
+    ]
+    described = "; ".join(f"{key} {value}" for key, value in machine().items())
+    return "\n".join(
+        [
+            f"\nMedians, in brackets the middle half: {', '.join(done)}.",
+            f"recycle-eks {version()}, {described}.\n",
+            table(measures),
+            "\nGoals:\n",
+            goal_lines(goals),
+        ]
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What the figures belong to."""
+    model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    pins = python_peer.PACKAGE_PINS.read_text() + python_peer.RUNTIME_PINS.read_text()
+    versions = dict(re.findall(r"^(kubernetes|boto3)==(\S+)$", pins, re.MULTILINE))
+    return {
+        "processor": model[1] if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "Python": platform.python_version(),
+        **versions,
+    }
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("stopped; nothing is left running")
+        sys.exit(130)

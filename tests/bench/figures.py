@@ -1,0 +1,115 @@
+"""What is made of the samples: medians, the table, the goals. Nothing is measured here."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from package import LARGEST_ZIP
+
+#: Medians of the same measure differ by so much on a shared machine. A cost that grew with the cluster would have grown a
+#: hundredfold, from 20 pods to 5,000.
+STILL_THE_SAME = 1.25
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row of the table. `python` is empty where there is nothing to compare with."""
+
+    name: str
+    unit: str
+    ours: Sequence[float]
+    python: Sequence[float] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the median of ours fits into Python's."""
+        return statistics.median(self.python) / statistics.median(self.ours) if self.python else None
+
+    def to_json(self) -> dict[str, Any]:
+        sides = {"recycle-eks": self.ours, "python": self.python}
+        return {
+            "measure": self.name,
+            "unit": self.unit,
+            "ratio": self.ratio,
+            **{side: summary(samples) | {"samples": list(samples)} for side, samples in sides.items() if samples},
+        }
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Something that was promised, and what came of it."""
+
+    text: str
+    figure: str
+    is_met: bool
+
+
+def summary(samples: Sequence[float]) -> dict[str, float]:
+    """The median, and the quartiles around it."""
+    low, median, high = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+    return {"median": median, "low": low, "high": high, "n": len(samples)}
+
+
+def table(measures: Sequence[Measure]) -> str:
+    """Markdown, aligned to be read as it is."""
+    rows = [["measure", "recycle-eks", "plain Python", "ratio"]]
+    for measure in measures:
+        ratio = "" if measure.ratio is None else f"{rounded(measure.ratio, 2)}×"
+        rows.append([measure.name, cell(measure.ours, measure.unit), cell(measure.python, measure.unit), ratio])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |" for row in rows]
+    ruler = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
+    return "\n".join([lines[0], ruler, *lines[1:]])
+
+
+def cell(samples: Sequence[float], unit: str) -> str:
+    """`12.3 ms (11.9–14.0)`; without brackets where all samples are the same."""
+    if not samples:
+        return "–"
+    found = summary(samples)
+    digits = digits_after_point(found["median"], 3)
+    low, median, high = (f"{found[key]:,.{digits}f}" for key in ("low", "median", "high"))
+    spread = "" if low == high else f" ({low}–{high})"
+    return f"{median} {unit}".rstrip() + spread
+
+
+def rounded(value: float, significant: int) -> str:
+    """To so many significant digits; digits before the point are never dropped."""
+    return f"{value:,.{digits_after_point(value, significant)}f}"
+
+
+def digits_after_point(value: float, significant: int) -> int:
+    if value == 0 or value == int(value):
+        return 0
+    return max(0, significant - 1 - math.floor(math.log10(abs(value))))
+
+
+def goals_of(
+    startup_cpu: Measure, memory: Measure, packages: dict[str, int], checks: Sequence[tuple[Measure, Measure]]
+) -> list[Goal]:
+    """`packages`: bytes by file. `checks`: for each measured aspect of a check, in the smallest and in the largest cluster."""
+    largest = max(packages, key=lambda name: packages[name])
+    growth = [statistics.median(large.ours) / statistics.median(small.ours) for small, large in checks]
+    names = [large.name for _, large in checks]
+    return [
+        Goal("start-up needs at least 40 times less CPU", f"{rounded(startup_cpu.ratio, 3)} times less", startup_cpu.ratio >= 40),
+        Goal("at least 7 times less memory", f"{rounded(memory.ratio, 3)} times less", memory.ratio >= 7),
+        Goal(
+            f"no package is larger than {LARGEST_ZIP / 1e6:.1f} MB",
+            f"the largest is {largest} with {packages[largest] / 1e6:.2f} MB",
+            packages[largest] <= LARGEST_ZIP,
+        ),
+        Goal(
+            "a check costs the same in a cluster of any size",
+            "; ".join(f"{name}: {factor:.2f} times the smallest cluster's" for name, factor in zip(names, growth, strict=True)),
+            all(factor <= STILL_THE_SAME for factor in growth),
+        ),
+    ]
+
+
+def goal_lines(goals: Sequence[Goal]) -> str:
+    return "\n".join(f"- {'met' if goal.is_met else 'MISSED'}: {goal.text} ({goal.figure})" for goal in goals)

@@ -1,0 +1,158 @@
+"""The cluster in which is measured: two executions wait for pods, and what they asked the functions can be asked again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bench.python_peer import Peer
+from prepare import say
+from world.kube_client import STRATEGIC_MERGE_PATCH, Json
+from world.kubernetes import pod_template
+from world.world import CLUSTER, Execution, World
+
+#: The pods that the drains wait for.
+LABELS = {"app": "training"}
+SELECTOR = "app=training"
+OTHERS = "app!=training"
+
+#: On the node that is checked. With two more elsewhere they are the smallest cluster.
+PODS_CHECKED = 18
+#: As many as a node usually has at most.
+PODS_EVICTED = 110
+
+#: Connections that create pods; more keep the API server no busier.
+AT_ONCE = 8
+
+
+class BenchFailed(Exception):
+    """Something did not run: its figures would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function, a payload that it can be given any number of times, and the pods that its answer has to count."""
+
+    function: str
+    payload: Json
+    counted: Callable[[Json], int]
+    expected: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared."""
+
+    check: Step
+    evict: Step
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is ready to be measured."""
+
+    ours: Side
+    python: Side
+    node_to_empty: str
+    """The name of the node whose pods are evicted."""
+
+
+def set_up(world: World, peer: Peer) -> Scene:
+    """A new cluster with two executions that wait for pods, each of a node of its own. Both sides are then asked what the state
+    machine asked ours last."""
+    world.reset()
+    workers = world.group("workers", size=3)
+    checked, emptied = workers.nodes[:2]
+    for number in range(PODS_CHECKED):
+        checked.bare_pod(f"training-{number}", labels=LABELS, restart_policy="Never")
+    emptied.job("training", labels=LABELS)
+    emptied.deployment("shop", replicas=1)
+    executions = [world.recycle(node, label_selector=SELECTOR) for node in (checked, emptied)]
+    world.run("10m")
+    for execution in executions:
+        if execution.path[-1] != "WaitForPods":
+            raise BenchFailed(f"an execution does not wait for pods but came to {execution.path[-3:]}")
+    check, check_payload = asked(world, executions[0], "recycle-eks-check-pods")
+    evict, evict_payload = asked(world, executions[1], "recycle-eks-evict-pods")
+    ours = Side(
+        Step(check, check_payload, lambda answer: answer["counts"]["awaited"], PODS_CHECKED),
+        Step(evict, evict_payload, lambda answer: answer["counts"]["evicted"], PODS_EVICTED),
+    )
+    python_check = peer.create_function(world.aws, "python-check-pods", "check_pods.handler", like=check)
+    python_evict = peer.create_function(world.aws, "python-evict-pods", "evict_pods.handler", like=evict)
+    request = {"cluster_name": CLUSTER, "node_name": checked.name, "label_selector": SELECTOR}
+    other_request = {"cluster_name": CLUSTER, "node_name": emptied.name, "label_selector": OTHERS}
+    python = Side(
+        Step(python_check, request, lambda answer: answer["activePodCount"], PODS_CHECKED),
+        Step(python_evict, other_request, lambda answer: answer["evicted"], PODS_EVICTED),
+    )
+    return Scene(ours, python, emptied.name)
+
+
+def asked(world: World, execution: Execution, function: str) -> tuple[str, Json]:
+    """What the state machine asked a function last: its ARN with the version, and the payload."""
+    for event in reversed(world.engine.history(execution.arn)):
+        if event["type"] == "TaskScheduled":
+            parameters = json.loads(event["taskScheduledEventDetails"]["parameters"])
+            if function in parameters.get("FunctionName", ""):
+                return parameters["FunctionName"], parameters["Payload"]
+    raise BenchFailed(f"{function} was never asked")
+
+
+PODS = "/api/v1/namespaces/default/pods"
+_numbers = itertools.count()
+
+
+def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str]) -> list[Json]:
+    """Pods that run, made straight through the API. They stay as they are: controllers and kubelets stand still while the clock
+    does. `node_of`: on which node the nth is."""
+    client = world.kubernetes.client
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"{app}-bench", "controller": True}
+
+    def add(number: int) -> Json:
+        pod = {"apiVersion": "v1", "kind": "Pod", **pod_template(labels={"app": app}, requests={"cpu": "10m"})}
+        pod["metadata"] |= {"name": f"{app}-{next(_numbers)}", "ownerReferences": [owner]}
+        pod["spec"]["nodeName"] = node_of(number)
+        created = client.create(PODS, pod)
+        client.patch(f"{PODS}/{created['metadata']['name']}/status", RUNNING, STRATEGIC_MERGE_PATCH)
+        return created
+
+    began = time.monotonic()
+    added = []
+    with ThreadPoolExecutor(AT_ONCE) as adding:
+        for pod in adding.map(add, range(count)):
+            added.append(pod)
+            if len(added) % 500 == 0:
+                say(f"      {len(added):,} of {count:,} pods added, {time.monotonic() - began:.0f} s")
+    world.kubernetes.state.catch_up()
+    return added
+
+
+def remove_pods(world: World, app: str) -> None:
+    """At once, without a grace period."""
+    world.kubernetes.must("DELETE", f"{PODS}?labelSelector=app%3D{app}", {"gracePeriodSeconds": 0})
+
+
+RUNNING: Json = {
+    "status": {
+        "phase": "Running",
+        "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "ContainersReady")],
+        "podIP": "10.0.0.2",
+        "podIPs": [{"ip": "10.0.0.2"}],
+        "containerStatuses": [
+            {
+                "name": "main",
+                "image": "example.invalid/none",
+                "imageID": "",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": "2027-01-01T00:00:00Z"}},
+            }
+        ],
+    }
+}

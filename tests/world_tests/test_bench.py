@@ -1,0 +1,72 @@
+"""What `bench` makes of its samples. That it runs, and what it measures, only `make bench` can show."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.figures import Measure, cell, goal_lines, goals_of, summary, table
+
+
+def measure(ours, python, name="check"):
+    return Measure(name, "ms", ours, python)
+
+
+def test_a_summary_is_the_median_and_the_middle_half():
+    assert summary([1, 2, 3, 4, 100]) == {"median": 3, "low": 2, "high": 4, "n": 5}
+    assert summary([7.5]) == {"median": 7.5, "low": 7.5, "high": 7.5, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("samples", "unit", "text"),
+    [
+        ([12.34, 12.34], "ms", "12.3 ms"),
+        ([10.04, 12.34, 15.06], "ms", "12.3 ms (11.2–13.7)"),
+        ([0.0571], "ms", "0.0571 ms"),
+        ([1234.5, 1234.5], "ms", "1,234 ms"),
+        ([3883, 3883], "", "3,883"),
+        ([100.0, 102.0, 104.0], "ms", "102 ms (101–103)"),
+        ([], "ms", "–"),
+    ],
+)
+def test_a_cell_has_three_digits_and_brackets_only_if_samples_differ(samples, unit, text):
+    assert cell(samples, unit) == text
+
+
+def test_the_table_is_markdown_with_aligned_columns():
+    polls = Measure("polls", "", [422])
+    lines = table([measure([10.0], [450.0]), polls]).splitlines()
+    assert lines == [
+        "| measure | recycle-eks | plain Python | ratio |",
+        "|---------|-------------|--------------|-------|",
+        "| check   | 10 ms       | 450 ms       | 45×   |",
+        "| polls   | 422         | –            |       |",
+    ]
+
+
+def goals(cpu=(10, 400), memory=(10, 70), size=3_500_000, small=10, large=12.5):
+    checks = [(measure([small], [1]), measure([large], [1], "a check with 5,000 pods"))]
+    return goals_of(measure([cpu[0]], [cpu[1]]), measure([memory[0]], [memory[1]]), {"a.zip": size, "b.zip": 1}, checks)
+
+
+def test_goals_are_met_at_their_limits_and_say_by_which_figure():
+    assert goal_lines(goals()).splitlines() == [
+        "- met: start-up needs at least 40 times less CPU (40 times less)",
+        "- met: at least 7 times less memory (7 times less)",
+        "- met: no package is larger than 3.5 MB (the largest is a.zip with 3.50 MB)",
+        "- met: a check costs the same in a cluster of any size (a check with 5,000 pods: 1.25 times the smallest cluster's)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("missed", "number"),
+    [({"cpu": (10, 399)}, 0), ({"memory": (10, 69)}, 1), ({"size": 3_500_001}, 2), ({"large": 12.6}, 3)],
+)
+def test_a_goal_is_missed_just_beyond_its_limit(missed, number):
+    assert [goal.is_met for goal in goals(**missed)] == [each != number for each in range(4)]
+
+
+def test_json_has_all_samples_of_both_sides():
+    written = measure([10.0, 20.0, 30.0], [400.0]).to_json()
+    assert written["recycle-eks"]["samples"] == [10.0, 20.0, 30.0] and written["recycle-eks"]["median"] == 20
+    assert written["python"]["samples"] == [400.0] and written["ratio"] == 20
+    assert "python" not in Measure("polls", "", [422]).to_json()
