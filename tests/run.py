@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from picture import with_pictures
+from prepare import version
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -165,6 +166,9 @@ GENERATED = {
     "inputs": "docs/inputs-and-outcomes.md",
 }
 
+#: Where the version of Cargo.toml stands once more, for Terraform.
+VERSIONED = ["terraform/version.txt", *(f"terraform/tests/artifacts/{each}/version.txt" for each in ("arm64", "x86_64"))]
+
 #: Writes the tokens that botocore signs, which ours are held to.
 VECTORS = "crates/eks-auth/tests/botocore_vectors.py"
 
@@ -176,6 +180,9 @@ def generate() -> int:
         print(f"wrote {file}")
     subprocess.run([sys.executable, VECTORS], cwd=ROOT, check=True)
     print(f"ran {VECTORS}")
+    for file in VERSIONED:
+        (ROOT / file).write_text(f"{version()}\n")
+        print(f"wrote {file}")
     readme = ROOT / "README.md"
     readme.write_text(with_pictures(readme.read_text()))
     print("drew the state machine in README.md")

@@ -10,7 +10,7 @@ import pytest
 from prepare import LAMBDAS, ROOT
 
 #: Crates that reach the world outside, and those that such crates are made of.
-IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "tokio")
+IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "rustls", "tokio")
 #: What only tests may link.
 SCRIPTED = {"scripted-aws", "scripted-kube"}
 
@@ -30,8 +30,10 @@ TABLE = [
     Row("recycle", set(), "decisions are pure: no AWS, no Kubernetes, no runtime, not even through another crate"),
     Row(
         "eks-auth",
-        {"recycle", "aws-config", "aws-credential-types", "aws-sdk-eks", "aws-sdk-sts", "aws-sigv4", "k8s-openapi", "kube"},
-        "the way into a cluster: EKS says where it is, STS's endpoint and a signature make the token, kube is handed out",
+        {"recycle", "aws-config", "aws-credential-types", "aws-sdk-eks", "aws-sdk-sts", "aws-sigv4", "k8s-openapi", "kube"}
+        | {"hyper-rustls", "hyper-timeout", "hyper-util", "rustls"},
+        "the way into a cluster: EKS says where it is, STS's endpoint and a signature make the token, kube is handed out, on a "
+        "connection that trusts the cluster's CA",
     ),
     Row(
         "node-record",
@@ -45,7 +47,7 @@ TABLE = [
     ),
     Row(
         "lambda-step",
-        {"recycle", "aws-config", "lambda_runtime"},
+        {"recycle", "aws-config", "aws-smithy-http-client", "lambda_runtime"},
         "what each function's main needs; of what the functions do it knows nothing",
     ),
     Row("claim-node", STEP_OF_THE_INSTANCE, "pre-flight reads instance, group and Node; Node and instance carry the claim"),

@@ -57,8 +57,8 @@ CLUSTERS = {
         budgets,
     ),
     "full": Cluster(
-        "a Job that needs 6 hours, a web server, and a pod that nobody controls and a person deletes after 7 hours; its group is at its "
-        "maximum size",
+        "a Job that needs 6 hours, a web server, and a pod that nobody controls, which a person deletes after 7 hours; "
+        "the group is at its maximum size",
         full,
     ),
 }
