@@ -1,9 +1,7 @@
-//! Where a cluster is: EKS DescribeCluster, and the client configuration made of its answer.
+//! Where a cluster is: EKS DescribeCluster.
 
 use aws_sdk_eks::error::{ProvideErrorMetadata as _, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use recycle::contract::Cluster;
 use recycle::ids::ClusterName;
 
@@ -35,38 +33,6 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
                 .map_or("without a status", |status| status.as_str())
                 .to_owned(),
         }),
-    }
-}
-
-/// The client's configuration without its token: the endpoint, and the cluster's CA as the only one trusted.
-pub(crate) fn client_config(cluster: &Cluster) -> Result<kube::Config, Error> {
-    let endpoint = cluster.endpoint.parse().map_err(|_| Error::UnreadableEndpoint {
-        cluster: cluster.name.clone(),
-        endpoint: cluster.endpoint.clone(),
-    })?;
-    let mut config = kube::Config::new(endpoint);
-    config.root_cert = Some(certificates(cluster)?);
-    Ok(config)
-}
-
-fn certificates(cluster: &Cluster) -> Result<Vec<Vec<u8>>, Error> {
-    let unreadable = |source: Box<dyn std::error::Error + Send + Sync>| Error::UnreadableAuthority {
-        cluster: cluster.name.clone(),
-        source,
-    };
-    let pem = STANDARD
-        .decode(&cluster.certificate_authority)
-        .map_err(|source| unreadable(source.into()))?;
-    let blocks = pem::parse_many(pem).map_err(|source| unreadable(source.into()))?;
-    let certificates: Vec<Vec<u8>> = blocks
-        .into_iter()
-        .filter(|block| block.tag() == "CERTIFICATE")
-        .map(pem::Pem::into_contents)
-        .collect();
-    if certificates.is_empty() {
-        Err(unreadable("there is no certificate in it".into()))
-    } else {
-        Ok(certificates)
     }
 }
 

@@ -77,14 +77,6 @@ pub enum Error {
         /// What is wrong with it.
         source: Source,
     },
-    /// No client can be made of endpoint, certificates and token.
-    #[error("failed to set up a client for cluster {cluster}")]
-    Client {
-        /// The cluster.
-        cluster: ClusterName,
-        /// Why.
-        source: kube::Error,
-    },
 }
 
 impl NamedFailure for Error {
@@ -99,8 +91,7 @@ impl NamedFailure for Error {
             | Self::Endpoint { .. }
             | Self::Sign(_)
             | Self::UnreadableEndpoint { .. }
-            | Self::UnreadableAuthority { .. }
-            | Self::Client { .. } => Failure::InternalError,
+            | Self::UnreadableAuthority { .. } => Failure::InternalError,
         }
     }
 }

@@ -3,29 +3,25 @@
 //! Nothing is cached: an invocation signs one token of its own, and a caller that is refused describes the cluster again
 //! (its CA rotates). What is done with the client is not this crate's business.
 
+mod client;
 mod cluster;
 mod error;
 mod token;
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_config::SdkConfig;
-use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_credential_types::provider::ProvideCredentials as _;
 use recycle::contract::Cluster;
 use recycle::ids::ClusterName;
 
 pub use error::Error;
 pub use token::sign_token;
 
-/// How long a connection to the API server may take to come about: one that takes longer than a few round trips will not.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Our identity in AWS, and what it needs to reach clusters.
 #[derive(Debug, Clone)]
 pub struct Access {
-    credentials: Option<SharedCredentialsProvider>,
-    region: Option<String>,
-    eks: aws_sdk_eks::Client,
+    config: SdkConfig,
 }
 
 impl Access {
@@ -33,23 +29,22 @@ impl Access {
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         Self {
-            credentials: config.credentials_provider(),
-            region: config.region().map(ToString::to_string),
-            eks: aws_sdk_eks::Client::new(config),
+            config: config.clone(),
         }
     }
 
     /// Asks EKS where the cluster's API server is and whom to trust there.
     pub async fn describe_cluster(&self, name: &ClusterName) -> Result<Cluster, Error> {
-        cluster::describe(&self.eks, name).await
+        // Not made before: with its client the SDK reads every root certificate of the system, and few invocations need one.
+        cluster::describe(&aws_sdk_eks::Client::new(&self.config), name).await
     }
 
     /// The bearer token for a cluster as of the moment `at`; the cluster accepts it for 15 minutes.
     pub async fn token(&self, cluster: &ClusterName, at: SystemTime) -> Result<String, Error> {
-        let region = self.region.as_deref().ok_or(Error::NoRegion)?;
-        let provider = self.credentials.as_ref().ok_or(Error::NoCredentials)?;
+        let region = self.config.region().ok_or(Error::NoRegion)?;
+        let provider = self.config.credentials_provider().ok_or(Error::NoCredentials)?;
         let credentials = provider.provide_credentials().await.map_err(Error::Credentials)?;
-        sign_token(cluster, region, credentials, at).await
+        sign_token(cluster, region.as_ref(), credentials, at).await
     }
 
     /// A client with a fresh token that trusts the cluster's own CA and nobody else. It does not connect yet, and it never
@@ -60,13 +55,6 @@ impl Access {
             reason = "a signature is valid from the real moment on, not the state machine's"
         )]
         let token = self.token(&cluster.name, SystemTime::now()).await?;
-        let mut config = cluster::client_config(cluster)?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.default_retry = false;
-        config.auth_info.token = Some(token.into());
-        kube::Client::try_from(config).map_err(|source| Error::Client {
-            cluster: cluster.name.clone(),
-            source,
-        })
+        client::build(cluster, &token)
     }
 }

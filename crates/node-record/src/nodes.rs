@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
 use recycle::claim::{Claim, StoredClaim, holds_claim};
 use recycle::drain::Progress;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
 use recycle::node::{NodeFacts, Record, Taint};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::call::{self, Call, Trouble, send};
@@ -21,9 +20,46 @@ use crate::{ClaimLost, Error};
 /// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.
 const ATTEMPTS: u32 = 3;
 
+/// Of a Node what is read here, and nothing else: code that reads all of it is a tenth of a function.
+type Node = Object<Option<Spec>, Status>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    unschedulable: bool,
+    taints: Vec<Taint>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    conditions: Vec<Condition>,
+    allocatable: BTreeMap<String, Value>,
+    volumes_attached: Vec<AttachedVolume>,
+    volumes_in_use: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct AttachedVolume {
+    name: String,
+}
+
+fn nodes(client: &kube::Client) -> Api<Node> {
+    Api::all_with(client.clone(), &ApiResource::erase::<v1::Node>(&()))
+}
+
 /// Reads a Node; none if there is no such Node.
 pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
-    let api: Api<v1::Node> = Api::all(client.clone());
+    let api: Api<Node> = nodes(client);
     let call = Call {
         verb: "get",
         resource: "nodes",
@@ -56,8 +92,8 @@ pub async fn find_node(
         resource: "nodes",
         name: "of the cluster",
     };
-    let nodes = call::list(&Api::<v1::Node>::all(client.clone()), ListParams::default(), call).await?;
-    Ok(nodes.into_iter().filter_map(read_node).find(belongs))
+    let found = call::list(&nodes(client), ListParams::default(), call).await?;
+    Ok(found.into_iter().filter_map(read_node).find(belongs))
 }
 
 /// What every acting step does first: the claim, if it is still ours.
@@ -80,7 +116,7 @@ pub async fn change_node(
     node: &NodeFacts,
     change: NodeChange,
 ) -> Result<NodeFacts, Error> {
-    let api: Api<v1::Node> = Api::all(client.clone());
+    let api: Api<Node> = nodes(client);
     let call = Call {
         verb: "patch",
         resource: "nodes",
@@ -127,7 +163,7 @@ pub async fn amend_node<E: From<Error>>(
 
 /// Deletes the Node object in the version that was read. One that is gone is deleted.
 pub async fn delete_node(client: &kube::Client, node: &NodeFacts) -> Result<(), Error> {
-    let api: Api<v1::Node> = Api::all(client.clone());
+    let api: Api<Node> = nodes(client);
     let call = Call {
         verb: "delete",
         resource: "nodes",
@@ -258,48 +294,32 @@ impl NodeChange {
 }
 
 /// What we need to know of a Node; none if it has no proper name, which no API server gives out.
-fn read_node(node: v1::Node) -> Option<NodeFacts> {
-    let metadata = node.metadata;
-    let spec = node.spec.unwrap_or_default();
-    let status = node.status.unwrap_or_default();
-    let ready = status
-        .conditions
-        .unwrap_or_default()
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let extended_resources = status
-        .allocatable
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|(name, quantity)| name.contains('/') && quantity.0 != "0")
-        .map(|(name, _)| name)
-        .collect();
-    let attached = status
-        .volumes_attached
-        .unwrap_or_default()
-        .into_iter()
-        .map(|volume| volume.name);
-    let volumes: BTreeSet<String> = status
-        .volumes_in_use
-        .unwrap_or_default()
-        .into_iter()
-        .chain(attached)
-        .collect();
+fn read_node(node: Node) -> Option<NodeFacts> {
+    let Object {
+        metadata,
+        spec,
+        status,
+        ..
+    } = node;
+    let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+    let ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
+    let attached = status.volumes_attached.into_iter().map(|volume| volume.name);
+    let volumes: BTreeSet<String> = status.volumes_in_use.into_iter().chain(attached).collect();
     Some(NodeFacts {
         name: metadata.name?.parse().ok()?,
         resource_version: metadata.resource_version.unwrap_or_default(),
         instance: spec.provider_id.as_deref().and_then(read_provider_id),
-        ready,
-        unschedulable: spec.unschedulable.unwrap_or_default(),
-        taints: spec
-            .taints
-            .unwrap_or_default()
-            .into_iter()
-            .map(read_taint)
-            .collect(),
+        ready: status.conditions.iter().any(ready),
+        unschedulable: spec.unschedulable,
+        taints: spec.taints,
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata.annotations.unwrap_or_default(),
-        extended_resources,
+        extended_resources: status
+            .allocatable
+            .into_iter()
+            .filter(|(name, quantity)| name.contains('/') && quantity != "0")
+            .map(|(name, _)| name)
+            .collect(),
         volumes: volumes.into_iter().collect(),
     })
 }
@@ -308,13 +328,4 @@ fn read_node(node: v1::Node) -> Option<NodeFacts> {
 fn read_provider_id(provider_id: &str) -> Option<InstanceId> {
     let (_, id) = provider_id.strip_prefix("aws://")?.rsplit_once('/')?;
     id.parse().ok()
-}
-
-fn read_taint(taint: v1::Taint) -> Taint {
-    Taint {
-        key: taint.key,
-        value: taint.value,
-        effect: taint.effect,
-        time_added: taint.time_added.map(|Time(time)| time),
-    }
 }

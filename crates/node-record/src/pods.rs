@@ -5,14 +5,30 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions, Time};
-use kube::api::{Api, ListParams, PostParams};
-use kube::core::Status;
+use kube::api::{Api, ApiResource, ListParams, Object, PostParams};
 use recycle::ids::NodeName;
 use recycle::names::FIELD_MANAGER;
 use recycle::pods::{Controller, PodFacts};
 
+use serde::Deserialize;
+
 use crate::Error;
 use crate::call::{self, Call, Trouble, send};
+
+/// Of a pod what is read here, and nothing else: code that reads all of it is a tenth of a function.
+type Pod = Object<Option<Spec>, Status>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    phase: Option<String>,
+}
 
 /// What became of the wish to evict a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +55,13 @@ pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<Pod
         resource: "pods",
         name: &name,
     };
-    let pods = call::list(&Api::<v1::Pod>::all(client.clone()), params, call).await?;
+    let pods = call::list(&Api::<Pod>::all_with(client.clone(), &of_pods()), params, call).await?;
     Ok(pods.into_iter().map(read_pod).collect())
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
 pub async fn evict_pod(client: &kube::Client, pod: &PodFacts) -> Result<Eviction, Error> {
-    let api: Api<v1::Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let api: Api<Pod> = Api::namespaced_with(client.clone(), &pod.namespace, &of_pods());
     let name = pod.full_name();
     let call = Call {
         verb: "create",
@@ -57,7 +73,9 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts) -> Result<Eviction
         ..PostParams::default()
     };
     // Not `Api::evict`: it writes `delete_options`, which the API server does not know, and the uid would not be checked.
-    match send(api.create_subresource::<_, Status>("eviction", &pod.name, &params, &request(pod))).await {
+    match send(api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request(pod)))
+        .await
+    {
         Ok(_) => Ok(Eviction::Accepted),
         Err(Trouble::Status(status)) => match read_refusal(&status) {
             Some(eviction) => Ok(eviction),
@@ -65,6 +83,10 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts) -> Result<Eviction
         },
         Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }
+}
+
+fn of_pods() -> ApiResource {
+    ApiResource::erase::<v1::Pod>(&())
 }
 
 fn request(pod: &PodFacts) -> EvictionRequest {
@@ -85,7 +107,7 @@ fn request(pod: &PodFacts) -> EvictionRequest {
 }
 
 /// The refusals that are answers. A 429 without a budget among its causes is the API server's own throttling.
-fn read_refusal(status: &Status) -> Option<Eviction> {
+fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     let budget = status
         .details
         .iter()
@@ -110,7 +132,7 @@ fn read_refusal(status: &Status) -> Option<Eviction> {
     }
 }
 
-fn read_pod(pod: v1::Pod) -> PodFacts {
+fn read_pod(pod: Pod) -> PodFacts {
     let metadata = pod.metadata;
     let controller = metadata
         .owner_references

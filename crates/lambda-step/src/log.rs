@@ -1,0 +1,57 @@
+//! Log lines as the function's logging configuration says: Lambda tells level and format by environment variables.
+//!
+//! Not the runtime's own subscriber: its filters by module are regular expressions, a twentieth of each function.
+
+use tracing_subscriber::filter::LevelFilter;
+
+/// Starts logging to standard output.
+pub(crate) fn start(variable: &dyn Fn(&str) -> Option<String>) {
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level(variable("AWS_LAMBDA_LOG_LEVEL")))
+        .with_target(false)
+        .without_time();
+    if is_json(variable("AWS_LAMBDA_LOG_FORMAT")) {
+        lines.json().init();
+    } else {
+        lines.init();
+    }
+}
+
+/// Lambda's levels are TRACE, DEBUG, INFO, WARN, ERROR and FATAL, which Rust does not know.
+fn level(configured: Option<String>) -> LevelFilter {
+    match configured.as_deref() {
+        Some("FATAL") => LevelFilter::ERROR,
+        Some(name) => name.parse().unwrap_or(LevelFilter::INFO),
+        None => LevelFilter::INFO,
+    }
+}
+
+fn is_json(configured: Option<String>) -> bool {
+    configured.is_some_and(|format| format.eq_ignore_ascii_case("json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_is_what_lambda_says_and_else_info() {
+        let cases = [
+            (None, LevelFilter::INFO),
+            (Some("TRACE"), LevelFilter::TRACE),
+            (Some("WARN"), LevelFilter::WARN),
+            (Some("FATAL"), LevelFilter::ERROR),
+            (Some("LOUD"), LevelFilter::INFO),
+        ];
+        for (configured, expected) in cases {
+            assert_eq!(level(configured.map(str::to_owned)), expected, "{configured:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_json_only_if_lambda_says_so() {
+        for (configured, expected) in [(None, false), (Some("Text"), false), (Some("JSON"), true)] {
+            assert_eq!(is_json(configured.map(str::to_owned)), expected, "{configured:?}");
+        }
+    }
+}
