@@ -28,7 +28,7 @@ class Moment:
     pods: dict[str, tuple[str, str]]
     """Class and whereabouts of every pod that was on the old node, by name; of what came up elsewhere for them, too."""
     progress: str
-    """The Node's annotation."""
+    """The Node's annotation: its summary, and what stands in the way."""
 
 
 class Watch:
@@ -80,7 +80,8 @@ class Watch:
         if not self._node.exists:
             return "deleted"
         if progress := self._node.annotations.get("recycle-eks/progress"):
-            self._progress = json.loads(progress)["summary"]
+            told = json.loads(progress)
+            self._progress = "; ".join([told["summary"], *told.get("blocked_by", [])])
         tainted = "tainted" if self._node.has_taint("recycle-eks/draining") else ""
         cordoned = "cordoned" if self._node.unschedulable else ""
         return " and ".join(filter(None, [tainted, cordoned])) or "takes pods"

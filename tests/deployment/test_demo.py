@@ -100,10 +100,11 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Callable[..., Terminal]
 
 
 def masked(svg: str) -> list[str]:
-    """The texts of a picture without what is different each time: ids, and the names that Kubernetes makes up."""
+    """The texts of a picture without what is different each time: ids, names that Kubernetes makes up, and where it puts a pod."""
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     words = " ".join(text.text for text in texts).replace("\xa0", " ")
     words = re.sub(r"i-[0-9a-f]{8}\S*", "i-ID", words)
+    words = re.sub(r"ip-172-31-0-\d+", "ip-NODE", words)
     return sorted(re.sub(r"\b(web-[0-9a-f]+|training|log-shipper)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
 
 
