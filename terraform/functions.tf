@@ -26,8 +26,9 @@ locals {
   version  = trimspace(file("${path.module}/version.txt"))
   from_s3  = var.artifacts.s3 != null
   packages = local.from_s3 ? join("/", compact([var.artifacts.s3.prefix, var.architecture])) : "${var.artifacts.directory}/${var.architecture}"
-  packages_version = trimspace(
-    local.from_s3 ? data.aws_s3_object.version["this"].body : try(file("${local.packages}/version.txt"), "unknown")
+  # Of an object that is no text there is no body.
+  packages_version = try(
+    trimspace(local.from_s3 ? data.aws_s3_object.version["this"].body : file("${local.packages}/version.txt")), "unknown"
   )
 }
 

@@ -6,30 +6,45 @@
     python3 tests/package.py                    both
     python3 tests/package.py x86_64             one of them
 
-The same sources give the same bytes, in whichever folder they lie. cargo-lambda comes from PyPI, into the cache.
+The same sources, Rust and Python give the same bytes, in whichever folder they lie. cargo-lambda comes from PyPI, into the cache.
 """
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from prepare import LAMBDAS, ROOT, TESTS, Steps, fail, host_architecture, install_python, missing_tools, pack, say, version
+from prepare import (
+    LAMBDAS,
+    ROOT,
+    TESTS,
+    Steps,
+    fail,
+    host_architecture,
+    install_python,
+    missing_tools,
+    pack,
+    say,
+    stoppable,
+    version,
+)
 
 #: Lambda's name of a processor -> Rust's, and what cargo-lambda calls it
 TARGETS = {
     "arm64": ("aarch64-unknown-linux-gnu", "--arm64"),
     "x86_64": ("x86_64-unknown-linux-gnu", "--x86-64"),
 }
+#: Where `make package` puts them.
 DIST = ROOT / "dist"
 PINS = TESTS / "package-requirements.txt"
 #: "Deployment package (.zip) size" that every function stays under, in bytes: our own goal.
 LARGEST_ZIP = 3_500_000
 
 
-def build(architectures: list[str]) -> Path:
-    """Builds the packages of these architectures; returns the folder."""
+def build(architectures: list[str], dist: Path) -> None:
+    """Builds the packages of these architectures; nothing else is in the folder then."""
     steps = Steps(1 + len(architectures))
     with steps.step("cargo-lambda and its linker", "10 seconds the first time"):
         bin_folder = install_python(PINS, "cargo-lambda").parent
@@ -37,9 +52,11 @@ def build(architectures: list[str]) -> Path:
     for architecture in architectures:
         with steps.step(f"Lambda functions for {architecture}", "about 10 minutes on 2 cores the first time"):
             folder = compile_for(architecture, bin_folder)
-            pack({name: folder / name / "bootstrap" for name in LAMBDAS}, DIST / architecture, level=9)
-    (DIST / "SHA256SUMS").write_text(checksums(DIST))
-    return DIST
+            shutil.rmtree(dist / architecture, ignore_errors=True)
+            pack({name: folder / name / "bootstrap" for name in LAMBDAS}, dist / architecture, level=9)
+    for other in TARGETS.keys() - set(architectures):
+        shutil.rmtree(dist / other, ignore_errors=True)
+    (dist / "SHA256SUMS").write_text(checksums(dist))
 
 
 def add_targets(architectures: list[str]) -> None:
@@ -48,9 +65,11 @@ def add_targets(architectures: list[str]) -> None:
     libraries = Path(printed.stdout.strip()) / "lib" / "rustlib"
     for target in (TARGETS[architecture][0] for architecture in architectures):
         if not (libraries / target).is_dir():
+            if shutil.which("rustup") is None:
+                fail(f"Rust's standard library for {target} is needed, in {libraries}, and there is no rustup to install it")
             done = subprocess.run(["rustup", "target", "add", target], cwd=ROOT, stdout=sys.stderr, check=False)
             if done.returncode != 0:
-                fail(f"failed: rustup target add {target}; Rust's standard library for it is needed")
+                fail(f"failed: rustup target add {target} (see above)")
 
 
 def compile_for(architecture: str, bin_folder: Path) -> Path:
@@ -59,8 +78,9 @@ def compile_for(architecture: str, bin_folder: Path) -> Path:
     environment = {
         **os.environ,
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        # Panics name source files: not where this clone and Cargo's cache lie.
-        "RUSTFLAGS": f"--remap-path-prefix={ROOT}=. --remap-path-prefix={cargo_home}=cargo",
+        # Panics name source files: not where this clone and Cargo's cache lie. In this variable paths may hold spaces. It also
+        # takes the place of cargo-lambda's own flags, which would ask for newer processors.
+        "CARGO_ENCODED_RUSTFLAGS": f"--remap-path-prefix={ROOT}=.\x1f--remap-path-prefix={cargo_home}=cargo",
     }
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "lambda" / architecture
     command = ["cargo", "lambda", "build", "--release", "--locked", TARGETS[architecture][1], "--lambda-dir", str(folder)]
@@ -79,9 +99,9 @@ def main() -> None:
     architectures = sys.argv[1:] or list(TARGETS)
     if unknown := [name for name in architectures if name not in TARGETS]:
         fail(f"an architecture is one of {', '.join(TARGETS)}, not {', '.join(unknown)}; this machine's is {host_architecture()}")
-    if problems := missing_tools("cargo", "cc"):
+    if problems := missing_tools("cargo", "rustc", "cc"):
         fail("Something is missing on this machine:\n" + "\n".join(f"  - {problem}" for problem in problems))
-    build(architectures)
+    build(architectures, DIST)
     for zipped in sorted(DIST.glob("*/*.zip")):
         size = zipped.stat().st_size
         say(f"{size:>10,} bytes  {zipped.relative_to(ROOT)}{'  larger than intended' if size > LARGEST_ZIP else ''}")
@@ -89,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    stoppable(main)

@@ -200,9 +200,6 @@ def draw(definition: dict[str, Json]) -> Iterator[str]:
         length = max(len(machine.longest_way(box, ())) for box in boxes if name in machine.around(machine.outer[box]))
         yield from _arrows(name, machine.ways_from(name), stand_in, length=length)
         yield from _arrows(name, machine.ways_of_errors(name), stand_in, length=length, dotted=True)
-    for name in boxes:
-        if crate := crate_of(machine.states[name]):
-            yield f'  click {name} href "crates/{crate}/src/lib.rs"'
 
 
 def _ends_together(machine: Machine, boxes: list[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -38,6 +38,7 @@ LAMBDAS = [
 #: command, how to ask for its version, the least version, where it comes from
 TOOLS = [
     ("cargo", ["cargo", "--version"], (1, 95), "Rust: https://rustup.rs"),
+    ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane: https://go.dev/dl"),
     ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
     ("node", ["node", "--version"], (20, 0), "Node.js, for the state machine's linter: https://nodejs.org"),
@@ -69,6 +70,8 @@ def missing_tools(*wanted_names: str) -> list[str]:
     problems = []
     if sys.version_info < (3, 11):
         problems.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    if not sys.platform.startswith("linux"):
+        problems.append(f"Linux is needed, this is {sys.platform}")
     for name, ask, least, source in TOOLS:
         if wanted_names and name not in wanted_names:
             continue
@@ -185,8 +188,9 @@ def version() -> str:
 
 
 def zip_bootstrap(binary: Path, archive: Path, level: int) -> None:
-    """The same binary gives the same bytes, and an unchanged archive is left alone."""
-    if archive.exists() and archive.stat().st_mtime > binary.stat().st_mtime:
+    """The same binary gives the same bytes. An archive as old as the binary was made of it, and is left alone."""
+    made = binary.stat()
+    if archive.exists() and archive.stat().st_mtime_ns == made.st_mtime_ns:
         return
     entry = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
     entry.external_attr = 0o755 << 16
@@ -194,6 +198,7 @@ def zip_bootstrap(binary: Path, archive: Path, level: int) -> None:
     temporary = archive.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(temporary, "w") as out:
         out.writestr(entry, binary.read_bytes(), compresslevel=level)
+    os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
     temporary.replace(archive)
 
 
@@ -209,17 +214,27 @@ def main() -> None:
         install_linter()
     with steps.step("Kubernetes control plane and Lambda functions", "about 10 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
-        control_plane = subprocess.Popen(
-            [str(python), "-m", "world.kube_binaries"], cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-        )
+        command = [str(python), "-m", "world.kube_binaries"]
+        control_plane = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         try:
             build_lambdas()
-        finally:
-            built = control_plane.wait()
-        if built != 0:
+        except BaseException:
+            control_plane.terminate()
+            control_plane.wait()
+            raise
+        if control_plane.wait() != 0:
             fail("failed: building the Kubernetes control plane (see above)")
     print(python)
 
 
+def stoppable(work: Callable[[], None]) -> None:
+    """Runs a command; Ctrl-C ends it with one line."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        say("stopped; what is finished already is kept")
+        sys.exit(130)
+
+
 if __name__ == "__main__":
-    main()
+    stoppable(main)

@@ -239,3 +239,18 @@ run "packages_of_another_version_in_s3_are_refused" {
 
   expect_failures = [aws_lambda_function.this]
 }
+
+run "a_version_in_s3_that_is_no_text_is_refused" {
+  command = plan
+
+  variables {
+    artifacts = { s3 = { bucket = "releases" } }
+  }
+
+  override_data {
+    target = data.aws_s3_object.version
+    values = { body = null }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}

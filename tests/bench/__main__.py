@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import signal
 import sys
 import time
@@ -87,12 +86,11 @@ def main() -> int:
 
 
 def release_packages() -> dict[str, Path]:
-    """Builds what is shipped, for this machine's processor, and lets the world deploy a copy, beside which it writes."""
+    """Builds what is shipped, for this machine's processor, and lets the world deploy it. `dist/` stays as it is."""
     architecture = host_architecture()
-    built = package.build([architecture]) / architecture
     deployment.ZIPS = deployment.ZIPS.with_name("bench")
-    shutil.copytree(built, deployment.ZIPS / architecture, dirs_exist_ok=True)
-    return {name: built / f"{name}.zip" for name in LAMBDAS}
+    package.build([architecture], deployment.ZIPS)
+    return {name: deployment.ZIPS / architecture / f"{name}.zip" for name in LAMBDAS}
 
 
 def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[Goal]]:

@@ -139,7 +139,6 @@ flowchart TD
   Pause --> MayStart
   EachGroup ----> Report
   EachGroup -...->|"any error"| Stopped
-  click Select href "crates/select-nodes/src/lib.rs"
 """.splitlines()
     )
 

@@ -46,10 +46,12 @@ def main() -> int:
             terraform.destroy(**variables())
             print("everything is gone again")
     except KeyboardInterrupt:
-        print("\nstopped; nothing is left running")
-        return 130
+        end = None
     finally:
         world.stop()
+    if end is None:
+        print("\nstopped; nothing is left running")
+        return 130
     print(f"\nThe demo took {time.monotonic() - began:.0f} s.")
     return 0 if end.outcome == "recycled" or arguments.fields else 1
 
@@ -65,7 +67,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--terraform", action="store_true", help="apply and destroy by Terraform even if nothing has changed")
     parser.add_argument("--keep", action="store_true", help="leave the world standing at the end, to explore it")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="save a picture of the screen (SVG)")
-    return parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
+    if given.picture and not given.picture.parent.is_dir():
+        parser.error(f"there is no folder {given.picture.parent} for the picture")
+    return given
 
 
 def field(text: str) -> tuple[str, Any]:
@@ -142,6 +147,7 @@ def sum_up(end: End, execution: Execution, sizes: tuple[int, int, int], states: 
 
 def stand(world: World, terraform: Terraform) -> None:
     """Until Ctrl-C. Time goes on only while an execution runs."""
+    alias = world.deployment.outputs["state_machine_alias_arn"]
     settings = {**world.environment(), "TF_CLI_CONFIG_FILE": terraform.environment["TF_CLI_CONFIG_FILE"]}
     (terraform.folder / "terraform.tfvars.json").write_text(json.dumps(variables()))
     stage("The world stands. In another terminal:")
@@ -150,7 +156,7 @@ def stand(world: World, terraform: Terraform) -> None:
     print(f"""
 kubectl get nodes,pods --all-namespaces
 aws autoscaling describe-auto-scaling-instances
-aws stepfunctions list-executions --state-machine-arn {world.deployment.outputs["state_machine_alias_arn"].rpartition(":")[0]}
+aws stepfunctions list-executions --state-machine-arn {alias.rpartition(":")[0]}
 terraform -chdir={terraform.folder} plan
 
 Start executions as you like, with
@@ -159,7 +165,7 @@ Virtual time stands still otherwise. Ctrl-C ends it all.""")
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             world.clock.run(limit=world.clock.elapsed())
-            for execution in [each for each in world.engine.executions.values() if each.status == "RUNNING"]:
+            for execution in world.engine.executions_of(alias.rpartition(":")[0], "RUNNING"):
                 end = Execution(world, execution.arn).finishes()
                 name = execution.arn.rpartition(":")[2]
                 print(f"{clock_face(end.at)}  {name}: {end.outcome or end.error} {end.cause}", flush=True)

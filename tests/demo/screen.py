@@ -68,11 +68,14 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if self._picture and self._shown:
+            self._save(self._shown)
 
     def show(self, moment: Moment) -> None:
         last, self._shown = self._shown, moment
         if self._picture and last and last.elapsed < PICTURED_BEFORE <= moment.elapsed:
             self._save(last)
+            self._picture = None
         news = last is None or (last.instances, last.node, last.pods) != (moment.instances, moment.node, moment.pods)
         if news or time.monotonic() > self._drawn + REDRAW:
             self._live.update(self._draw(moment), refresh=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -14,10 +15,12 @@ from struct import pack
 from termios import TIOCSWINSZ
 from xml.etree import ElementTree
 
+import boto3
 import pyte
 import pytest
 
 from prepare import ROOT, TESTS
+from world import kube_binaries
 from world_tests.processes import descendants, eventually, is_running
 
 COLUMNS, ROWS = 110, 40
@@ -31,6 +34,7 @@ class Terminal:
     def __init__(self, *arguments: str) -> None:
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self.screen)
+        self._written = b""
         self._ours, theirs = pty.openpty()
         ioctl(theirs, TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.process = subprocess.Popen(
@@ -51,7 +55,8 @@ class Terminal:
         while not condition():
             assert time.monotonic() < deadline, self.text
             try:
-                self._stream.feed(os.read(self._ours, 4096))
+                self._written += (read := os.read(self._ours, 4096))
+                self._stream.feed(read)
             except OSError:  # the other side is closed
                 return condition()
         return True
@@ -62,6 +67,10 @@ class Terminal:
 
     def press(self, key: bytes) -> None:
         os.write(self._ours, key)
+
+    def written(self) -> str:
+        """All of it, also what has left the screen."""
+        return self._written.decode(errors="replace").replace("\r\n", "\n")
 
     @property
     def text(self) -> str:
@@ -100,7 +109,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Callable[..., Terminal]
 
 
 def masked(svg: str) -> list[str]:
-    """The texts of a picture without what is different each time: ids, names that Kubernetes makes up, and where it puts a pod."""
+    """The texts of a picture without what differs each time: ids, names that Kubernetes makes up, where it puts a pod."""
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     words = " ".join(text.text for text in texts).replace("\xa0", " ")
     words = re.sub(r"i-[0-9a-f]{8}\S*", "i-ID", words)
@@ -136,6 +145,32 @@ def test_ctrl_c_in_the_middle_leaves_a_usable_terminal_and_nothing_running(termi
     assert "nothing is left running" in demo.text
     assert not demo.screen.cursor.hidden
     assert eventually(lambda: not any(map(is_running, children)))
+
+
+def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(terminal):
+    demo = terminal("--keep", "--cluster", "full", "evict=nonsense")
+    assert demo.shows(lambda: "Ctrl-C ends it all." in demo.text)
+    written = demo.written()
+    settings = dict(re.findall(r"^export (\w+)=(\S+)$", written, re.MULTILINE))
+    environment = {**os.environ, **settings}
+
+    kubectl = [kube_binaries.find() / "kubectl", "get", "nodes", "--output=name"]
+    listed = subprocess.run(kubectl, env=environment, capture_output=True, text=True, check=True)
+    assert len(listed.stdout.split()) == 3
+    terraform = re.search(r"^terraform (-chdir=\S+) plan$", written, re.MULTILINE)
+    plan = ["terraform", terraform[1], "plan", "-detailed-exitcode", "-no-color"]
+    assert subprocess.run(plan, env=environment, capture_output=True, check=False).returncode == 0
+    session = boto3.Session(settings["AWS_ACCESS_KEY_ID"], settings["AWS_SECRET_ACCESS_KEY"], region_name=settings["AWS_REGION"])
+    groups = session.client("autoscaling", endpoint_url=settings["AWS_ENDPOINT_URL"])
+    instance = groups.describe_auto_scaling_instances()["AutoScalingInstances"][1]["InstanceId"]
+    given = {"cluster_name": "world", "instance_id": instance}
+    machine = re.search(r"--state-machine-arn (\S+:live)", written)[1]
+    machines = session.client("stepfunctions", endpoint_url=settings["AWS_ENDPOINT_URL"])
+    machines.start_execution(stateMachineArn=machine, input=json.dumps(given))
+    assert demo.shows(lambda: ": recycled" in demo.text)
+
+    demo.press(b"\x03")
+    assert demo.ends() == 0
 
 
 def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:

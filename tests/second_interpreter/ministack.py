@@ -45,16 +45,29 @@ class Ministack:
         self.folder = temporary_folder("ministack")
         self._scripts: dict[str, Script] = {}
         self._machines: dict[str, str] = {}
-        (port,) = free_ports(1)
-        self.process = self._launch(port)
         self._questions = _Questions(self._scripts)
         threading.Thread(target=self._questions.serve_forever, daemon=True).start()
-        self._wait_until_ready(f"http://127.0.0.1:{port}/_ministack/health")
+        port = self._start()
         keys = {"aws_access_key_id": ACCOUNT, "aws_secret_access_key": "any", "region_name": REGION}
         session = boto3.Session(**keys)
         self._functions = session.client("lambda", endpoint_url=f"http://127.0.0.1:{port}")
         self._executions = session.client("stepfunctions", endpoint_url=f"http://127.0.0.1:{port}")
         self._create_functions()
+
+    def _start(self) -> int:
+        """Returns its port. Somebody else may take a free one before ministack does: then it gets another."""
+        for attempt in (1, 2):
+            (port,) = free_ports(1)
+            self.process = self._launch(port)
+            try:
+                self._wait_until_ready(f"http://127.0.0.1:{port}/_ministack/health")
+                break
+            except RuntimeError:
+                self.process.kill()
+                self.process.wait()
+                if attempt == 2:
+                    raise
+        return port
 
     def _launch(self, port: int) -> subprocess.Popen[bytes]:
         python = install_python(HERE / "requirements.txt", "second-interpreter")

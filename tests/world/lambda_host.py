@@ -16,7 +16,6 @@ What this does not do: limit memory and processor, layers, extensions, other arc
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -46,6 +45,7 @@ from moto.sts.models import sts_backends
 
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
 from world.clock import Call, Clock, Process
+from world.control_plane import die_with_parent
 from world.faults import INVOKE, Plan
 from world.folders import temporary_folder
 from world.state_errors import ServiceError
@@ -69,9 +69,6 @@ SIGNALS = {
     signal.SIGTERM: "terminated",
     signal.SIGILL: "illegal instruction",
 }
-
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -408,11 +405,6 @@ class LambdaHost:
         return role.access_key_id, role.secret_access_key, role.session_token
 
 
-def _die_with_parent() -> None:
-    """Runs in the child between fork and exec."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Sandbox:
     """One execution environment: a process, its Runtime API, its credentials. It is a `faults.Caller`."""
 
@@ -439,7 +431,7 @@ class Sandbox:
 
     # Life
 
-    def start(self, preexec_fn: Callable[[], None] | None = _die_with_parent) -> None:
+    def start(self, preexec_fn: Callable[[], None] | None = die_with_parent) -> None:
         """Starts the process and waits for its first request for work. Raises InitFailed."""
         bootstrap = self.blueprint.code / "bootstrap"
         if not os.access(bootstrap, os.X_OK):

@@ -2,6 +2,9 @@
 //!
 //! What a function does, it does not know.
 
+#[cfg(panic = "abort")]
+compile_error!("a panic has to be caught, to end as InternalError: build with panic = \"unwind\"");
+
 mod log;
 
 use std::any::Any;
@@ -26,8 +29,8 @@ pub use lambda_runtime::Error;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one try of a call may take: AWS answers these calls within two seconds.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take with its repetitions. Several fit into a function's 90 seconds.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a call may take with its repetitions. Two that hang still fit into a function's 60 seconds.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The SDK repeats what is throttled or lost at once; what lasts longer, the state machine repeats.
 const ATTEMPTS: u32 = 3;
 
