@@ -69,7 +69,7 @@ class KubeClient:
         fresh = getattr(self._connections, "current", None) is None
         try:
             return self._exchange(method, path, content, headers)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             if fresh:
                 raise
             return self._exchange(method, path, content, headers)
