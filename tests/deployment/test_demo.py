@@ -6,13 +6,15 @@ import json
 import os
 import pty
 import re
+import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from fcntl import ioctl
 from struct import pack
-from termios import TIOCSWINSZ
+from termios import TIOCSCTTY, TIOCSWINSZ
 from xml.etree import ElementTree
 
 import boto3
@@ -26,6 +28,12 @@ from world_tests.processes import descendants, eventually, is_running
 COLUMNS, ROWS = 110, 40
 #: Real seconds that a demo may take, with Terraform's apply.
 PATIENCE = 240
+
+
+def _as_a_shell_does() -> None:
+    """Ctrl-C is for this session, and it counts, also where the tests themselves were started in the background."""
+    ioctl(0, TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Terminal:
@@ -45,7 +53,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: ioctl(0, 0x540E, 0),  # TIOCSCTTY: Ctrl-C is for this session
+            preexec_fn=_as_a_shell_does,
         )
         os.close(theirs)
 
@@ -54,6 +62,8 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, self.text
+            if not select.select([self._ours], [], [], 1)[0]:
+                continue
             try:
                 self._written += (read := os.read(self._ours, 4096))
                 self._stream.feed(read)
