@@ -15,10 +15,11 @@ locals {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
     standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped"]
+    restore-node     = ["recycle-eks:put-back", "recycle-eks:protected-for"]
   }
   tags_removed = {
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
-    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
+    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for"]
   }
 
   find_instances = {
@@ -118,7 +119,20 @@ locals {
       local.find_instances,
       local.find_the_group_of_an_instance,
       local.read_groups,
+      local.tag_instances_of_this_cluster["restore-node"],
       local.untag_instances_of_this_cluster["restore-node"],
+      {
+        Sid    = "PutInstancesOfThisClusterBack"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:ExitStandby",
+          "autoscaling:SetDesiredCapacity",
+          "autoscaling:SetInstanceProtection",
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
+        ]
+        Resource  = local.groups
+        Condition = { StringEquals = local.of_this_cluster }
+      },
     ]
   }
 

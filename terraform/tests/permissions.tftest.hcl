@@ -54,6 +54,11 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       restore-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
+        "autoscaling:ExitStandby",
+        "autoscaling:SetDesiredCapacity",
+        "autoscaling:SetInstanceProtection",
+        "autoscaling:TerminateInstanceInAutoScalingGroup",
+        "ec2:CreateTags",
         "ec2:DeleteTags",
         "ec2:DescribeInstances",
         "eks:DescribeCluster",

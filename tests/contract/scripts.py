@@ -23,7 +23,7 @@ STRAIGHT = {
     "check-pods": ["dispose"],
     "evict-pods": [],
     "detach-terminate": ["recycled"],
-    "restore-node": ["kept"],
+    "restore-node": ["restored"],
 }
 
 #: the loop, the answers that lead twice round it, the states of one round
@@ -54,7 +54,7 @@ class Script:
 
     def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """The next answer of a function. Raises FunctionFailed where the script says so."""
-        assert set(request) <= {"context", "run", "owner", "failure"}, request
+        assert set(request) <= {"context", "run", "owner", "failure", "put_back"}, request
         self.requests.append(request)
         given = self._left[name].pop(0)
         if isinstance(given, FunctionFailed):

@@ -63,7 +63,9 @@ def test_a_detour_stands_below_the_step_that_it_leaves(definition):
 
 
 def test_what_an_error_leads_to_comes_last(definition):
-    assert [step.name for step in steps(definition)][-4:] == ["ClaimLost", "RestoreNode", "NodeKept", "NotRestored"]
+    assert [step.name for step in steps(definition)][-6:] == [
+        "ClaimLost", "RestoreNode", "StandbyLeftBehind", "NodeKept", "WaitForRestore", "NotRestored",
+    ]  # fmt: skip
 
 
 def test_choices_behind_each_other_become_one_labelled_way():

@@ -7,6 +7,8 @@ import pytest
 from contract.scripts import LOOPS, Script, Walk, follow, rendered
 from world.in_memory import FunctionFailed
 
+REFUSED = FunctionFailed("ServiceRefused", "no")
+
 
 def walk(**answers: list[Any]) -> Walk:
     """Runs the definition after a script of these answers."""
@@ -49,14 +51,14 @@ def test_an_error_of_any_step_leads_to_restore_node_and_keeps_its_name(step):
     if step == "evict_pods":
         answers["check_pods"] = ["evict"]
     end = walk(**answers)
-    assert end.path[-2:] == ["RestoreNode", "NodeKept"]
-    assert (end.status, end.error, end.cause) == ("FAILED", "ServiceRefused", "restore-node says kept")
+    assert end.path[-3:] == ["RestoreNode", "NodeRestored", "NodeKept"]
+    assert (end.status, end.error, end.cause) == ("FAILED", "ServiceRefused", "restore-node says restored")
 
 
 @pytest.mark.parametrize("step", ["claim_node", "standby_node", "check_pods", "detach_terminate"])
 def test_an_unknown_verdict_is_an_error_like_any_other(step):
     end = walk(**{step: ["dance"]})
-    assert end.path[-3:] == ["UnknownVerdict", "RestoreNode", "NodeKept"]
+    assert end.path[-4:] == ["UnknownVerdict", "RestoreNode", "NodeRestored", "NodeKept"]
     assert end.error == "InternalError"
 
 
@@ -70,6 +72,22 @@ def test_what_is_unavailable_is_tried_again():
     busy = FunctionFailed("ServiceUnavailable", "busy")
     end = walk(taint_node=[busy, busy, "check_pods"])
     assert end.output["outcome"] == "recycled"
+
+
+@pytest.mark.parametrize("verdict", ["restored", "untouched", "kept"])
+def test_a_put_back_goes_twice_round_its_loop_and_ends_under_the_first_errors_name(verdict):
+    script = Script(taint_node=[REFUSED], restore_node=["wait", "wait", verdict])
+    end = follow(script, rendered())
+    assert end.path[-9:] == ["RestoreNode", "NodeRestored", "WaitForRestore"] * 2 + ["RestoreNode", "NodeRestored", "NodeKept"]
+    assert (end.error, end.cause) == ("ServiceRefused", f"restore-node says {verdict}")
+    so_far = [request["put_back"] for request in script.requests[-3:]]
+    assert so_far[0] == {} and [each["verdict"] for each in so_far[1:]] == ["wait", "wait"]
+
+
+def test_a_node_that_stays_in_standby_gives_the_execution_its_name():
+    end = walk(taint_node=[REFUSED], restore_node=["standby_left_behind"])
+    assert end.path[-1] == "StandbyLeftBehind"
+    assert (end.status, end.error, end.cause) == ("FAILED", "StandbyLeftBehind", "restore-node says standby_left_behind")
 
 
 def test_a_restore_that_fails_tells_both_errors():
@@ -89,7 +107,8 @@ def test_these_walks_enter_every_state():
     for verdict in ("duplicate", "already_gone", "planned", "dance"):
         entered |= set(walk(claim_node=[verdict]).path)
     entered |= set(walk(taint_node=[FunctionFailed("ClaimLost")]).path)
-    entered |= set(walk(taint_node=[FunctionFailed("X")], restore_node=[FunctionFailed("Y")]).path)
+    for restore in ([FunctionFailed("Y")], ["wait", "restored"], ["standby_left_behind"]):
+        entered |= set(walk(taint_node=[FunctionFailed("X")], restore_node=restore).path)
     machine = rendered()
     branch = machine["States"]["Recycle"]["Branches"][0]
     assert entered == {*machine["States"], *branch["States"]}

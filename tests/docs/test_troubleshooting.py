@@ -80,6 +80,24 @@ def test_a_budget_never_lets_go(world, node):
     ends(world.recycle(node, drain_timeout_seconds=7200).finishes(), "DrainTimedOut", quote)
 
 
+def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_path):
+    (quote,) = quoted("StandbyLeftBehind")
+    workers = world.group("workers", size=2, minimum=2, maximum=2)
+    node = workers.nodes[0]
+    workers.next_launch(fails="We currently do not have sufficient m7i.2xlarge capacity")
+    end = world.recycle(node).finishes()
+    ends(end, "StandbyLeftBehind", quote)
+
+    shell = Shell(tmp_path / "here", world.environment())
+    for command in end.cause.splitlines():
+        if command.startswith(("aws ", "kubectl ")):
+            shell.run(command)
+    world.run(end.at + 600)
+    assert workers.states[node.instance_id] == "InService"
+    assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
+    assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
+
+
 def test_a_claim_is_removed(world, node, job):
     (quote,) = quoted("ClaimLost")
     world.at("20m", lambda: node.annotate("recycle-eks/claim", None))

@@ -57,14 +57,15 @@ def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
     job = node.job("train", labels={"app": "train"})
     workers.next_launch(**trouble)
 
-    end = world.recycle(node, label_selector="app=train").finishes()
+    execution = world.recycle(node, label_selector="app=train")
+    end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
-    assert 840 <= end.at <= 840 + 60
+    assert 840 <= execution.entered("RestoreNode")[0] <= 840 + 60
     assert job.phase == "Running"
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert not world.calls("kubernetes:POST pods/eviction")
-    assert "aws autoscaling exit-standby" in end.cause
+    assert workers.sizes == (1, 2, 3) and workers.states[node.instance_id] == "InService"
 
 
 def test_a_startup_taint_on_the_replacement_is_waited_out(world):

@@ -35,6 +35,8 @@ SCRIPTS: dict[str, dict[str, list[Any]]] = {
     "lost claim": {"check_pods": [LOST]},
     "tried again until it works": {"taint_node": [BUSY, BUSY, "check_pods"]},
     "tried again in vain": {"taint_node": [BUSY] * 3},
+    "put-back that waits": {"taint_node": [REFUSED], "restore_node": ["wait", "wait", "restored"]},
+    "put-back that leaves the node in Standby": {"taint_node": [REFUSED], "restore_node": ["standby_left_behind"]},
     "put-back that fails": {"taint_node": [REFUSED], "restore_node": [FunctionFailed("InternalError", "second")]},
     "answer without a run": {"claim_node": [{"verdict": "standby"}]},
     "wait without seconds": {"standby_node": [{"verdict": "wait", "run": {}}]},
@@ -143,7 +145,7 @@ def test_ministack_writes_no_history_of_a_branch(ministack):
 
 def test_ministack_gives_a_failed_execution_an_output(ministack):
     end = ministack.describe(Script(taint_node=[REFUSED]), rendered())
-    assert end["output"] == '{"Error": "ServiceRefused", "Cause": "restore-node says kept"}'
+    assert end["output"] == '{"Error": "ServiceRefused", "Cause": "restore-node says restored"}'
 
 
 def test_ministack_names_an_unknown_execution_without_exception(ministack):

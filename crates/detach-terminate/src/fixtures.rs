@@ -91,6 +91,7 @@ pub(crate) fn node() -> NodeFacts {
         instance: Some(id()),
         ready: true,
         unschedulable: true,
+        cordoned_by: None,
         taints: vec![node_record::draining_taint(&id())],
         labels: BTreeMap::new(),
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),

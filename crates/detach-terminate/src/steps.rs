@@ -6,6 +6,7 @@ use recycle::contract::{Answer, DisposeVerdict};
 use recycle::input::Dispose;
 use recycle::names::{CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_TAG, STANDBY_TAG, STOPPED_TAG};
 use recycle::node::{NodeFacts, Record};
+use recycle::put_back::EXCLUDED;
 
 use crate::case::Case;
 use crate::{DetachTerminate, Error};
@@ -23,7 +24,7 @@ impl DetachTerminate {
                 ..node.record()?
             };
             Ok(NodeChange::new()
-                .label(EXCLUDE_FROM_BALANCERS_LABEL, "true")
+                .label(EXCLUDE_FROM_BALANCERS_LABEL, EXCLUDED)
                 .record(&record)?)
         })
         .await?;

@@ -1,5 +1,5 @@
-//! EC2 Auto Scaling: groups and their members, Standby, and leaving for good. Desired capacity is never decremented here: a
-//! node that goes is always replaced.
+//! EC2 Auto Scaling: groups and their members, Standby and back, leaving for good, and the changes of a group's size by which a
+//! put-back undoes what Standby began.
 
 use aws_config::SdkConfig;
 use recycle::ids::{GroupName, InstanceId};
@@ -10,7 +10,13 @@ use crate::Error;
 const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
 const ENTER_STANDBY: &str = "autoscaling:EnterStandby";
+const EXIT_STANDBY: &str = "autoscaling:ExitStandby";
+const SET_DESIRED: &str = "autoscaling:SetDesiredCapacity";
+const SET_PROTECTION: &str = "autoscaling:SetInstanceProtection";
 const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
+
+/// How many members one SetInstanceProtection takes (its API reference).
+const MOST_PROTECTED: usize = 50;
 
 /// Auto Scaling's groups.
 #[derive(Debug, Clone)]
@@ -77,12 +83,66 @@ impl Groups {
             .map_err(|error| Error::from_sdk(ENTER_STANDBY, error))
     }
 
+    /// ExitStandby, which makes the desired capacity one larger.
+    pub async fn exit_standby(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
+        self.client
+            .exit_standby()
+            .auto_scaling_group_name(group.as_str())
+            .instance_ids(member.as_str())
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(EXIT_STANDBY, error))
+    }
+
+    /// SetDesiredCapacity at once, whatever cooldown runs.
+    pub async fn set_desired_capacity(&self, group: &GroupName, desired: u32) -> Result<(), Error> {
+        self.client
+            .set_desired_capacity()
+            .auto_scaling_group_name(group.as_str())
+            .desired_capacity(i32::try_from(desired).unwrap_or(i32::MAX))
+            .honor_cooldown(false)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(SET_DESIRED, error))
+    }
+
+    /// Protects members from scale-in, or no longer.
+    pub async fn protect(
+        &self,
+        group: &GroupName,
+        members: &[InstanceId],
+        protected: bool,
+    ) -> Result<(), Error> {
+        for page in members.chunks(MOST_PROTECTED) {
+            self.client
+                .set_instance_protection()
+                .auto_scaling_group_name(group.as_str())
+                .set_instance_ids(Some(page.iter().map(ToString::to_string).collect()))
+                .protected_from_scale_in(protected)
+                .send()
+                .await
+                .map_err(|error| Error::from_sdk(SET_PROTECTION, error))?;
+        }
+        Ok(())
+    }
+
     /// TerminateInstanceInAutoScalingGroup without decrement: a member in Standby does not count, so nothing is launched for it.
     pub async fn terminate(&self, member: &InstanceId) -> Result<(), Error> {
+        self.terminate_member(member, false).await
+    }
+
+    /// TerminateInstanceInAutoScalingGroup with decrement: nothing is launched for it.
+    pub async fn remove(&self, member: &InstanceId) -> Result<(), Error> {
+        self.terminate_member(member, true).await
+    }
+
+    async fn terminate_member(&self, member: &InstanceId, decrement: bool) -> Result<(), Error> {
         self.client
             .terminate_instance_in_auto_scaling_group()
             .instance_id(member.as_str())
-            .should_decrement_desired_capacity(false)
+            .should_decrement_desired_capacity(decrement)
             .send()
             .await
             .map(|_| ())

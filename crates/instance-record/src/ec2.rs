@@ -76,13 +76,18 @@ impl Instances {
 
     /// Sets tags; the instance's other tags stay.
     pub async fn tag(&self, id: &InstanceId, tags: &[(&str, String)]) -> Result<(), Error> {
+        self.tag_all(std::slice::from_ref(id), tags).await
+    }
+
+    /// The same for several instances.
+    pub async fn tag_all(&self, ids: &[InstanceId], tags: &[(&str, String)]) -> Result<(), Error> {
         let tags = tags
             .iter()
             .map(|(key, value)| Tag::builder().key(*key).value(value).build())
             .collect();
         self.client
             .create_tags()
-            .resources(id.as_str())
+            .set_resources(Some(ids.iter().map(ToString::to_string).collect()))
             .set_tags(Some(tags))
             .send()
             .await
@@ -92,18 +97,23 @@ impl Instances {
 
     /// Removes tags, whatever their values; missing ones, and a missing instance, are no error.
     pub async fn untag(&self, id: &InstanceId, keys: &[&str]) -> Result<(), Error> {
+        match self.untag_all(std::slice::from_ref(id), keys).await {
+            Err(error) if !is_unknown_instance(&error) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The same for several instances, all of which EC2 has to know: it refuses the call as a whole otherwise.
+    pub async fn untag_all(&self, ids: &[InstanceId], keys: &[&str]) -> Result<(), Error> {
         let tags = keys.iter().map(|key| Tag::builder().key(*key).build()).collect();
-        let answer = self
-            .client
+        self.client
             .delete_tags()
-            .resources(id.as_str())
+            .set_resources(Some(ids.iter().map(ToString::to_string).collect()))
             .set_tags(Some(tags))
             .send()
-            .await;
-        match answer.map_err(|error| Error::from_sdk(DELETE_TAGS, error)) {
-            Err(error) if !is_unknown_instance(&error) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(DELETE_TAGS, error))
     }
 
     /// Begins to stop the instance; one that is stopping or stopped stays so.

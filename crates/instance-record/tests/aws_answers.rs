@@ -182,7 +182,75 @@ async fn an_instance_in_no_group_and_a_group_that_is_gone_are_none() {
 }
 
 #[tokio::test]
-async fn desired_capacity_is_never_decremented() {
+async fn the_way_back_makes_a_group_larger_and_only_a_removal_smaller() {
+    let aws = ScriptedAws::new()
+        .on("ExitStandby", "")
+        .on("SetDesiredCapacity", "")
+        .on("TerminateInstanceInAutoScalingGroup", "");
+    let groups = Groups::new(&aws.config());
+    groups.exit_standby(&group(), &id()).await.unwrap();
+    groups.set_desired_capacity(&group(), 3).await.unwrap();
+    groups.remove(&id()).await.unwrap();
+    let [exit, set, remove] = &aws.calls()[..] else {
+        panic!("three calls")
+    };
+    assert!(exit.contains(&format!("InstanceIds.member.1={ID}")), "{exit}");
+    assert!(set.contains("DesiredCapacity=3&HonorCooldown=false"), "{set}");
+    assert!(remove.contains("ShouldDecrementDesiredCapacity=true"), "{remove}");
+}
+
+#[tokio::test]
+async fn members_are_protected_fifty_at_a_time() {
+    let members: Vec<InstanceId> = (0..51)
+        .map(|number| format!("i-0{number:016x}").parse().unwrap())
+        .collect();
+    let aws = ScriptedAws::new()
+        .on("SetInstanceProtection", "")
+        .on("SetInstanceProtection", "");
+    Groups::new(&aws.config())
+        .protect(&group(), &members, true)
+        .await
+        .unwrap();
+    let [first, second] = &aws.calls()[..] else {
+        panic!("two calls")
+    };
+    assert!(
+        first.contains("InstanceIds.member.50=") && first.contains("ProtectedFromScaleIn=true"),
+        "{first}"
+    );
+    assert!(
+        second.contains(&format!("InstanceIds.member.1={}&", members[50])),
+        "{second}"
+    );
+}
+
+#[tokio::test]
+async fn tags_of_several_instances_go_only_if_ec2_knows_all_of_them() {
+    let aws = ScriptedAws::new().on("CreateTags", "").refuses(
+        "DeleteTags",
+        400,
+        "InvalidInstanceID.NotFound",
+        "no such instance",
+    );
+    let instances = Instances::new(&aws.config());
+    let both = [id(), "i-0aaaaaaaaaaaaaaaa".parse().unwrap()];
+    instances
+        .tag_all(&both, &[("recycle-eks:protected-for", ID.to_owned())])
+        .await
+        .unwrap();
+    assert!(
+        aws.calls()[0].contains("ResourceId.2=i-0aaaaaaaaaaaaaaaa"),
+        "{}",
+        aws.calls()[0]
+    );
+    instances
+        .untag_all(&both, &["recycle-eks:protected-for"])
+        .await
+        .unwrap_err();
+}
+
+#[tokio::test]
+async fn standby_and_disposal_never_decrement_the_desired_capacity() {
     let aws = ScriptedAws::new()
         .on("EnterStandby", "")
         .on("TerminateInstanceInAutoScalingGroup", "");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
 use recycle::claim::{Claim, StoredClaim, holds_claim};
 use recycle::drain::Progress;
@@ -51,6 +52,15 @@ struct Condition {
 #[derive(Debug, Clone, Deserialize)]
 struct AttachedVolume {
     name: String,
+}
+
+/// Who wrote `spec.unschedulable` last. Whoever sets a field to another value owns it from then on.
+fn find_cordoner(entries: &[ManagedFieldsEntry]) -> Option<String> {
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:unschedulable").is_some())
+    };
+    entries.iter().find(owns)?.manager.clone()
 }
 
 fn nodes(client: &kube::Client) -> Api<Node> {
@@ -311,6 +321,7 @@ fn read_node(node: Node) -> Option<NodeFacts> {
         instance: spec.provider_id.as_deref().and_then(read_provider_id),
         ready: status.conditions.iter().any(ready),
         unschedulable: spec.unschedulable,
+        cordoned_by: find_cordoner(metadata.managed_fields.as_deref().unwrap_or_default()),
         taints: spec.taints,
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata.annotations.unwrap_or_default(),

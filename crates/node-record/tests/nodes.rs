@@ -62,6 +62,10 @@ async fn a_node_is_read_as_the_decisions_see_it() {
             "resourceVersion": "7",
             "labels": {"zone": "eu-west-1a"},
             "annotations": {"note": "hello"},
+            "managedFields": [
+                {"manager": "kubelet", "fieldsV1": {"f:spec": {"f:providerID": {}}}},
+                {"manager": "kubectl-cordon", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}},
+            ],
         },
         "spec": {
             "providerID": format!("aws:///eu-west-1a/{INSTANCE}"),
@@ -91,6 +95,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
         instance: Some(instance()),
         ready: true,
         unschedulable: true,
+        cordoned_by: Some("kubectl-cordon".to_owned()),
         taints: vec![
             taint("team", Some("blue"), "NoSchedule", None),
             taint("late", None, "NoExecute", Some("2027-01-01T00:00:00Z")),

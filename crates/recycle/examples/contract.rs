@@ -25,7 +25,14 @@ fn main() {
         "failures": Failure::ALL,
         "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
         "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
-        "tags": [names::CLAIM_TAG, names::GROUP_TAG, names::STANDBY_TAG, names::STOPPED_TAG],
+        "tags": [
+            names::CLAIM_TAG,
+            names::GROUP_TAG,
+            names::STANDBY_TAG,
+            names::PUT_BACK_TAG,
+            names::PROTECTED_FOR_TAG,
+            names::STOPPED_TAG,
+        ],
     });
     println!("{contract:#}");
 }

@@ -100,6 +100,23 @@ pub struct RestoreRequest {
     pub context: Context,
     /// The error that led here.
     pub failure: CaughtError,
+    /// What the last step of the put-back answered; `{}` before the first.
+    #[serde(default)]
+    pub put_back: PutBack,
+}
+
+/// What a put-back carries from step to step. Whatever it did is in the records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct PutBack {
+    /// When it began; none before the first step.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// How many steps it has taken.
+    #[serde(default)]
+    pub steps: u32,
+    /// Why the last step waited.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// `$states.errorOutput`.
@@ -192,6 +209,12 @@ pub struct Answer<V> {
     /// The plan, if the verdict is `planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// When the put-back began, if this is one of its steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// How many steps it has taken, with this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
     /// What to carry; absent where nothing was fetched.
     #[serde(serialize_with = "none_is_empty_object")]
     pub run: Option<Run>,
@@ -209,6 +232,8 @@ impl<V> Answer<V> {
             names: BTreeMap::new(),
             owner: None,
             plan: None,
+            since: None,
+            steps: None,
             run: None,
         }
     }
@@ -317,7 +342,13 @@ verdict!(
     RestoreVerdict {
         /// Nothing of ours is on the node: it is as it was found.
         Untouched,
-        /// Something is; the reason says what, and what a person may do.
+        /// Something was, and it is as it was found again.
+        Restored,
+        /// The next step of the put-back comes after a wait.
+        Wait,
+        /// The group allows no way back from Standby; the reason has the commands for a person.
+        StandbyLeftBehind,
+        /// It is lost, or cannot be seen: the reason says what is left, and what a person may do.
         Kept,
     }
 );

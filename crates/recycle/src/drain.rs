@@ -173,8 +173,7 @@ fn pace(since: Timestamp, now: Timestamp, deadline: Deadline, drain_timeout: u32
 fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
     if deadline.by_person {
         format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {}, and would end another execution's at once until it is \
-             removed",
+            "the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {}",
             deadline.at
         )
     } else {
@@ -383,13 +382,12 @@ mod tests {
             (
                 "a person ended it",
                 judge_drain(&leaving, at(0), at(60), by_person, DAY, 9, false),
-                "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z, and would end another \
-                 execution's at once until it is removed; it sees leaving 1 pod (default/slow)",
+                "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z; it sees leaving 1 pod (default/slow)",
             ),
             (
                 "the budget is spent",
                 judge_drain(&waiting(), at(0), at(60), until(86_400), DAY, POLL_BUDGET, false),
-                "the pods were checked 1230 times, which is as often as one execution can; it waits for",
+                "the pods were checked 1218 times, which is as often as one execution can; it waits for",
             ),
             (
                 "many pods",

@@ -22,7 +22,7 @@ pub enum Failure {
     ReplacementTimedOut,
     /// The pods did not go in time.
     DrainTimedOut,
-    /// The group's limits allow no way back from Standby. Not raised yet.
+    /// The group's limits allow no way back from Standby.
     StandbyLeftBehind,
     /// The node is no longer ours; nothing was done.
     ClaimLost,
@@ -79,18 +79,18 @@ impl Failure {
             Self::NodeLost => {
                 "left as it is found: its Node is gone or another instance's, or its instance left the group; the cause says what is left"
             }
-            Self::ReplacementTimedOut | Self::DrainTimedOut => {
-                "kept; the cause says in which state, with the commands that put it back"
-            }
+            Self::ReplacementTimedOut | Self::DrainTimedOut => "put back as it was found; the cause says so",
             Self::StandbyLeftBehind => {
-                "not raised yet, comes with the put-back: in Standby, untainted; the cause has the commands for a person"
+                "in Standby, untainted: the group allows no way back; the cause has the first error, and the commands for a person"
             }
             Self::ClaimLost => "no longer ours: nothing is done",
-            Self::ServiceUnavailable => "kept, as above: AWS or Kubernetes could not be reached for too long",
-            Self::ServiceRefused => {
-                "kept, as above: AWS or Kubernetes refused a call that should have been allowed"
+            Self::ServiceUnavailable => {
+                "put back, as far as AWS and Kubernetes can be reached, which they could not for too long"
             }
-            Self::InternalError => "kept, as above: a fault of ours",
+            Self::ServiceRefused => {
+                "put back: AWS or Kubernetes refused a call that should have been allowed, or somebody put the node to use"
+            }
+            Self::InternalError => "put back: a fault of ours",
         }
     }
 }

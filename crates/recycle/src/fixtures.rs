@@ -80,6 +80,7 @@ pub(crate) fn node(name: &str) -> NodeFacts {
         instance: Some(id(OLD)),
         ready: true,
         unschedulable: false,
+        cordoned_by: None,
         taints: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

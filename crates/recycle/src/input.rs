@@ -323,7 +323,7 @@ const DRAIN_TIMEOUT: Field = Field {
 const ON_DRAIN_TIMEOUT: Field = Field {
     name: "on_drain_timeout",
     kind: Kind::OneOf(&[
-        built("restore", "the node is kept"),
+        built("restore", "the node is put back"),
         not_built("evict", "the pods that were waited for are evicted in time"),
         not_built(
             "terminate",

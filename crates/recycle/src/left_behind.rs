@@ -5,12 +5,12 @@
 
 use crate::claim::{Phase, StoredClaim};
 use crate::contract::describe_instance;
-use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
-    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
+    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
 };
-use crate::node::{Instance, NodeFacts};
+use crate::node::{Group, Instance, NodeFacts};
 
 /// What is left of us on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
 #[must_use]
 pub fn describe_left_behind(
     instance_id: &InstanceId,
-    group: Option<&GroupName>,
+    group: Option<&Group>,
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
     node_name: Option<&NodeName>,
@@ -116,7 +116,7 @@ struct Found {
 
 fn look_at_standby(
     instance_id: &InstanceId,
-    group: Option<&GroupName>,
+    group: Option<&Group>,
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
     found: &mut Found,
@@ -127,12 +127,31 @@ fn look_at_standby(
     let ours = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
     if let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) {
         found.states.push(format!(
-            "is {state} (the way back makes group {group} one instance larger, so that its maximum has to allow that, and the \
-             replacement stays)"
+            "is {state} (the way back makes group {} one instance larger, and the replacement stays)",
+            group.name
         ));
+        let name = quote(group.name.as_str());
+        if instance.is_some_and(|instance| instance.state == "stopped") {
+            found
+                .commands
+                .push(format!("aws ec2 start-instances --instance-ids {instance_id}"));
+            found.commands.push(format!(
+                "aws ec2 wait instance-running --instance-ids {instance_id}"
+            ));
+        }
+        if group.suspended.iter().any(|process| process == "Launch") {
+            found.commands.push(format!(
+                "aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes Launch"
+            ));
+        }
+        if group.desired >= group.max {
+            found.commands.push(format!(
+                "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {name} --max-size {}",
+                group.desired + 1
+            ));
+        }
         found.commands.push(format!(
-            "aws autoscaling exit-standby --auto-scaling-group-name {} --instance-ids {instance_id}",
-            quote(group.as_str())
+            "aws autoscaling exit-standby --auto-scaling-group-name {name} --instance-ids {instance_id}"
         ));
     } else {
         found.states.push(format!("is {state}"));
@@ -195,7 +214,7 @@ fn is_left_out_of_balancers(node: &NodeFacts) -> bool {
 }
 
 fn look_at_tags(instance: &Instance, found: &mut Found) {
-    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG]
+    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG]
         .into_iter()
         .filter(|tag| instance.tags.contains_key(*tag))
         .map(|tag| format!("Key={tag}"))
@@ -224,7 +243,7 @@ fn quote(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, claimed, id, instance, node, strings, taint};
+    use crate::fixtures::{at, claimed, group, id, instance, node, strings, taint};
     use crate::node::Record;
 
     fn describe(
@@ -232,7 +251,7 @@ mod tests {
         instance: Option<&Instance>,
         node: Option<&NodeFacts>,
     ) -> LeftBehind {
-        let group = "workers".parse().unwrap();
+        let group = group();
         let name = "ip-10-0-0-1.ec2.internal".parse().unwrap();
         describe_left_behind(
             &id(crate::fixtures::OLD),
@@ -283,8 +302,8 @@ mod tests {
         let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&ours())));
         assert_eq!(
             left.state,
-            "node old (i-0aaaaaaaaaaaaaaaa) is Standby (the way back makes group workers one instance larger, so that its \
-             maximum has to allow that, and the replacement stays), has the taint recycle-eks/draining, is cordoned, carries our \
+            "node old (i-0aaaaaaaaaaaaaaaa) is Standby (the way back makes group workers one instance larger, and the \
+             replacement stays), has the taint recycle-eks/draining, is cordoned, carries our \
              annotations, carries our label, carries our tags"
         );
         assert_eq!(
@@ -467,6 +486,37 @@ mod tests {
         assert!(
             annotate.unwrap().ends_with(" recycle-eks/drain-until-"),
             "{annotate:?}"
+        );
+    }
+
+    #[test]
+    fn what_keeps_the_instance_in_standby_is_opened_first() {
+        let full = Group {
+            max: 2,
+            suspended: vec!["Launch".to_owned()],
+            ..group()
+        };
+        let stopped = Instance {
+            state: "stopped".to_owned(),
+            ..tagged()
+        };
+        let left = describe_left_behind(
+            &id(crate::fixtures::OLD),
+            Some(&full),
+            Some("Standby"),
+            Some(&stopped),
+            None,
+            None,
+        );
+        assert_eq!(
+            left.commands[..5],
+            [
+                "aws ec2 start-instances --instance-ids i-0aaaaaaaaaaaaaaaa",
+                "aws ec2 wait instance-running --instance-ids i-0aaaaaaaaaaaaaaaa",
+                "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes Launch",
+                "aws autoscaling update-auto-scaling-group --auto-scaling-group-name workers --max-size 3",
+                "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
+            ]
         );
     }
 

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod pods;
 pub mod poll;
 pub mod preflight;
+pub mod put_back;
 pub mod replacement;
 pub mod selector;
 pub mod tables;

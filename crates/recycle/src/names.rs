@@ -10,6 +10,8 @@ pub const PROGRESS_ANNOTATION: &str = "recycle-eks/progress";
 pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 /// Node annotation on a replacement: the instance id of the node that it stands in for.
 pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
+/// Node annotation on a replacement: the instance id of the node for whose put-back we cordoned it.
+pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
 /// Pod annotation that a person sets: `wait`, `evict` or `ignore`; wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 /// Node label: a short hash of the group's name, on every claimed Node.
@@ -22,6 +24,10 @@ pub const CLAIM_TAG: &str = "recycle-eks:claim";
 pub const GROUP_TAG: &str = "recycle-eks:group";
 /// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of us.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
+/// EC2 tag, written before each change of the group by a put-back: what was done so far ([`crate::put_back::Deeds`]).
+pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
+/// EC2 tag on other members of the group: the instance id of the node for whose put-back we protect them from scale-in.
+pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
 /// EC2 tag: when (RFC 3339) an instance was stopped by `dispose: stop`. A result, not a leftover.
 pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).

@@ -36,6 +36,8 @@ pub struct NodeFacts {
     pub ready: bool,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
+    /// Who wrote `spec.unschedulable` last, by `metadata.managedFields`.
+    pub cordoned_by: Option<String>,
     /// `spec.taints`, all of them.
     pub taints: Vec<Taint>,
     /// `metadata.labels`.
@@ -110,6 +112,22 @@ pub struct Member {
     pub lifecycle_state: String,
     /// `ProtectedFromScaleIn`.
     pub protected_from_scale_in: bool,
+}
+
+impl Member {
+    /// It will not be in service again.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        is_leaving(&self.lifecycle_state)
+    }
+}
+
+/// Whether a member in this lifecycle state will not be in service again.
+#[must_use]
+pub fn is_leaving(lifecycle_state: &str) -> bool {
+    ["Terminat", "Detach"]
+        .iter()
+        .any(|prefix| lifecycle_state.starts_with(prefix))
 }
 
 /// An Auto Scaling group at this moment (DescribeAutoScalingGroups).

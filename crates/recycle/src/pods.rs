@@ -80,6 +80,11 @@ impl PodFacts {
         self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
     }
 
+    /// Its node's end takes nothing away: it has finished, or every node has one like it.
+    fn leaves_nothing(&self) -> bool {
+        self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
+    }
+
     /// Nothing would bring it back elsewhere.
     fn is_bare(&self) -> bool {
         self.controller.is_none()
@@ -152,7 +157,7 @@ pub struct PodSurvey {
 /// Decides a pod's class; the first rule that matches wins.
 #[must_use]
 pub fn classify_pod(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> PodClass {
-    if pod.is_finished() || pod.is_controlled_by(&["DaemonSet"]) || pod.is_mirror() {
+    if pod.leaves_nothing() {
         return PodClass::Ignore;
     }
     if let Ok(Some(class)) = pod.annotated_class() {
@@ -179,6 +184,12 @@ fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
 /// A bare pod that is waited for only because it is bare.
 fn waits_as_bare(pod: &PodFacts, awaited: &Awaited) -> bool {
     pod.is_bare() && !matches!(pod.annotated_class(), Ok(Some(_))) && !is_selected(pod, awaited)
+}
+
+/// Whether a node has no pods but those that every node has: DaemonSets' and mirrors. Finished ones do not count.
+#[must_use]
+pub fn is_empty_node(pods: &[PodFacts]) -> bool {
+    pods.iter().all(PodFacts::leaves_nothing)
 }
 
 /// Sorts the pods of a node. `tainted_at` is when our taint was set, if it was.

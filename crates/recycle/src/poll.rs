@@ -7,9 +7,9 @@ pub const SHORTEST_WAIT: u32 = 30;
 /// The longest wait in seconds for time-outs up to 7.5 days: trouble is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// How many times one execution may check its pods. A drain of 30 days takes 1,203 polls by the law below; the rest is for
-/// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement
-/// and a slow disposal, 2,000 of Step Functions' 25,000 history events are left for retries (the tests below count them).
-pub const POLL_BUDGET: u32 = 1_230;
+/// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
+/// a slow disposal and a put-back, 2,000 of Step Functions' 25,000 history events are left for retries (the tests below count them).
+pub const POLL_BUDGET: u32 = 1_218;
 
 /// Seconds to wait: 1 % of what was waited so far, between the bounds, and never past the next deadline.
 ///
@@ -44,6 +44,7 @@ mod tests {
     use crate::input::{Dispose, LONGEST_DRAIN};
     use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
     use crate::pods::PodSurvey;
+    use crate::put_back::MOST_STEPS;
     use crate::replacement::{ReplacementVerdict, judge_replacement};
 
     // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
@@ -57,8 +58,10 @@ mod tests {
     const EVICTING_POLL: u32 = POLL + TASK;
     /// A heartbeat in a poll: another Task, and the poll's own Task and Choice once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
-    /// Execution started and ended, the Parallel around all, Begin, one question for the owner of a claim, RestoreNode.
-    const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + TASK + 2;
+    /// Execution started and ended, the Parallel around all, Begin, one question for the owner of a claim, the last state.
+    const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
+    /// A put-back at the end of its patience, and then what cleans up.
+    const LONGEST_PUT_BACK: u32 = (MOST_STEPS + 4) * POLL;
     /// Step Functions ends an execution at so many.
     const LIMIT: u32 = 25_000;
     /// What has to be left for retries, each of which costs three.
@@ -276,6 +279,7 @@ mod tests {
             + (turn_polls + count_replacement_polls(replacement_timeout)) * POLL
             + drain_polls * EVICTING_POLL
             + count_disposal_polls(dispose, grace) * POLL
+            + LONGEST_PUT_BACK
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Why it cannot be said what a failure left.
+//! Why a node could not be put back.
 
 use recycle::failure::{Failure, NamedFailure};
 
-/// Why it cannot be said what a failure left.
+/// Why a node could not be put back.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The way into the cluster.
@@ -17,6 +17,12 @@ pub enum Error {
     /// AWS.
     #[error(transparent)]
     Instance(#[from] instance_record::Error),
+    /// The record of an earlier step was edited.
+    #[error(transparent)]
+    Deed(#[from] recycle::put_back::UnreadableDeed),
+    /// A step of a group without the group: what is decided for one is done to one.
+    #[error("{0}")]
+    NoGroup(String),
 }
 
 impl NamedFailure for Error {
@@ -26,6 +32,7 @@ impl NamedFailure for Error {
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),
+            Self::Deed(_) | Self::NoGroup(_) => Failure::InternalError,
         }
     }
 }

@@ -6,12 +6,12 @@ use recycle::ids::{ClusterName, InstanceId};
 use recycle::left_behind::LeftBehind;
 use serde_json::Value;
 
-/// Characters of the first error's text that are told again. With the commands (at most six, each under 600 characters) the
+/// Characters of the first error's text that are told again. With the commands (at most ten, each under 500 characters) the
 /// answer stays below 8 KB.
-const LONGEST_REASON: usize = 3_000;
+const LONGEST_REASON: usize = 1_500;
 
 /// Characters of the reason why the cluster could not be asked.
-const LONGEST_WHY: usize = 400;
+pub(crate) const LONGEST_WHY: usize = 400;
 
 /// Which node the execution was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,14 @@ pub(crate) fn first_error(failure: &CaughtError) -> String {
     text.chars().take(LONGEST_REASON).collect()
 }
 
-/// The first error, then the node's state, then the commands, one a line. `unseen` says why the cluster could not be asked.
-pub(crate) fn write_report(reason: &str, left: &LeftBehind, unseen: Option<&str>) -> String {
-    let mut lines = vec![reason.to_owned(), format!("The node was kept: {}.", left.state)];
+/// The first error, then what was done (a sentence, or nothing), the node's state, and the commands, one a line. `unseen` says why the cluster could not be asked.
+pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> String {
+    let state = if done.is_empty() {
+        format!("The node was kept: {}.", left.state)
+    } else {
+        format!("{done} Now {}.", left.state)
+    };
+    let mut lines = vec![reason.to_owned(), state];
     if let Some(why) = unseen {
         let why: String = why.chars().take(LONGEST_WHY).collect();
         lines.push(format!(
@@ -108,11 +113,11 @@ mod tests {
         let reason = first_error(&caught("InternalError", &"x".repeat(100_000)));
         let left = LeftBehind {
             state: "s".repeat(1_000),
-            commands: vec!["c".repeat(600); 6],
+            commands: vec!["c".repeat(500); 10],
             can_be_resumed: true,
         };
         for unseen in [None, Some("w".repeat(100_000))] {
-            let report = write_report(&reason, &left, unseen.as_deref());
+            let report = write_report(&reason, "", &left, unseen.as_deref());
             assert!(report.len() < 8_500, "{}", report.len());
         }
     }
@@ -124,18 +129,18 @@ mod tests {
             commands: vec!["undo".to_owned()],
             can_be_resumed,
         };
-        let goes_on = write_report("oh", &left(true), None);
+        let goes_on = write_report("oh", "", &left(true), None);
         assert_eq!(
             goes_on,
             "oh\nThe node was kept: it is Standby.\nTo go on, start another execution: it resumes. To put the node back \
              instead:\nundo"
         );
-        let ends_here = write_report("oh", &left(false), None);
+        let ends_here = write_report("oh", "", &left(false), None);
         assert_eq!(
             ends_here,
             "oh\nThe node was kept: it is Standby.\nTo put the node back:\nundo"
         );
-        let unseen = write_report("oh", &left(false), Some("connection refused"));
+        let unseen = write_report("oh", "", &left(false), Some("connection refused"));
         assert!(unseen.contains("(connection refused)"), "{unseen}");
         assert!(
             unseen.contains("Once the cluster answers, start another execution"),

@@ -1,104 +1,244 @@
-//! The node as it is now, found through its records, and the release of a claim on it.
+//! The node as it is now, and everything around it that a put-back looks at: read afresh for every step.
 
-use node_record::NodeChange;
-use recycle::claim::{Phase, StoredClaim};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::{Fence, GroupName};
-use recycle::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG,
+use jiff::Timestamp;
+use node_record::draining_taint;
+use recycle::claim::{StoredClaim, holds_claim};
+use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
+use recycle::failure::with_causes;
+use recycle::ids::{Fence, GroupName, InstanceId};
+use recycle::left_behind::{LeftBehind, describe_left_behind};
+use recycle::names::{CLAIM_TAG, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG};
+use recycle::node::{Group, Instance, Member, NodeFacts};
+use recycle::pods::is_empty_node;
+use recycle::put_back::{
+    Deeds, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
 };
-use recycle::node::{Group, Instance, NodeFacts};
+use recycle::replacement::newcomers;
 
-use crate::request::Subject;
+use crate::request::{Subject, first_error, write_report};
 use crate::{Error, RestoreNode};
 
-/// How often the cluster is asked before the report goes without it: with the state machine's pauses about two minutes.
-const PATIENT_TRIES: u32 = 6;
-
 pub(crate) struct Target {
+    pub(crate) subject: Subject,
     pub(crate) instance: Option<Instance>,
-    group: Option<Group>,
+    pub(crate) group: Option<Group>,
     /// Why the cluster could not be asked, if it could not.
     pub(crate) cluster: Result<Cluster, String>,
-    subject: Subject,
+    pub(crate) deeds: Deeds,
+    pub(crate) me: Fence,
+    /// The members that carry our protection and are still to be had.
+    protected: Vec<InstanceId>,
+    waited: i64,
+    steps: u32,
 }
 
 /// The cluster's half.
 pub(crate) struct Cluster {
-    client: kube::Client,
-    node: Option<NodeFacts>,
+    pub(crate) client: kube::Client,
+    pub(crate) node: Option<NodeFacts>,
+    /// Who came after EnterStandby; none without a record of who was there before.
+    pub(crate) newcomers: Option<Vec<Newcomer>>,
 }
 
 impl RestoreNode {
-    /// Reads both halves. A cluster that will not answer, or has not for `tries`, is left out: the AWS half stands by itself.
-    pub(crate) async fn fetch(&self, subject: &Subject, tries: u32) -> Result<Target, Error> {
+    /// Reads both halves. A cluster that will not answer is left out: the AWS half stands by itself.
+    pub(crate) async fn fetch(&self, subject: Subject, request: &RestoreRequest) -> Result<Target, Error> {
         let id = &subject.instance;
         let instance = self.instances.fetch(id).await?;
-        let group = self.groups.find(id).await?;
-        let hint = instance
-            .as_ref()
-            .and_then(|instance| instance.private_dns_name.as_deref());
-        let cluster = match self.fetch_cluster(subject, hint).await {
-            Err(error) if error.failure() == Failure::ServiceUnavailable && tries < PATIENT_TRIES => {
-                return Err(error);
-            }
-            cluster => cluster.map_err(|error| with_causes(&error)),
-        };
+        let group = self.fetch_group(id, instance.as_ref()).await?;
+        let members: Vec<InstanceId> = group
+            .iter()
+            .flat_map(|group| &group.members)
+            .map(|member| member.instance.clone())
+            .collect();
+        let around = self.instances.fetch_all(&members).await?;
+        let cluster = self
+            .fetch_cluster(&subject, instance.as_ref(), group.as_ref(), &around)
+            .await
+            .map_err(|error| with_causes(&error));
+        let (now, since) = (request.context.now(), request.put_back.since);
         Ok(Target {
+            deeds: read_deeds(instance.as_ref())?,
+            protected: find_protected(id, group.as_ref(), &around),
+            me: request.context.fence(),
+            waited: count_seconds(since, now),
+            steps: request.put_back.steps,
             instance,
             group,
             cluster,
-            subject: subject.clone(),
+            subject,
         })
     }
 
-    async fn fetch_cluster(&self, subject: &Subject, hint: Option<&str>) -> Result<Cluster, Error> {
-        let cluster = self.access.describe_cluster(&subject.cluster).await?;
-        let client = self.access.connect(&cluster).await?;
-        let node = node_record::find_node(&client, &subject.instance, hint).await?;
-        Ok(Cluster { client, node })
+    /// The group that it is a member of, or the one in which it was claimed.
+    async fn fetch_group(
+        &self,
+        id: &InstanceId,
+        instance: Option<&Instance>,
+    ) -> Result<Option<Group>, Error> {
+        let found = self.groups.find(id).await?;
+        match (found, instance.and_then(Instance::claim)) {
+            (None, Some(StoredClaim::Known(claim))) => Ok(self.groups.fetch(&claim.group).await?),
+            (found, _) => Ok(found),
+        }
     }
 
-    /// Takes the claim away with what was recorded under it, from the Node first: a half that stays on the instance belongs to an
-    /// execution that has ended.
-    pub(crate) async fn release(&self, target: &Target, cluster: &Cluster, me: &Fence) -> Result<(), Error> {
-        if let Some(node) = &cluster.node {
-            node_record::amend_node(&cluster.client, node.clone(), |node| {
-                if node.claim().is_none() {
-                    return Ok(None);
-                }
-                node_record::check_claim(node, me)?;
-                Ok::<_, Error>(Some(
-                    NodeChange::new()
-                        .remove_annotation(CLAIM_ANNOTATION)
-                        .remove_annotation(RECORD_ANNOTATION)
-                        .remove_annotation(PROGRESS_ANNOTATION)
-                        .remove_label(GROUP_LABEL),
-                ))
-            })
-            .await?;
+    async fn fetch_cluster(
+        &self,
+        subject: &Subject,
+        instance: Option<&Instance>,
+        group: Option<&Group>,
+        around: &[Instance],
+    ) -> Result<Cluster, Error> {
+        let cluster = self.access.describe_cluster(&subject.cluster).await?;
+        let client = self.access.connect(&cluster).await?;
+        let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
+        let node = node_record::find_node(&client, &subject.instance, hint).await?;
+        let before = node
+            .as_ref()
+            .and_then(|node| node.record().ok())
+            .map(|record| record.members_before)
+            .filter(|before| !before.is_empty());
+        let newcomers = match (before, group) {
+            (Some(before), Some(group)) => {
+                Some(fetch_newcomers(&client, newcomers(group, &before), around).await?)
+            }
+            (None, _) | (_, None) => None,
+        };
+        Ok(Cluster {
+            client,
+            node,
+            newcomers,
+        })
+    }
+}
+
+async fn fetch_newcomers(
+    client: &kube::Client,
+    members: Vec<&Member>,
+    around: &[Instance],
+) -> Result<Vec<Newcomer>, Error> {
+    let mut found = Vec::new();
+    for member in members {
+        let instance = around.iter().find(|instance| instance.id == member.instance);
+        let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
+        let node = node_record::find_node(client, &member.instance, hint).await?;
+        let has_pods = match &node {
+            Some(node) => !is_empty_node(&node_record::list_pods(client, &node.name).await?),
+            None => false,
+        };
+        found.push(Newcomer {
+            instance: member.instance.clone(),
+            lifecycle_state: member.lifecycle_state.clone(),
+            node,
+            has_pods,
+        });
+    }
+    Ok(found)
+}
+
+fn read_deeds(instance: Option<&Instance>) -> Result<Deeds, Error> {
+    let tag = instance.and_then(|instance| instance.tags.get(PUT_BACK_TAG));
+    Ok(tag.map_or_else(|| Ok(Deeds::default()), |text| text.parse())?)
+}
+
+/// Members whose tag says that we protect them. One that is on its way out cannot be asked any more, and takes its tags with it.
+fn find_protected(old: &InstanceId, group: Option<&Group>, around: &[Instance]) -> Vec<InstanceId> {
+    let is_ours = |member: &&Member| {
+        let tags = around
+            .iter()
+            .find(|instance| instance.id == member.instance)
+            .map(|instance| &instance.tags);
+        let owner = tags.and_then(|tags| tags.get(PROTECTED_FOR_TAG));
+        owner.is_some_and(|owner| owner == old.as_str())
+    };
+    let members = group.iter().flat_map(|group| &group.members);
+    members
+        .filter(|member| !member.is_leaving())
+        .filter(is_ours)
+        .map(|member| member.instance.clone())
+        .collect()
+}
+
+fn count_seconds(since: Option<Timestamp>, now: Timestamp) -> i64 {
+    since.map_or(0, |since| now.duration_since(since).as_secs())
+}
+
+#[cfg(test)]
+impl Target {
+    pub(crate) fn new(
+        subject: Subject,
+        instance: Instance,
+        group: Group,
+        cluster: Cluster,
+        me: Fence,
+    ) -> Self {
+        Self {
+            subject,
+            instance: Some(instance),
+            group: Some(group),
+            cluster: Ok(cluster),
+            deeds: Deeds::default(),
+            me,
+            protected: Vec::new(),
+            waited: 0,
+            steps: 0,
         }
-        Ok(self
-            .instances
-            .untag(&target.subject.instance, &[CLAIM_TAG, GROUP_TAG, STANDBY_TAG])
-            .await?)
     }
 }
 
 impl Target {
-    /// The phases of those claims, on Node and instance, that are this execution's.
-    pub(crate) fn own_phases(&self, me: &Fence) -> Vec<Phase> {
-        let on_node = self.node().and_then(NodeFacts::claim);
-        let on_instance = self.instance.as_ref().and_then(Instance::claim);
-        [on_node, on_instance]
-            .into_iter()
-            .filter_map(|claim| match claim {
-                Some(StoredClaim::Known(claim)) if claim.fence == *me => Some(claim.phase),
-                Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => {
-                    None
-                }
-            })
-            .collect()
+    /// Whether the claim is this execution's: the Node's, and where there is none, or none to be seen, the instance's.
+    pub(crate) fn is_ours(&self, me: &Fence) -> bool {
+        let claim = self
+            .node()
+            .and_then(NodeFacts::claim)
+            .or_else(|| self.instance.as_ref().and_then(Instance::claim));
+        holds_claim(claim.as_ref(), me)
+    }
+
+    pub(crate) fn next_step(&self) -> PutBackStep {
+        next_put_back_step(&self.situation())
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        self.situation().has_time()
+    }
+
+    fn situation(&self) -> Situation<'_> {
+        Situation {
+            id: &self.subject.instance,
+            instance: self.instance.as_ref(),
+            group: self.group.as_ref(),
+            kubernetes: self.kubernetes_half(),
+            newcomers: self
+                .cluster
+                .as_ref()
+                .ok()
+                .and_then(|cluster| cluster.newcomers.as_deref()),
+            protected: &self.protected,
+            deeds: &self.deeds,
+            waited: self.waited,
+            steps: self.steps,
+        }
+    }
+
+    fn kubernetes_half(&self) -> KubernetesHalf {
+        let Ok(cluster) = &self.cluster else {
+            return KubernetesHalf::Unseen;
+        };
+        let Some(node) = &cluster.node else {
+            return KubernetesHalf::Vanished;
+        };
+        match undo_kubernetes(node, &draining_taint(&self.subject.instance)) {
+            Some(_) => KubernetesHalf::Undo,
+            None => KubernetesHalf::Clean,
+        }
+    }
+
+    /// Goes on as if the cluster had not answered.
+    pub(crate) fn lose_sight(&mut self, why: String) {
+        self.cluster = Err(why);
     }
 
     /// The Node, if there is one and the cluster could be asked.
@@ -106,147 +246,124 @@ impl Target {
         self.cluster.as_ref().ok()?.node.as_ref()
     }
 
-    pub(crate) fn lifecycle_state(&self) -> Option<&str> {
-        let member = self.group.as_ref()?.member(&self.subject.instance)?;
-        Some(&member.lifecycle_state)
+    pub(crate) fn group_name(&self) -> Result<&GroupName, Error> {
+        self.group
+            .as_ref()
+            .map(|group| &group.name)
+            .ok_or_else(|| Error::NoGroup(self.say("is in no group any more")))
     }
 
-    pub(crate) fn group_name(&self) -> Option<&GroupName> {
-        self.group.as_ref().map(|group| &group.name)
+    pub(crate) fn say(&self, state: &str) -> String {
+        let subject = describe_instance(&self.subject.instance, self.node().map(|node| &node.name));
+        format!("{subject} {state}")
+    }
+
+    /// After the claim was taken away: what is left is told without reading it again.
+    pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
+        if let (Ok(cluster), Some(node)) = (&mut self.cluster, node) {
+            cluster.node = Some(node);
+        }
+        if let Some(instance) = &mut self.instance {
+            for tag in [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG] {
+                instance.tags.remove(tag);
+            }
+        }
+    }
+
+    pub(crate) fn describe_what_is_left(&self) -> LeftBehind {
+        let member = self
+            .group
+            .as_ref()
+            .and_then(|group| group.member(&self.subject.instance));
+        describe_left_behind(
+            &self.subject.instance,
+            self.group.as_ref(),
+            member.map(|member| member.lifecycle_state.as_str()),
+            self.instance.as_ref(),
+            None,
+            self.node(),
+        )
+    }
+
+    /// Nothing more is done: what is left, and the commands that take it away.
+    pub(crate) fn report(&self, note: Option<String>, request: &RestoreRequest) -> Answer<RestoreVerdict> {
+        let mut left = self.describe_what_is_left();
+        if let Some(note) = note {
+            left.state = format!("{}; {note}", left.state);
+        }
+        let unseen = self.cluster.as_ref().err().map(String::as_str);
+        let text = write_report(&first_error(&request.failure), "", &left, unseen);
+        Answer::new(RestoreVerdict::Kept, text)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use recycle::claim::{Claim, Urgency};
-    use scripted_aws::ScriptedAws;
-    use scripted_kube::ScriptedKube;
-    use serde_json::json;
+    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, STANDBY_TAG};
 
     use super::*;
+    use crate::fixtures::{OLD, claim, id, instance, me, member, node, target};
 
-    const NODE: &str = "/api/v1/nodes/node-a";
-
-    fn fence(execution: &str) -> Fence {
-        format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{execution}#0")
-            .parse()
-            .unwrap()
+    #[tokio::test]
+    async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {
+        let is_ours = |on_node: Option<&str>, on_instance: Option<&str>| {
+            target(on_node.map(claim), on_instance.map(claim)).is_ours(&me())
+        };
+        assert!(!is_ours(None, None));
+        assert!(!is_ours(Some("two"), Some("two")));
+        assert!(!is_ours(Some("two"), Some("one")));
+        assert!(is_ours(None, Some("one")), "its Node is released already");
+        assert!(is_ours(Some("one"), Some("one")));
+        let mut unseen = target(Some(claim("two")), Some(claim("one")));
+        unseen.lose_sight("away".to_owned());
+        assert!(unseen.is_ours(&me()));
     }
 
-    fn claim(execution: &str) -> Claim {
-        let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
-        Claim::new(
-            fence(execution),
-            "workers".parse().unwrap(),
-            Urgency::Planned,
-            claimed_at,
-        )
+    #[test]
+    fn only_members_that_carry_our_tag_are_ours_to_unprotect() {
+        let group = Group {
+            members: vec![
+                member("i-0aaaaaaaaaaaaaaa1", "InService"),
+                member("i-0aaaaaaaaaaaaaaa2", "InService"),
+                member("i-0aaaaaaaaaaaaaaa3", "Terminating:Wait"),
+                member("i-0aaaaaaaaaaaaaaa4", "InService"),
+            ],
+            ..crate::fixtures::group()
+        };
+        let tagged = |id: &str, owner: &str| Instance {
+            id: id.parse().unwrap(),
+            tags: [(PROTECTED_FOR_TAG.to_owned(), owner.to_owned())].into(),
+            ..instance(None)
+        };
+        let around = [
+            tagged("i-0aaaaaaaaaaaaaaa1", OLD),
+            tagged("i-0aaaaaaaaaaaaaaa2", "i-0bbbbbbbbbbbbbbbb"),
+            tagged("i-0aaaaaaaaaaaaaaa3", OLD),
+        ];
+        let found = find_protected(&id(), Some(&group), &around);
+        assert_eq!(found, ["i-0aaaaaaaaaaaaaaa1".parse().unwrap()]);
     }
 
-    fn target(kube: &ScriptedKube, on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
-        let subject = Subject {
-            instance: "i-0123456789abcdef0".parse().unwrap(),
-            cluster: "world".parse().unwrap(),
-        };
-        let annotation = |claim| {
-            (
-                CLAIM_ANNOTATION.to_owned(),
-                serde_json::to_string(&claim).unwrap(),
-            )
-        };
-        let tags = |claim: Claim| {
+    #[tokio::test]
+    async fn after_the_release_the_report_tells_of_what_is_left_only() {
+        let mut target = target(Some(claim("one")), Some(claim("one")));
+        if let Some(instance) = &mut target.instance {
+            instance
+                .tags
+                .insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+        }
+        let mut released = node(None);
+        released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
+        target.forget_claim(Some(released));
+        let left = target.describe_what_is_left();
+        assert_eq!(
+            left.commands,
             [
-                (CLAIM_TAG.to_owned(), claim.to_tag()),
-                (GROUP_TAG.to_owned(), claim.group.to_string()),
+                format!(
+                    "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {OLD}"
+                ),
+                format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby"),
             ]
-        };
-        let node = NodeFacts {
-            name: "node-a".parse().unwrap(),
-            resource_version: "7".to_owned(),
-            instance: Some(subject.instance.clone()),
-            ready: true,
-            unschedulable: false,
-            taints: Vec::new(),
-            labels: BTreeMap::new(),
-            annotations: on_node.into_iter().map(annotation).collect(),
-            extended_resources: Vec::new(),
-            volumes: Vec::new(),
-        };
-        Target {
-            instance: Some(Instance {
-                id: subject.instance.clone(),
-                state: "running".to_owned(),
-                private_dns_name: None,
-                tags: on_instance.into_iter().flat_map(tags).collect(),
-                is_spot: false,
-            }),
-            group: None,
-            cluster: Ok(Cluster {
-                client: kube.client(),
-                node: Some(node),
-            }),
-            subject,
-        }
-    }
-
-    #[tokio::test]
-    async fn only_our_own_claims_count() {
-        let kube = ScriptedKube::new();
-        let phases = |on_node: Option<&str>, on_instance: Option<&str>| {
-            target(&kube, on_node.map(claim), on_instance.map(claim)).own_phases(&fence("one"))
-        };
-        assert_eq!(phases(None, None), []);
-        assert_eq!(phases(Some("two"), Some("two")), []);
-        assert_eq!(phases(Some("two"), Some("one")), [Phase::Claimed]);
-        assert_eq!(phases(Some("one"), Some("one")), [Phase::Claimed, Phase::Claimed]);
-    }
-
-    #[tokio::test]
-    async fn a_claim_is_released_on_the_node_and_then_on_the_instance() {
-        let released = json!({"metadata": {"name": "node-a"}});
-        let kube = ScriptedKube::new().on("PATCH", NODE, 200, released);
-        let aws = ScriptedAws::new().on("DeleteTags", "");
-        let target = target(&kube, Some(claim("one")), Some(claim("one")));
-        RestoreNode::new(&aws.config())
-            .release(&target, target.cluster.as_ref().unwrap(), &fence("one"))
-            .await
-            .unwrap();
-        let metadata = &kube.calls()[0].body["metadata"];
-        for annotation in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
-            assert_eq!(
-                metadata["annotations"].get(annotation),
-                Some(&json!(null)),
-                "{annotation}"
-            );
-        }
-        assert_eq!(metadata["resourceVersion"], "7");
-        assert!(
-            aws.calls()[0].contains("recycle-eks%3Aclaim"),
-            "{}",
-            aws.calls()[0]
         );
-    }
-
-    #[tokio::test]
-    async fn a_claim_that_somebody_else_took_meanwhile_is_left_alone() {
-        let theirs = serde_json::to_string(&claim("two")).unwrap();
-        let kube = ScriptedKube::new()
-            .refuses("PATCH", NODE, 409, "Conflict", "the object has been modified")
-            .on(
-                "GET",
-                NODE,
-                200,
-                json!({"metadata": {"name": "node-a", "annotations": {CLAIM_ANNOTATION: theirs}}}),
-            );
-        let aws = ScriptedAws::new();
-        let target = target(&kube, Some(claim("one")), Some(claim("one")));
-        let error = RestoreNode::new(&aws.config())
-            .release(&target, target.cluster.as_ref().unwrap(), &fence("one"))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
-        assert!(aws.calls().is_empty());
     }
 }

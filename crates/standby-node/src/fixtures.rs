@@ -86,6 +86,7 @@ fn node() -> NodeFacts {
         instance: Some(id()),
         ready: true,
         unschedulable: false,
+        cordoned_by: None,
         taints: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),

@@ -1,0 +1,605 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
+use crate::names::DRAINING_TAINT;
+
+/// A group with its sizes, a node in it, and what surrounds them.
+#[derive(Debug, Clone)]
+struct World {
+    group: Group,
+    instance: Instance,
+    newcomers: Option<Vec<Newcomer>>,
+    protected: Vec<InstanceId>,
+    deeds: Deeds,
+    kubernetes: KubernetesHalf,
+    waited: i64,
+}
+
+impl World {
+    /// The node in Standby by our hand, another member in service, m/d/M as given, no replacement.
+    fn new((min, desired, max): (u32, u32, u32)) -> Self {
+        Self {
+            group: Group {
+                min,
+                desired,
+                max,
+                members: vec![member(OLD, "Standby"), member(OTHER, "InService")],
+                ..group()
+            },
+            instance: Instance {
+                tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
+                ..instance()
+            },
+            newcomers: Some(Vec::new()),
+            protected: Vec::new(),
+            deeds: Deeds::default(),
+            kubernetes: KubernetesHalf::Clean,
+            waited: 0,
+        }
+    }
+
+    fn with_replacement(mut self, lifecycle_state: &str, has_pods: bool) -> Self {
+        self.group.members.push(member(NEW, lifecycle_state));
+        self.newcomers = Some(vec![Newcomer {
+            instance: id(NEW),
+            lifecycle_state: lifecycle_state.to_owned(),
+            node: Some(node("new")),
+            has_pods,
+        }]);
+        self
+    }
+
+    fn suspended(mut self) -> Self {
+        self.group.suspended.push("Launch".to_owned());
+        self
+    }
+
+    fn next(&self) -> PutBackStep {
+        next_put_back_step(&Situation {
+            id: &self.instance.id,
+            instance: Some(&self.instance),
+            group: Some(&self.group),
+            kubernetes: self.kubernetes,
+            newcomers: self.newcomers.as_deref(),
+            protected: &self.protected,
+            deeds: &self.deeds,
+            waited: self.waited,
+            steps: 0,
+        })
+    }
+
+    fn member_mut(&mut self, id: &InstanceId) -> &mut Member {
+        self.group
+            .members
+            .iter_mut()
+            .find(|member| member.instance == *id)
+            .unwrap()
+    }
+
+    fn newcomer_mut(&mut self) -> &mut Newcomer {
+        self.newcomers.as_mut().unwrap().first_mut().unwrap()
+    }
+
+    /// What AWS and Kubernetes would make of a step. True if it was the last one.
+    fn take(&mut self, step: &PutBackStep) -> bool {
+        match step {
+            PutBackStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
+            PutBackStep::Protect(ids) => {
+                for id in ids {
+                    self.member_mut(id).protected_from_scale_in = true;
+                    self.protected.push(id.clone());
+                }
+            }
+            PutBackStep::Unprotect(ids) => {
+                for id in ids {
+                    self.member_mut(id).protected_from_scale_in = false;
+                }
+                self.protected.clear();
+            }
+            PutBackStep::CordonReplacement(_) => {
+                let node = self.newcomer_mut().node.as_mut().unwrap();
+                node.unschedulable = true;
+                node.annotations
+                    .insert(CORDONED_FOR_ANNOTATION.to_owned(), OLD.to_owned());
+            }
+            PutBackStep::ReleaseReplacements { .. } => {
+                let node = self.newcomer_mut().node.as_mut().unwrap();
+                node.unschedulable = false;
+                node.annotations.clear();
+            }
+            PutBackStep::TerminateReplacement(id) => {
+                assert!(self.group.desired > self.group.min, "AWS refuses that");
+                self.deeds = self.deeds.with(Deed::Terminate(id.clone()));
+                self.group.desired -= 1;
+                self.group.members.retain(|member| member.instance != *id);
+                self.newcomers = Some(Vec::new());
+            }
+            PutBackStep::Lower { from } => {
+                assert!(self.group.desired > self.group.min, "AWS refuses that");
+                self.deeds = self.deeds.with(Deed::Lower(*from));
+                self.group.desired = from - 1;
+                // All others are protected: only who is still on its way may be taken.
+                let victims = self
+                    .group
+                    .members
+                    .iter()
+                    .filter(|member| !member.protected_from_scale_in);
+                assert!(
+                    victims
+                        .clone()
+                        .all(|member| member.lifecycle_state.starts_with("Pending"))
+                );
+                self.group.members.retain(|member| member.protected_from_scale_in);
+            }
+            PutBackStep::Raise { to } => self.group.desired = *to,
+            PutBackStep::ExitStandby { from } => {
+                assert!(self.group.desired < self.group.max, "AWS refuses that");
+                self.deeds = self.deeds.with(Deed::Exit(*from));
+                self.group.desired += 1;
+                "InService".clone_into(&mut self.member_mut(&id(OLD)).lifecycle_state);
+            }
+            PutBackStep::Wait(..) => {
+                // Whatever is on its way does not come.
+                self.group
+                    .members
+                    .retain(|member| !member.lifecycle_state.starts_with("Pending"));
+                self.newcomers
+                    .as_mut()
+                    .unwrap()
+                    .retain(|newcomer| !newcomer.lifecycle_state.starts_with("Pending"));
+            }
+            PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_) => return true,
+        }
+        false
+    }
+
+    /// Takes every step to the end; the changes of the group in order, and the last step.
+    fn finish(&mut self) -> (Vec<&'static str>, PutBackStep) {
+        let mut changes = Vec::new();
+        for _ in 0..30 {
+            let step = self.next();
+            changes.extend(match &step {
+                PutBackStep::Lower { .. } => Some("lower"),
+                PutBackStep::Raise { .. } => Some("raise"),
+                PutBackStep::ExitStandby { .. } => Some("exit"),
+                PutBackStep::TerminateReplacement(_) => Some("drop"),
+                PutBackStep::UndoKubernetes
+                | PutBackStep::Protect(_)
+                | PutBackStep::Unprotect(_)
+                | PutBackStep::CordonReplacement(_)
+                | PutBackStep::ReleaseReplacements { .. }
+                | PutBackStep::Wait(..)
+                | PutBackStep::Done(_)
+                | PutBackStep::LeaveInStandby(_)
+                | PutBackStep::Report(_) => None,
+            });
+            if self.take(&step) {
+                return (changes, step);
+            }
+        }
+        panic!("no end: {self:?}")
+    }
+}
+
+const FREE: (u32, u32, u32) = (1, 2, 4);
+const AT_MAXIMUM: (u32, u32, u32) = (1, 2, 2);
+const AT_MINIMUM: (u32, u32, u32) = (2, 2, 4);
+const FIXED: (u32, u32, u32) = (2, 2, 2);
+
+#[test]
+fn every_cell_of_the_table_is_walked_to_its_end() {
+    let done = || PutBackStep::Done(None);
+    let larger = || {
+        PutBackStep::Done(Some(
+            "group workers is one larger than before, desired capacity 3: its replacement has pods"
+                .to_owned(),
+        ))
+    };
+    let stuck = || PutBackStep::LeaveInStandby(Stuck::AtMaximum);
+    let launch = || PutBackStep::LeaveInStandby(Stuck::LaunchSuspended);
+    let none = World::new;
+    let pending = |sizes| World::new(sizes).with_replacement("Pending", false);
+    let empty = |sizes| World::new(sizes).with_replacement("InService", false);
+    let used = |sizes| World::new(sizes).with_replacement("InService", true);
+    let cases = [
+        (
+            "m<d<M, not launched",
+            none(FREE),
+            vec!["lower", "exit"],
+            done(),
+            2,
+        ),
+        ("m<d<M, pending", pending(FREE), vec!["lower", "exit"], done(), 2),
+        ("m<d<M, empty", empty(FREE), vec!["drop", "exit"], done(), 2),
+        ("m<d<M, has pods", used(FREE), vec!["exit"], larger(), 3),
+        (
+            "m<d=M, not launched",
+            none(AT_MAXIMUM),
+            vec!["lower", "exit"],
+            done(),
+            2,
+        ),
+        (
+            "m<d=M, pending",
+            pending(AT_MAXIMUM),
+            vec!["lower", "exit"],
+            done(),
+            2,
+        ),
+        ("m<d=M, empty", empty(AT_MAXIMUM), vec!["drop", "exit"], done(), 2),
+        ("m<d=M, has pods", used(AT_MAXIMUM), vec![], stuck(), 2),
+        (
+            "m=d<M, not launched",
+            none(AT_MINIMUM),
+            vec!["exit", "lower"],
+            done(),
+            2,
+        ),
+        (
+            "m=d<M, pending",
+            pending(AT_MINIMUM),
+            vec!["exit", "lower"],
+            done(),
+            2,
+        ),
+        ("m=d<M, empty", empty(AT_MINIMUM), vec!["exit", "drop"], done(), 2),
+        ("m=d<M, has pods", used(AT_MINIMUM), vec!["exit"], larger(), 3),
+        ("m=d=M, not launched", none(FIXED), vec![], stuck(), 2),
+        ("m=d=M, empty", empty(FIXED), vec![], stuck(), 2),
+        ("m=d=M, has pods", used(FIXED), vec![], stuck(), 2),
+        (
+            "suspended, not launched",
+            none(FREE).suspended(),
+            vec![],
+            launch(),
+            2,
+        ),
+        ("suspended, empty", empty(FREE).suspended(), vec![], launch(), 2),
+        ("suspended, has pods", used(FREE).suspended(), vec![], launch(), 2),
+    ];
+    for (name, mut world, changes, end, desired) in cases {
+        assert_eq!(world.finish(), (changes, end), "{name}");
+        assert_eq!(world.group.desired, desired, "{name}");
+        let is_left_protected = world
+            .group
+            .members
+            .iter()
+            .any(|member| member.protected_from_scale_in);
+        assert!(!is_left_protected, "{name}");
+    }
+}
+
+#[test]
+fn whoever_is_to_stay_is_protected_before_the_group_changes() {
+    let steps = |mut world: World| {
+        let mut steps = Vec::new();
+        for _ in 0..3 {
+            let step = world.next();
+            world.take(&step);
+            steps.push(step);
+        }
+        steps
+    };
+    let everybody = PutBackStep::Protect(vec![id(OLD), id(OTHER)]);
+    assert_eq!(
+        steps(World::new(FREE)),
+        [
+            everybody.clone(),
+            PutBackStep::Lower { from: 2 },
+            PutBackStep::ExitStandby { from: 1 }
+        ]
+    );
+    assert_eq!(
+        steps(World::new(AT_MINIMUM).with_replacement("InService", false)),
+        [
+            PutBackStep::CordonReplacement(id(NEW)),
+            everybody,
+            PutBackStep::ExitStandby { from: 2 }
+        ]
+    );
+    assert_eq!(
+        World::new(FREE).with_replacement("InService", true).next(),
+        PutBackStep::Protect(vec![id(OLD), id(OTHER), id(NEW)])
+    );
+}
+
+#[test]
+fn a_replacement_that_gets_pods_before_it_goes_stays_and_is_uncordoned() {
+    let mut world = World::new(AT_MINIMUM).with_replacement("InService", false);
+    for _ in 0..3 {
+        let step = world.next();
+        world.take(&step);
+    }
+    world.newcomer_mut().has_pods = true;
+    let (changes, end) = world.finish();
+    assert!(changes.is_empty(), "{changes:?}");
+    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
+    assert!(!world.newcomer_mut().node.as_ref().unwrap().unschedulable);
+}
+
+#[test]
+fn a_trim_of_the_group_after_exit_standby_takes_no_member_with_pods() {
+    let mut world = World::new(FREE).with_replacement("InService", true);
+    for _ in 0..2 {
+        let step = world.next();
+        world.take(&step);
+    }
+    world.group.desired = 2;
+    let (changes, end) = world.finish();
+    assert_eq!(changes, ["raise"]);
+    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
+    assert_eq!(world.group.desired, 3);
+}
+
+#[test]
+fn who_is_lost_or_somebody_elses_is_only_reported() {
+    let with = |change: &dyn Fn(&mut World)| {
+        let mut world = World::new(FREE);
+        change(&mut world);
+        world.next()
+    };
+    let cases = [
+        (
+            "terminated",
+            with(&|world| "terminated".clone_into(&mut world.instance.state)),
+        ),
+        ("out of the group", with(&|world| world.group.members.clear())),
+        (
+            "terminating",
+            with(&|world| "Terminating:Wait".clone_into(&mut world.group.members[0].lifecycle_state)),
+        ),
+        (
+            "without a Node",
+            with(&|world| world.kubernetes = KubernetesHalf::Vanished),
+        ),
+        (
+            "somebody else's Standby",
+            with(&|world| world.instance.tags.clear()),
+        ),
+    ];
+    for (name, step) in cases {
+        assert_eq!(step, PutBackStep::Report(None), "{name}");
+    }
+    assert_eq!(
+        with(&|world| {
+            world.kubernetes = KubernetesHalf::Undo;
+            world.instance.tags.clear();
+        }),
+        PutBackStep::UndoKubernetes,
+        "the Node's half is ours all the same"
+    );
+    assert_eq!(
+        with(&|world| {
+            "terminated".clone_into(&mut world.instance.state);
+            world.protected = vec![id(OTHER)];
+        }),
+        PutBackStep::Unprotect(vec![id(OTHER)]),
+        "our protection goes whatever became of the node"
+    );
+    assert_eq!(
+        with(&|world| "stopped".clone_into(&mut world.instance.state)),
+        PutBackStep::LeaveInStandby(Stuck::NotRunning("stopped".to_owned()))
+    );
+}
+
+#[test]
+fn who_was_brought_back_by_a_person_is_left_as_large_a_group_as_the_person_made_it() {
+    let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
+    "InService".clone_into(&mut world.group.members[0].lifecycle_state);
+    assert_eq!(world.next(), PutBackStep::Done(None));
+}
+
+#[test]
+fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_order_without_it() {
+    let mut world = World::new(FREE);
+    world.kubernetes = KubernetesHalf::Unseen;
+    world.newcomers = None;
+    assert!(matches!(world.next(), PutBackStep::Wait(..)));
+    world.waited = i64::from(CLUSTER_PATIENCE);
+    for _ in 0..2 {
+        let step = world.next();
+        world.take(&step);
+    }
+    assert_eq!(world.deeds.to_string(), "exit:2");
+    world.waited = i64::from(PATIENCE);
+    let note = "group workers is one larger than before, desired capacity 3: nobody can tell whether its replacement has pods";
+    assert_eq!(
+        world.finish(),
+        (vec![], PutBackStep::Report(Some(note.to_owned())))
+    );
+}
+
+#[test]
+fn what_takes_too_long_ends_in_standby() {
+    let mut entering = World::new(FREE);
+    "EnteringStandby".clone_into(&mut entering.group.members[0].lifecycle_state);
+    assert!(matches!(entering.next(), PutBackStep::Wait(..)));
+    for mut world in [entering, World::new(FREE)] {
+        world.waited = i64::from(PATIENCE);
+        assert_eq!(world.next(), PutBackStep::LeaveInStandby(Stuck::TooLong));
+    }
+}
+
+#[test]
+fn deeds_are_read_as_they_were_written() {
+    let deeds = Deeds::default()
+        .with(Deed::Lower(3))
+        .with(Deed::Lower(4))
+        .with(Deed::Exit(3))
+        .with(Deed::Terminate(id(NEW)));
+    let text = deeds.to_string();
+    assert_eq!(text, format!("lower:4 exit:3 terminate:{NEW}"));
+    assert_eq!(text.parse(), Ok(deeds));
+    for wrong in ["lower", "lower:x", "exit:-1", "dance:3"] {
+        assert!(wrong.parse::<Deeds>().is_err(), "{wrong}");
+    }
+}
+
+fn ours() -> Taint {
+    Taint {
+        value: Some(OLD.to_owned()),
+        ..taint(DRAINING_TAINT, "NoSchedule")
+    }
+}
+
+/// A node as we left it: tainted, cordoned, out of the balancers.
+fn drained() -> NodeFacts {
+    let record = Record {
+        schema: 1,
+        members_before: vec![id(OLD)],
+        tainted_at: Some(at(0)),
+        ..Record::default()
+    };
+    with_record(&record)
+}
+
+fn with_record(record: &Record) -> NodeFacts {
+    let mut node = claimed(node("old"), Phase::Disposing, record);
+    node.taints = vec![taint("team", "NoSchedule"), ours()];
+    node.unschedulable = true;
+    node.cordoned_by = Some(FIELD_MANAGER.to_owned());
+    node.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, EXCLUDED)]);
+    node.annotations
+        .insert(PROGRESS_ANNOTATION.to_owned(), "{}".to_owned());
+    node
+}
+
+#[test]
+fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotten() {
+    let undo = undo_kubernetes(&drained(), &ours()).unwrap();
+    assert_eq!(
+        undo,
+        Undo {
+            taints: Some(vec![taint("team", "NoSchedule")]),
+            uncordon: true,
+            annotations: vec![PROGRESS_ANNOTATION],
+            remove_label: true,
+            record: Some(Record {
+                schema: 1,
+                members_before: vec![id(OLD)],
+                ..Record::default()
+            }),
+        }
+    );
+    let mut clean = claimed(node("old"), Phase::Standby, undo.record.as_ref().unwrap());
+    clean.unschedulable = true;
+    assert_eq!(
+        undo_kubernetes(&clean, &ours()),
+        None,
+        "a later cordon is a person's"
+    );
+}
+
+#[test]
+fn only_values_that_are_still_ours_are_undone() {
+    let record = || drained().record().unwrap();
+    let undo = |node: &NodeFacts| undo_kubernetes(node, &ours()).unwrap();
+
+    let was_cordoned = with_record(&Record {
+        was_unschedulable: true,
+        ..record()
+    });
+    assert!(!undo(&was_cordoned).uncordon, "cordoned before");
+    let by_person = NodeFacts {
+        cordoned_by: Some("kubectl-cordon".to_owned()),
+        ..drained()
+    };
+    assert!(!undo(&by_person).uncordon, "cordoned by a person meanwhile");
+    let uncordoned = NodeFacts {
+        unschedulable: false,
+        ..drained()
+    };
+    assert!(!undo(&uncordoned).uncordon, "uncordoned by a person");
+    let theirs = NodeFacts {
+        taints: vec![Taint {
+            value: Some("mine".to_owned()),
+            ..ours()
+        }],
+        ..drained()
+    };
+    assert_eq!(undo(&theirs).taints, None, "a taint of another value");
+    let had_label = with_record(&Record {
+        excluded_before: Some(EXCLUDED.to_owned()),
+        ..record()
+    });
+    assert!(!undo(&had_label).remove_label, "labelled before");
+    let mut relabelled = drained();
+    relabelled.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, "mine")]);
+    assert!(!undo(&relabelled).remove_label, "labelled by somebody else");
+    let mut earlier = claimed(drained(), Phase::Draining, &record());
+    earlier.taints.clear();
+    assert!(!undo(&earlier).remove_label, "we had not come that far");
+
+    let mut edited = drained();
+    edited
+        .annotations
+        .insert(crate::names::RECORD_ANNOTATION.to_owned(), "mine".to_owned());
+    let undo = undo(&edited);
+    assert!(undo.taints.is_some(), "the taint names its owner");
+    assert_eq!(
+        (undo.uncordon, undo.remove_label, undo.record),
+        (false, false, None)
+    );
+}
+
+proptest! {
+    /// From any sizes and any replacement, a crash between any two steps included: it ends, no call is one that AWS refuses, nobody is left
+    /// protected, and the group is as large as before, or one larger where its replacement has pods.
+    #[test]
+    fn any_put_back_ends_and_takes_no_pod_away(
+        min in 0_u32..4,
+        more in 0_u32..3,
+        room in 0_u32..3,
+        replacement in prop::option::of((prop::sample::select(vec!["Pending", "InService"]), any::<bool>())),
+        lost_answers in prop::collection::vec(any::<bool>(), 30),
+    ) {
+        let desired = (min + more).max(1);
+        let mut world = World::new((min, desired, desired + room));
+        world.group.members.retain(|member| member.instance == id(OLD));
+        for number in 1..desired {
+            world.group.members.push(member(&format!("i-0{number:016x}"), "InService"));
+        }
+        let has_pods = replacement.is_some_and(|(state, pods)| state == "InService" && pods);
+        if let Some((state, _)) = replacement {
+            world = world.with_replacement(state, has_pods);
+        }
+        let mut end = None;
+        for is_lost in lost_answers {
+            let before = world.clone();
+            let step = world.next();
+            if world.take(&step) {
+                end = Some(step);
+                break;
+            }
+            if is_lost && before.deeds != world.deeds {
+                // Recorded and not done: the function died between the two.
+                world = World { deeds: world.deeds, ..before };
+            }
+        }
+        match end {
+            Some(PutBackStep::Done(note)) => {
+                prop_assert_eq!(note.is_some(), has_pods);
+                prop_assert_eq!(world.group.desired, desired + u32::from(has_pods));
+                prop_assert_eq!(&world.group.member(&id(OLD)).unwrap().lifecycle_state, "InService");
+            }
+            Some(PutBackStep::LeaveInStandby(Stuck::AtMaximum)) => {
+                prop_assert!(room == 0 && (has_pods || desired == min));
+                prop_assert_eq!(world.group.desired, desired);
+            }
+            None => {}
+            other => prop_assert!(false, "{:?}", other),
+        }
+        if end_is_reached(&world) {
+            prop_assert!(world.group.members.iter().all(|member| !member.protected_from_scale_in));
+            prop_assert!(!has_pods || world.group.member(&id(NEW)).is_some());
+        }
+    }
+}
+
+fn end_is_reached(world: &World) -> bool {
+    matches!(
+        world.next(),
+        PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_)
+    )
+}

@@ -1,0 +1,136 @@
+//! A node in Standby whose execution has failed, for tests.
+
+use std::collections::BTreeMap;
+
+use recycle::claim::{Claim, Urgency};
+use recycle::contract::RestoreRequest;
+use recycle::ids::{Fence, InstanceId};
+use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG};
+use recycle::node::{Group, Instance, Member, NodeFacts};
+use scripted_kube::ScriptedKube;
+use serde_json::json;
+
+use crate::request::Subject;
+use crate::target::{Cluster, Target};
+
+pub(crate) const OLD: &str = "i-0123456789abcdef0";
+pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
+
+pub(crate) fn id() -> InstanceId {
+    OLD.parse().unwrap()
+}
+
+fn fence(execution: &str) -> Fence {
+    format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{execution}#0")
+        .parse()
+        .unwrap()
+}
+
+pub(crate) fn me() -> Fence {
+    fence("one")
+}
+
+pub(crate) fn claim(execution: &str) -> Claim {
+    let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
+    Claim::new(
+        fence(execution),
+        "workers".parse().unwrap(),
+        Urgency::Planned,
+        claimed_at,
+    )
+}
+
+pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
+    let annotation = |claim| {
+        (
+            CLAIM_ANNOTATION.to_owned(),
+            serde_json::to_string(&claim).unwrap(),
+        )
+    };
+    NodeFacts {
+        name: "node-a".parse().unwrap(),
+        resource_version: "7".to_owned(),
+        instance: Some(id()),
+        ready: true,
+        unschedulable: false,
+        cordoned_by: None,
+        taints: Vec::new(),
+        labels: BTreeMap::new(),
+        annotations: claim.into_iter().map(annotation).collect(),
+        extended_resources: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+pub(crate) fn instance(claim: Option<Claim>) -> Instance {
+    let tags = |claim: Claim| {
+        [
+            (CLAIM_TAG.to_owned(), claim.to_tag()),
+            (GROUP_TAG.to_owned(), claim.group.to_string()),
+        ]
+    };
+    Instance {
+        id: id(),
+        state: "running".to_owned(),
+        private_dns_name: None,
+        tags: claim.into_iter().flat_map(tags).collect(),
+        is_spot: false,
+    }
+}
+
+pub(crate) fn member(id: &str, lifecycle_state: &str) -> Member {
+    Member {
+        instance: id.parse().unwrap(),
+        lifecycle_state: lifecycle_state.to_owned(),
+        protected_from_scale_in: false,
+    }
+}
+
+pub(crate) fn group() -> Group {
+    Group {
+        name: "workers".parse().unwrap(),
+        min: 1,
+        desired: 2,
+        max: 4,
+        members: vec![member(OLD, "Standby")],
+        suspended: Vec::new(),
+    }
+}
+
+pub(crate) fn target(on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
+    target_in(&ScriptedKube::new(), on_node, on_instance)
+}
+
+pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
+    let subject = Subject {
+        instance: id(),
+        cluster: "world".parse().unwrap(),
+    };
+    let cluster = Cluster {
+        client: kube.client(),
+        node: Some(node(on_node)),
+        newcomers: Some(Vec::new()),
+    };
+    Target::new(subject, instance(on_instance), group(), cluster, me())
+}
+
+/// What the state machine sends after a drain that took too long, `seconds` after the put-back began.
+pub(crate) fn request(seconds: Option<u32>) -> RestoreRequest {
+    let put_back = seconds.map_or_else(
+        || json!({}),
+        |_| json!({"since": "2027-01-01T00:00:00Z", "steps": 3, "reason": "waits"}),
+    );
+    let minutes = seconds.unwrap_or_default() / 60;
+    serde_json::from_value(json!({
+        "context": {
+            "Execution": {
+                "Id": me().execution,
+                "Input": {"instance_id": OLD, "cluster_name": "world"},
+            },
+            "State": {"EnteredTime": format!("2027-01-01T00:{minutes:02}:00Z")},
+        },
+        "failure": {"Error": "DrainTimedOut", "Cause": "two pods are left"},
+        "put_back": put_back,
+    }))
+    .unwrap()
+}

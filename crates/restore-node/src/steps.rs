@@ -1,0 +1,422 @@
+//! The steps themselves: record, then act.
+
+use node_record::{NodeChange, draining_taint};
+use recycle::claim::{Claim, Phase, StoredClaim};
+use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
+use recycle::ids::{GroupName, InstanceId};
+use recycle::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
+    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG, RECORD_ANNOTATION,
+    REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+};
+use recycle::node::NodeFacts;
+use recycle::put_back::{Deed, Stuck, undo_kubernetes};
+
+use crate::request::{LONGEST_WHY, first_error, write_report};
+use crate::target::{Cluster, Target};
+use crate::{Error, RestoreNode};
+
+impl RestoreNode {
+    /// One request for everything that is ours on the Node, but for the records. The phase says that nothing is drained any more.
+    pub(crate) async fn undo_kubernetes(&self, target: &Target) -> Result<(), Error> {
+        let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
+            return Ok(());
+        };
+        let taint = draining_taint(&target.subject.instance);
+        node_record::amend_node(&cluster.client, node.clone(), |node| {
+            let claim = target.check_claim(node)?;
+            let Some(undo) = undo_kubernetes(node, &taint) else {
+                return Ok(None);
+            };
+            let mut change = NodeChange::new();
+            if let Some(taints) = undo.taints {
+                change = change.taints(taints);
+            }
+            if undo.uncordon {
+                change = change.unschedulable(false);
+            }
+            if undo.remove_label {
+                change = change.remove_label(EXCLUDE_FROM_BALANCERS_LABEL);
+            }
+            for annotation in undo.annotations {
+                change = change.remove_annotation(annotation);
+            }
+            if let Some(record) = undo.record {
+                change = change.record(&record)?;
+            }
+            if let Some(claim) = claim.filter(|claim| claim.phase > Phase::Standby) {
+                change = change.claim(&Claim {
+                    phase: Phase::Standby,
+                    ..claim
+                })?;
+            }
+            Ok::<_, Error>(Some(change))
+        })
+        .await
+        .map(|_| ())
+    }
+
+    pub(crate) async fn protect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
+        let tag = (PROTECTED_FOR_TAG, target.subject.instance.to_string());
+        self.instances.tag_all(ids, &[tag]).await?;
+        Ok(self.groups.protect(target.group_name()?, ids, true).await?)
+    }
+
+    pub(crate) async fn unprotect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
+        self.groups.protect(target.group_name()?, ids, false).await?;
+        Ok(self.instances.untag_all(ids, &[PROTECTED_FOR_TAG]).await?)
+    }
+
+    pub(crate) async fn lower(&self, target: &Target, from: u32) -> Result<(), Error> {
+        let group = self.record(target, Deed::Lower(from)).await?;
+        let to = from.saturating_sub(1);
+        Ok(self.groups.set_desired_capacity(group, to).await?)
+    }
+
+    pub(crate) async fn raise(&self, target: &Target, to: u32) -> Result<(), Error> {
+        Ok(self.groups.set_desired_capacity(target.group_name()?, to).await?)
+    }
+
+    pub(crate) async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
+        self.record(target, Deed::Terminate(id.clone())).await?;
+        Ok(self.groups.remove(id).await?)
+    }
+
+    pub(crate) async fn exit_standby(&self, target: &Target, from: u32) -> Result<(), Error> {
+        let group = self.record(target, Deed::Exit(from)).await?;
+        Ok(self.groups.exit_standby(group, &target.subject.instance).await?)
+    }
+
+    async fn record<'a>(&self, target: &'a Target, deed: Deed) -> Result<&'a GroupName, Error> {
+        let tag = (PUT_BACK_TAG, target.deeds.with(deed).to_string());
+        self.instances.tag(&target.subject.instance, &[tag]).await?;
+        target.group_name()
+    }
+
+    /// Everything is as it was: the records go, too.
+    pub(crate) async fn finish(
+        &self,
+        target: Target,
+        note: Option<String>,
+        request: &RestoreRequest,
+    ) -> Result<Answer<RestoreVerdict>, Error> {
+        self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG])
+            .await?;
+        let reason = first_error(&request.failure);
+        if request.put_back.since.is_none() && note.is_none() {
+            return Ok(Answer::new(RestoreVerdict::Untouched, reason));
+        }
+        let mut text = format!("{reason}\nThe node was put back: {}", target.say("is in service"));
+        if let Some(node) = target.node().filter(|node| node.unschedulable) {
+            let why = match node.cordoned_by.as_deref() {
+                Some(FIELD_MANAGER) => "nobody can tell whether it was before us",
+                Some(_) | None => "that was not us",
+            };
+            text = format!("{text}, and stays cordoned: {why}");
+        }
+        if let Some(note) = note {
+            text = format!("{text}; {note}");
+        }
+        Ok(Answer::new(RestoreVerdict::Restored, format!("{text}.")))
+    }
+
+    /// In Standby, and schedulable. What another execution needs to go on from there stays: the record, and the tag by which it sees that
+    /// Standby was our doing.
+    pub(crate) async fn leave_in_standby(
+        &self,
+        mut target: Target,
+        stuck: &Stuck,
+        request: &RestoreRequest,
+    ) -> Result<Answer<RestoreVerdict>, Error> {
+        let node = self.release(&target, &[], &[]).await?;
+        target.forget_claim(node);
+        let mut why = target
+            .group
+            .as_ref()
+            .map_or_else(String::new, |group| stuck.describe(group));
+        if *stuck == Stuck::TooLong && !request.put_back.reason.is_empty() {
+            let obstacle: String = request.put_back.reason.chars().take(LONGEST_WHY).collect();
+            why = format!("{why} ({obstacle})");
+        }
+        let reason = format!("{}: {}", request.failure.error, first_error(&request.failure));
+        let text = write_report(
+            &reason,
+            &format!("The node stays in Standby: {why}."),
+            &target.describe_what_is_left(),
+            None,
+        );
+        Ok(Answer::new(RestoreVerdict::StandbyLeftBehind, text))
+    }
+
+    /// Takes the claim away with what goes with it, from the Node first: a half that stays on the instance belongs to an execution that
+    /// has ended. The Node as it is then.
+    async fn release(
+        &self,
+        target: &Target,
+        annotations: &[&str],
+        tags: &[&str],
+    ) -> Result<Option<NodeFacts>, Error> {
+        let mut released = None;
+        if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
+            let node = node_record::amend_node(&cluster.client, node.clone(), |node| {
+                if target.check_claim(node)?.is_none() {
+                    return Ok(None);
+                }
+                let mut change = NodeChange::new().remove_label(GROUP_LABEL);
+                for annotation in [CLAIM_ANNOTATION, PROGRESS_ANNOTATION].iter().chain(annotations) {
+                    change = change.remove_annotation(annotation);
+                }
+                Ok::<_, Error>(Some(change))
+            })
+            .await?;
+            released = Some(node);
+        }
+        let keys: Vec<&str> = [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG]
+            .iter()
+            .chain(tags)
+            .copied()
+            .collect();
+        self.instances.untag(&target.subject.instance, &keys).await?;
+        Ok(released)
+    }
+}
+
+impl Target {
+    /// Our claim on the Node, if one is left there; an error if it is somebody else's.
+    fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
+        match node.claim() {
+            None => Ok(None),
+            Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
+                Ok(Some(node_record::check_claim(node, &self.me)?))
+            }
+        }
+    }
+
+    /// Cordons, and writes in the same request that it was us.
+    pub(crate) async fn cordon_replacement(&self, id: &InstanceId) -> Result<(), Error> {
+        let old = self.subject.instance.as_str();
+        self.amend_newcomers(std::slice::from_ref(id), |node| {
+            let change = NodeChange::new()
+                .annotate(CORDONED_FOR_ANNOTATION, old)
+                .unschedulable(true);
+            (!node.unschedulable).then_some(change)
+        })
+        .await
+    }
+
+    pub(crate) async fn release_replacements(
+        &self,
+        ids: &[InstanceId],
+        reservation: bool,
+    ) -> Result<(), Error> {
+        let old = self.subject.instance.as_str();
+        let is_ours =
+            |node: &NodeFacts, key: &str| node.annotations.get(key).is_some_and(|owner| owner == old);
+        self.amend_newcomers(ids, |node| {
+            let mut change = NodeChange::new();
+            if is_ours(node, CORDONED_FOR_ANNOTATION) {
+                change = change
+                    .remove_annotation(CORDONED_FOR_ANNOTATION)
+                    .unschedulable(false);
+            }
+            if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
+                change = change.remove_annotation(REPLACEMENT_FOR_ANNOTATION);
+            }
+            (!change.is_empty()).then_some(change)
+        })
+        .await
+    }
+
+    async fn amend_newcomers(
+        &self,
+        ids: &[InstanceId],
+        change: impl Fn(&NodeFacts) -> Option<NodeChange>,
+    ) -> Result<(), Error> {
+        let Ok(Cluster {
+            client, newcomers, ..
+        }) = &self.cluster
+        else {
+            return Ok(());
+        };
+        let chosen = newcomers
+            .iter()
+            .flatten()
+            .filter(|newcomer| ids.contains(&newcomer.instance));
+        for node in chosen.filter_map(|newcomer| newcomer.node.as_ref()) {
+            match node_record::amend_node(client, node.clone(), |node| Ok::<_, Error>(change(node))).await {
+                // Where there is no Node, there are no marks.
+                Ok(_) | Err(Error::Node(node_record::Error::NodeGone { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::put_back::Deeds;
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{NODE, OLD, claim, id, request, target, target_in};
+
+    fn step(aws: &ScriptedAws) -> RestoreNode {
+        RestoreNode::new(&aws.config())
+    }
+
+    fn released() -> ScriptedKube {
+        ScriptedKube::new().on("PATCH", NODE, 200, json!({"metadata": {"name": "node-a"}}))
+    }
+
+    #[tokio::test]
+    async fn whatever_changes_the_group_is_recorded_before_it_is_called_for() {
+        let target = target(Some(claim("one")), Some(claim("one")));
+        let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
+        step(&aws).exit_standby(&target, 2).await.unwrap();
+        assert_eq!(aws.actions(), ["CreateTags", "ExitStandby"]);
+        assert!(aws.calls()[0].contains("exit%3A2"), "{}", aws.calls()[0]);
+
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("SetDesiredCapacity", "");
+        step(&aws).lower(&target, 3).await.unwrap();
+        assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
+        assert!(aws.calls()[1].contains("DesiredCapacity=2"), "{}", aws.calls()[1]);
+
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("TerminateInstanceInAutoScalingGroup", "");
+        step(&aws).terminate_replacement(&target, &id()).await.unwrap();
+        assert!(
+            aws.calls()[1].contains("ShouldDecrementDesiredCapacity=true"),
+            "{}",
+            aws.calls()[1]
+        );
+
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "");
+        step(&aws).protect(&target, &[id()]).await.unwrap();
+        assert_eq!(aws.actions(), ["CreateTags", "SetInstanceProtection"]);
+        assert!(
+            aws.calls()[0].contains("recycle-eks%3Aprotected-for"),
+            "{}",
+            aws.calls()[0]
+        );
+
+        let aws = ScriptedAws::new().breaks_on("CreateTags");
+        step(&aws).exit_standby(&target, 2).await.unwrap_err();
+        assert_eq!(aws.actions(), ["CreateTags"]);
+    }
+
+    #[tokio::test]
+    async fn our_protection_goes_before_the_tag_that_says_that_it_is_ours() {
+        let target = target(Some(claim("one")), Some(claim("one")));
+        let aws = ScriptedAws::new()
+            .on("SetInstanceProtection", "")
+            .on("DeleteTags", "");
+        step(&aws).unprotect(&target, &[id()]).await.unwrap();
+        assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
+        assert!(
+            aws.calls()[0].contains("ProtectedFromScaleIn=false"),
+            "{}",
+            aws.calls()[0]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_second_step_is_recorded_behind_the_first() {
+        let mut target = target(Some(claim("one")), Some(claim("one")));
+        target.deeds = Deeds::default().with(Deed::Lower(2));
+        let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
+        step(&aws).exit_standby(&target, 1).await.unwrap();
+        assert!(
+            aws.calls()[0].contains("lower%3A2%20exit%3A1"),
+            "{}",
+            aws.calls()[0]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_claim_goes_last_from_the_node_and_then_from_the_instance() {
+        let kube = released();
+        let aws = ScriptedAws::new().on("DeleteTags", "");
+        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws).finish(target, None, &request(Some(60))).await.unwrap();
+        assert_eq!(answer.verdict, RestoreVerdict::Restored);
+        assert_eq!(
+            answer.reason,
+            format!("two pods are left\nThe node was put back: node node-a ({OLD}) is in service.")
+        );
+        let metadata = &kube.calls()[0].body["metadata"];
+        for annotation in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
+            assert_eq!(
+                metadata["annotations"].get(annotation),
+                Some(&json!(null)),
+                "{annotation}"
+            );
+        }
+        assert_eq!(metadata["resourceVersion"], "7");
+        for tag in ["claim", "group", "standby", "put-back"] {
+            assert!(
+                aws.calls()[0].contains(&format!("recycle-eks%3A{tag}")),
+                "{}",
+                aws.calls()[0]
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
+        let aws = ScriptedAws::new().on("DeleteTags", "");
+        let target = target_in(&released(), Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws).finish(target, None, &request(None)).await.unwrap();
+        assert_eq!(
+            (answer.verdict, answer.reason.as_str()),
+            (RestoreVerdict::Untouched, "two pods are left")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_node_that_stays_in_standby_keeps_what_another_execution_needs() {
+        let kube = released();
+        let aws = ScriptedAws::new().on("DeleteTags", "");
+        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws)
+            .leave_in_standby(target, &Stuck::AtMaximum, &request(Some(60)))
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, RestoreVerdict::StandbyLeftBehind);
+        assert!(
+            answer.reason.starts_with(
+                "DrainTimedOut: two pods are left\nThe node stays in Standby: group workers has"
+            ),
+            "{}",
+            answer.reason
+        );
+        let annotations = &kube.calls()[0].body["metadata"]["annotations"];
+        assert_eq!(annotations.get(RECORD_ANNOTATION), None);
+        assert!(!aws.calls()[0].contains("standby"), "{}", aws.calls()[0]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_somebody_else_took_meanwhile_is_left_alone() {
+        let theirs = serde_json::to_string(&claim("two")).unwrap();
+        let kube = ScriptedKube::new()
+            .refuses("PATCH", NODE, 409, "Conflict", "the object has been modified")
+            .on(
+                "GET",
+                NODE,
+                200,
+                json!({"metadata": {"name": "node-a", "annotations": {CLAIM_ANNOTATION: theirs}}}),
+            );
+        let aws = ScriptedAws::new();
+        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let error = step(&aws).finish(target, None, &request(None)).await.unwrap_err();
+        assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
+        assert!(aws.calls().is_empty());
+    }
+}
