@@ -15,6 +15,7 @@ locals {
     evict-pods       = { timeout = 240, environment = {} }
     detach-terminate = { timeout = 60, environment = {} }
     restore-node     = { timeout = 60, environment = {} }
+    select-nodes     = { timeout = 60, environment = {} }
   }
 }
 

@@ -15,11 +15,13 @@ locals {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
     standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped"]
-    restore-node     = ["recycle-eks:put-back", "recycle-eks:protected-for"]
+    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up"]
   }
   tags_removed = {
-    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
-    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for"]
+    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:gave-up"]
+    restore-node = [
+      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up",
+    ]
   }
 
   find_instances = {
@@ -134,6 +136,7 @@ locals {
         Condition = { StringEquals = local.of_this_cluster }
       },
     ]
+    select-nodes = [local.find_instances]
   }
 
   # What every function may do.
@@ -235,13 +238,88 @@ resource "aws_iam_role_policy" "function" {
 }
 
 ################################################################################
-# State machine
+# State machines
 ################################################################################
 
+locals {
+  every_version = { for function in keys(local.functions) : function => "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*" }
+
+  # What each machine may do beyond what both may do.
+  machines = {
+    recycle-node = {
+      name       = local.machine_name
+      statements = []
+      functions  = setsubtract(keys(local.functions), ["select-nodes"])
+    }
+    sweep = {
+      name      = local.sweep_name
+      functions = ["restore-node", "select-nodes"]
+      statements = concat(
+        [{
+          Sid      = "TellPeople"
+          Effect   = "Allow"
+          Action   = "sns:Publish"
+          Resource = local.notification_topic_arn
+        }],
+        [
+          for key in compact([var.kms_key_arn]) : {
+            Sid      = "EncryptWhatItTells"
+            Effect   = "Allow"
+            Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+            Resource = key
+          }
+        ],
+      )
+    }
+  }
+
+  # What both machines may do.
+  machine_statements = concat(
+    [
+      {
+        Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
+        Effect   = "Allow"
+        Action   = "states:DescribeExecution"
+        Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+      },
+      {
+        Sid    = "DeliverItsLog"
+        Effect = "Allow"
+        Action = [
+          "logs:CreateLogDelivery",
+          "logs:DeleteLogDelivery",
+          "logs:DescribeLogGroups",
+          "logs:DescribeResourcePolicies",
+          "logs:GetLogDelivery",
+          "logs:ListLogDeliveries",
+          "logs:PutResourcePolicy",
+          "logs:UpdateLogDelivery",
+        ]
+        Resource = "*"
+      },
+    ],
+    [
+      for statement in [{
+        Sid    = "SendTraces"
+        Effect = "Allow"
+        Action = [
+          "xray:GetSamplingRules",
+          "xray:GetSamplingTargets",
+          "xray:PutTelemetryRecords",
+          "xray:PutTraceSegments",
+        ]
+        Resource = "*"
+      }] : statement if var.tracing
+    ],
+  )
+}
+
 resource "aws_iam_role" "state_machine" {
-  name                 = local.machine_name
+  for_each = local.machines
+
+  name                 = each.value.name
   path                 = var.role_path
-  description          = "recycle-eks: the state machine recycle-node"
+  description          = "recycle-eks: the state machine ${each.key}"
   permissions_boundary = var.permissions_boundary
   tags                 = var.tags
 
@@ -254,62 +332,30 @@ resource "aws_iam_role" "state_machine" {
       Principal = { Service = "states.amazonaws.com" }
       Condition = {
         StringEquals = { "aws:SourceAccount" = local.account }
-        ArnLike      = { "aws:SourceArn" = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}*" }
+        ArnLike      = { "aws:SourceArn" = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${each.value.name}*" }
       }
     }]
   })
 }
 
 resource "aws_iam_role_policy" "state_machine" {
-  name = "recycle-node"
-  role = aws_iam_role.state_machine.name
+  for_each = local.machines
+
+  name = each.key
+  role = aws_iam_role.state_machine[each.key].name
 
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
-      [
-        {
-          # Every version: an execution that started before an apply still calls the older ones.
-          Sid      = "InvokeEveryVersionOfTheFunctions"
-          Effect   = "Allow"
-          Action   = "lambda:InvokeFunction"
-          Resource = [for function in keys(local.functions) : "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*"]
-        },
-        {
-          Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
-          Effect   = "Allow"
-          Action   = "states:DescribeExecution"
-          Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.machine_name}:*"
-        },
-        {
-          Sid    = "DeliverItsLog"
-          Effect = "Allow"
-          Action = [
-            "logs:CreateLogDelivery",
-            "logs:DeleteLogDelivery",
-            "logs:DescribeLogGroups",
-            "logs:DescribeResourcePolicies",
-            "logs:GetLogDelivery",
-            "logs:ListLogDeliveries",
-            "logs:PutResourcePolicy",
-            "logs:UpdateLogDelivery",
-          ]
-          Resource = "*"
-        },
-      ],
-      [
-        for statement in [{
-          Sid    = "SendTraces"
-          Effect = "Allow"
-          Action = [
-            "xray:GetSamplingRules",
-            "xray:GetSamplingTargets",
-            "xray:PutTelemetryRecords",
-            "xray:PutTraceSegments",
-          ]
-          Resource = "*"
-        }] : statement if var.tracing
-      ],
+      [{
+        # Every version: an execution that started before an apply still calls the older ones.
+        Sid      = "InvokeEveryVersionOfItsFunctions"
+        Effect   = "Allow"
+        Action   = "lambda:InvokeFunction"
+        Resource = [for function in each.value.functions : local.every_version[function]]
+      }],
+      local.machine_statements,
+      each.value.statements,
     )
   })
 }

@@ -3,6 +3,7 @@
 #   functions.tf      the functions and their logs
 #   iam.tf            what each function and the state machine may do
 #   state-machine.tf  the machine, its versions and the alias to start
+#   sweep.tf          the sweep: its machine, and when it runs
 #   access.tf         who the functions are for Kubernetes
 #   notifications.tf  who hears of executions that end badly
 
@@ -33,6 +34,7 @@ locals {
   definitions = "${path.module}/../state-machine"
 
   machine_name = "${var.name}-recycle-node"
+  sweep_name   = "${var.name}-sweep"
 
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {

@@ -33,7 +33,7 @@ resource "aws_sns_topic_policy" "notifications" {
 
 resource "aws_cloudwatch_event_rule" "ended_badly" {
   name        = "${local.machine_name}-ended-badly"
-  description = "Executions of ${local.machine_name} that failed, timed out or were aborted"
+  description = "Executions of ${local.machine_name} and ${local.sweep_name} that failed, timed out or were aborted"
   tags        = var.tags
 
   event_pattern = jsonencode({
@@ -41,7 +41,7 @@ resource "aws_cloudwatch_event_rule" "ended_badly" {
     detail-type = ["Step Functions Execution Status Change"]
     detail = {
       status          = ["FAILED", "TIMED_OUT", "ABORTED"]
-      stateMachineArn = [aws_sfn_state_machine.recycle_node.arn]
+      stateMachineArn = [aws_sfn_state_machine.recycle_node.arn, aws_sfn_state_machine.sweep.arn]
     }
   })
 }
@@ -62,7 +62,7 @@ resource "aws_cloudwatch_event_target" "notifications" {
 
     # Lines of text: EventBridge takes each as a string of its own.
     input_template = join("\n", [
-      "\"${var.cluster_name}: an execution of ${local.machine_name} ended <status>.\"",
+      "\"${var.cluster_name}: an execution of recycle-eks ended <status>.\"",
       "\"Error: <error>\"",
       "\"Cause: <cause>\"",
       "\"Input: <input>\"",

@@ -30,7 +30,12 @@ output "role_arns" {
 
 output "state_machine_role_arn" {
   description = "The state machine's role."
-  value       = aws_iam_role.state_machine.arn
+  value       = aws_iam_role.state_machine["recycle-node"].arn
+}
+
+output "sweep_state_machine_arn" {
+  description = "The state machine of the sweep, to start by hand what runs every 15 minutes."
+  value       = aws_sfn_state_machine.sweep.arn
 }
 
 output "notification_topic_arn" {

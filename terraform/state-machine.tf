@@ -24,26 +24,30 @@ locals {
   # Every function by the name of its placeholder: claim_node = the ARN of its newest version, …
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
-  # The file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
-  recycle_node = replace(
-    templatefile("${local.definitions}/recycle-node.asl.json", merge(local.function_versions, {
-      partition = local.partition
-      retry     = "@retry"
-    })),
-    "\"@retry\"",
-    jsonencode(local.retry),
-  )
+  # A file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
+  definition = {
+    for machine in keys(local.machines) : machine => replace(
+      templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
+        cluster_name       = var.cluster_name
+        notification_topic = local.notification_topic_arn
+        partition          = local.partition
+        retry              = "@retry"
+      })),
+      "\"@retry\"",
+      jsonencode(local.retry),
+    )
+  }
 }
 
 resource "aws_sfn_state_machine" "recycle_node" {
   name       = local.machine_name
-  role_arn   = aws_iam_role.state_machine.arn
-  definition = local.recycle_node
+  role_arn   = aws_iam_role.state_machine["recycle-node"].arn
+  definition = local.definition["recycle-node"]
   publish    = true
   tags       = var.tags
 
   logging_configuration {
-    log_destination        = "${aws_cloudwatch_log_group.state_machine.arn}:*"
+    log_destination        = "${aws_cloudwatch_log_group.state_machine["recycle-node"].arn}:*"
     level                  = "ERROR"
     include_execution_data = true
   }
@@ -67,9 +71,25 @@ resource "aws_sfn_alias" "live" {
 }
 
 resource "aws_cloudwatch_log_group" "state_machine" {
+  for_each = local.machines
+
   # Under /aws/vendedlogs/ all machines of an account share one entry of the resource policy for log delivery, whose size is limited.
-  name              = "/aws/vendedlogs/states/${local.machine_name}"
+  name              = "/aws/vendedlogs/states/${each.value.name}"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.kms_key_arn
   tags              = var.tags
+}
+
+# Shown in the plan of a destroy, and again when it begins: nothing that is still claimed would be put back.
+resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
+  input = "Executions that still run stop here, and nobody puts their nodes back: they stay tainted, cordoned and in Standby. Look with kubectl get nodes -l recycle-eks/group first. The order is in docs/install.md, Remove it."
+
+  provisioner "local-exec" {
+    when       = destroy
+    on_failure = continue
+    command    = "echo ${self.input}"
+  }
+
+  # So that it goes first.
+  depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_lambda_function.this]
 }

@@ -42,6 +42,8 @@ def steps(definition: dict[str, Json]) -> list[Step]:
     for name in main:
         found.append(machine.step(name, 0))
         found += [machine.step(detour, 1) for detour in machine.detours(machine.ways_from(name), shown)]
+    for name in machine.around_others():
+        found += [machine.step(detour, 1) for detour in machine.detours(machine.ways_from(name), shown)]
     for name in machine.states:
         found += [machine.step(detour, 1) for detour in machine.detours(machine.ways_of_errors(name), shown)]
     return found

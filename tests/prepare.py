@@ -33,6 +33,7 @@ LAMBDAS = [
     "evict-pods",
     "detach-terminate",
     "restore-node",
+    "select-nodes",
 ]
 
 #: command, how to ask for its version, the least version, where it comes from

@@ -12,7 +12,7 @@ run "can_be_planned_before_anything_is_there" {
   }
 
   assert {
-    condition     = length(output.role_steps) == 7
+    condition     = length(output.role_steps) == 8
     error_message = "what is created does not hang on values that only an apply can tell"
   }
 }

@@ -21,6 +21,7 @@ run "every_step_is_a_published_function_of_its_own" {
       evict-pods       = "recycle-eks-evict-pods"
       detach-terminate = "recycle-eks-detach-terminate"
       restore-node     = "recycle-eks-restore-node"
+      select-nodes     = "recycle-eks-select-nodes"
     }
     error_message = "one function for each step, named after it"
   }
@@ -139,7 +140,7 @@ run "the_settings_of_an_account_reach_every_function" {
 
   assert {
     condition = alltrue([
-      for group in concat(values(aws_cloudwatch_log_group.function), [aws_cloudwatch_log_group.state_machine]) :
+      for group in concat(values(aws_cloudwatch_log_group.function), values(aws_cloudwatch_log_group.state_machine)) :
       group.retention_in_days == 7 && group.kms_key_id == "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
     ])
     error_message = "retention and key hold for every log group"
@@ -153,7 +154,10 @@ run "the_settings_of_an_account_reach_every_function" {
         values(aws_cloudwatch_log_group.function),
         values(aws_eks_access_entry.function),
         values(aws_sns_topic.notifications),
-        [aws_iam_role.state_machine, aws_sfn_state_machine.recycle_node, aws_cloudwatch_log_group.state_machine, aws_cloudwatch_event_rule.ended_badly],
+        values(aws_iam_role.state_machine),
+        values(aws_cloudwatch_log_group.state_machine),
+        values(aws_cloudwatch_event_rule.sweep),
+        [aws_iam_role.events, aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep, aws_cloudwatch_event_rule.ended_badly],
       ) : resource.tags == tomap({ team = "platform" })
     ])
     error_message = "everything that can be tagged is"

@@ -2,6 +2,11 @@
 
 mock_provider "aws" {
   source = "./tests/mocks"
+
+  override_resource {
+    target = aws_sfn_state_machine.sweep
+    values = { arn = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep" }
+  }
 }
 
 variables {
@@ -15,11 +20,14 @@ run "executions_that_end_badly_are_told_to_a_topic" {
       source      = ["aws.states"]
       detail-type = ["Step Functions Execution Status Change"]
       detail = {
-        status          = ["FAILED", "TIMED_OUT", "ABORTED"]
-        stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node"]
+        status = ["FAILED", "TIMED_OUT", "ABORTED"]
+        stateMachineArn = [
+          "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node",
+          "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep",
+        ]
       }
     }
-    error_message = "failed, timed-out and aborted executions of this machine match, and nothing else"
+    error_message = "failed, timed-out and aborted executions of our machines match, and nothing else"
   }
 
   assert {

@@ -51,6 +51,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:CreateLogStream",
         "logs:PutLogEvents",
       ])
+      select-nodes = tolist(["ec2:DescribeInstances", "eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
       restore-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
@@ -70,8 +71,8 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
   }
 
   assert {
-    condition     = aws_iam_role.state_machine.name == "recycle-eks-recycle-node"
-    error_message = "the machine has a role of its own"
+    condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node", sweep = "recycle-eks-sweep" }
+    error_message = "each machine has a role of its own"
   }
 }
 
@@ -87,7 +88,9 @@ run "every_statement_says_in_its_sid_what_it_is_for" {
         values(aws_iam_role_policy.function)[*].policy,
         values(aws_iam_role.function)[*].assume_role_policy,
         values(aws_sns_topic_policy.notifications)[*].policy,
-        [aws_iam_role_policy.state_machine.policy, aws_iam_role.state_machine.assume_role_policy],
+        values(aws_iam_role_policy.state_machine)[*].policy,
+        values(aws_iam_role.state_machine)[*].assume_role_policy,
+        [aws_iam_role_policy.events.policy, aws_iam_role.events.assume_role_policy],
         ) : [
         for statement in jsondecode(document).Statement : can(regex("^([A-Z][a-z]*){2,}$", statement.Sid))
       ]
@@ -97,7 +100,7 @@ run "every_statement_says_in_its_sid_what_it_is_for" {
 
   assert {
     condition = alltrue([
-      for document in concat(values(aws_iam_role_policy.function)[*].policy, [aws_iam_role_policy.state_machine.policy]) :
+      for document in concat(values(aws_iam_role_policy.function)[*].policy, values(aws_iam_role_policy.state_machine)[*].policy) :
       length(distinct(jsondecode(document).Statement[*].Sid)) == length(jsondecode(document).Statement)
     ])
     error_message = "no sid is used twice in a policy"
@@ -182,19 +185,55 @@ run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
   }
 }
 
-run "the_machine_may_call_every_version_and_ask_about_its_own_executions" {
+run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_executions" {
   assert {
-    condition = toset([
-      for statement in jsondecode(aws_iam_role_policy.state_machine.policy).Statement : statement.Resource if statement.Action == "lambda:InvokeFunction"
-    ][0]) == toset([for function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*"])
-    error_message = "every version of every function, so that executions that started before an apply can end"
+    condition = {
+      for machine, policy in aws_iam_role_policy.state_machine : machine => toset([
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if statement.Action == "lambda:InvokeFunction"
+      ][0])
+      } == {
+      recycle-node = toset([
+        for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if step != "select-nodes"
+      ])
+      sweep = toset([
+        for step in ["restore-node", "select-nodes"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"
+      ])
+    }
+    error_message = "every version of its own functions, so that executions that started before an apply can end"
   }
 
   assert {
-    condition = [
-      for statement in jsondecode(aws_iam_role_policy.state_machine.policy).Statement : statement.Resource if statement.Action == "states:DescribeExecution"
-    ] == ["arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-recycle-node:*"]
-    error_message = "only executions of this machine can be described"
+    condition = alltrue([
+      for policy in aws_iam_role_policy.state_machine : [
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if statement.Action == "states:DescribeExecution"
+        ] == [[
+          "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-recycle-node:*",
+          "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-sweep:*",
+      ]]
+    ])
+    error_message = "only executions of our machines can be described: a claim may be the sweep's"
+  }
+}
+
+run "the_sweep_may_tell_people_and_is_started_by_eventbridge" {
+  variables {
+    kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Sid => statement.Resource
+      if contains(["TellPeople", "EncryptWhatItTells"], statement.Sid)
+      } == {
+      TellPeople         = aws_sns_topic.notifications["this"].arn
+      EncryptWhatItTells = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+    }
+    error_message = "the topic, and the key that it is encrypted with"
+  }
+
+  assert {
+    condition     = one(jsondecode(aws_iam_role_policy.events.policy).Statement).Resource == aws_sfn_state_machine.sweep.arn
+    error_message = "EventBridge may start the sweep, and nothing else"
   }
 }
 
@@ -206,7 +245,7 @@ run "the_roles_keep_the_accounts_rules" {
 
   assert {
     condition = alltrue([
-      for role in concat(values(aws_iam_role.function), [aws_iam_role.state_machine]) :
+      for role in concat(values(aws_iam_role.function), values(aws_iam_role.state_machine), [aws_iam_role.events]) :
       role.permissions_boundary == "arn:aws-us-gov:iam::123456789012:policy/boundary" && role.path == "/platform/"
     ])
     error_message = "every role has the boundary and the path"

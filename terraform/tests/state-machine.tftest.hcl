@@ -37,6 +37,11 @@ mock_provider "aws" {
     target = aws_lambda_function.this["restore-node"]
     values = { qualified_arn = "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-restore-node:7" }
   }
+
+  override_resource {
+    target = aws_lambda_function.this["select-nodes"]
+    values = { qualified_arn = "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-select-nodes:8" }
+  }
 }
 
 variables {
@@ -70,17 +75,28 @@ run "the_definition_names_versions" {
   }
 
   assert {
+    condition = [
+      jsondecode(aws_sfn_state_machine.sweep.definition).States.SelectNodes.Arguments.FunctionName,
+      jsondecode(aws_sfn_state_machine.sweep.definition).States.EachNode.ItemProcessor.States.RestoreNode.Arguments.FunctionName,
+      ] == [
+      "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-select-nodes:8",
+      "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-restore-node:7",
+    ]
+    error_message = "the sweep calls the newest versions, too"
+  }
+
+  assert {
     condition     = alltrue([for arn in regexall("arn:[^\"]*:function:[^\"]*", aws_sfn_state_machine.recycle_node.definition) : can(regex(":[0-9]+$", arn))])
     error_message = "no function is named without a version"
   }
 
   assert {
-    condition     = length(regexall("\\$\\{|@retry", aws_sfn_state_machine.recycle_node.definition)) == 0
+    condition     = alltrue([for machine in [aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep] : length(regexall("\\$\\{|@retry", machine.definition)) == 0])
     error_message = "no placeholder is left"
   }
 
   assert {
-    condition     = length(regexall("arn:aws:", aws_sfn_state_machine.recycle_node.definition)) == 0
+    condition     = alltrue([for machine in [aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep] : length(regexall("arn:aws:", machine.definition)) == 0])
     error_message = "the partition is the account's everywhere"
   }
 }
@@ -145,12 +161,34 @@ run "the_machine_logs_its_errors" {
   }
 
   assert {
-    condition     = aws_cloudwatch_log_group.state_machine.name == "/aws/vendedlogs/states/recycle-eks-recycle-node"
+    condition     = aws_cloudwatch_log_group.state_machine["recycle-node"].name == "/aws/vendedlogs/states/recycle-eks-recycle-node"
     error_message = "the group is under /aws/vendedlogs/, out of the limit of the resource policy"
   }
 
   assert {
     condition     = !aws_sfn_state_machine.recycle_node.tracing_configuration[0].enabled
     error_message = "tracing is off by default"
+  }
+}
+
+run "the_sweep_runs_by_the_clock_and_after_every_bad_end" {
+  assert {
+    condition     = aws_sfn_state_machine.sweep.name == "recycle-eks-sweep" && output.sweep_state_machine_arn == aws_sfn_state_machine.sweep.arn
+    error_message = "the sweep's machine is named <name>-sweep"
+  }
+
+  assert {
+    condition     = aws_cloudwatch_event_rule.sweep["clock"].schedule_expression == "rate(15 minutes)"
+    error_message = "every 15 minutes"
+  }
+
+  assert {
+    condition     = jsondecode(aws_cloudwatch_event_rule.sweep["ended-badly"].event_pattern).detail.status == ["FAILED", "TIMED_OUT", "ABORTED"]
+    error_message = "and after every bad end"
+  }
+
+  assert {
+    condition     = alltrue([for target in aws_cloudwatch_event_target.sweep : target.arn == aws_sfn_state_machine.sweep.arn && target.role_arn == aws_iam_role.events.arn])
+    error_message = "both start the sweep"
   }
 }

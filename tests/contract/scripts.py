@@ -14,6 +14,7 @@ from world.stepfunctions import Engine
 INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
 
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
 STRAIGHT = {
@@ -24,6 +25,7 @@ STRAIGHT = {
     "evict-pods": [],
     "detach-terminate": ["recycled"],
     "restore-node": ["restored"],
+    "select-nodes": [{"verdict": "each_node", "nodes": [INPUT["instance_id"]]}],
 }
 
 #: the loop, the answers that lead twice round it, the states of one round
@@ -54,7 +56,7 @@ class Script:
 
     def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """The next answer of a function. Raises FunctionFailed where the script says so."""
-        assert set(request) <= {"context", "run", "owner", "failure", "put_back"}, request
+        assert set(request) <= {"context", "run", "owner", "failure", "put_back", "leftover", "select", "cluster_name"}, request
         self.requests.append(request)
         given = self._left[name].pop(0)
         if isinstance(given, FunctionFailed):
@@ -99,20 +101,22 @@ class NoServices:
         raise StateError("Sfn.ExecutionDoesNotExistException", "Execution Does Not Exist")
 
 
-def follow(script: Script, definition: dict[str, Any]) -> Walk:
+def follow(script: Script, definition: dict[str, Any], services: Any = None) -> Walk:
     """Runs a definition after a script, by the local world's interpreter."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update({name: partial(script.answer, name) for name in LAMBDAS})
-    engine = Engine(clock, machines, functions, NoServices())
-    execution = engine.start_execution(machines.put("recycle-node", definition), json.dumps(INPUT))
+    engine = Engine(clock, machines, functions, services or NoServices())
+    execution = engine.start_execution(machines.put("machine", definition), json.dumps(INPUT))
     clock.run(until=lambda: execution.status != "RUNNING", limit=10 * 86_400)
     path = [e["stateEnteredEventDetails"]["name"] for e in execution.events if "stateEnteredEventDetails" in e]
     return Walk(path, execution.status, execution.error, execution.cause, execution.output)
 
 
-def rendered() -> dict[str, Any]:
-    """What Terraform makes of the definition, each function named like its crate."""
-    text = (ROOT / "state-machine" / "recycle-node.asl.json").read_text().replace("${partition}", "aws")
+def rendered(machine: str = "recycle-node") -> dict[str, Any]:
+    """What Terraform makes of a definition, each function named like its crate."""
+    text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
+    for name, value in {"partition": "aws", "cluster_name": INPUT["cluster_name"], "notification_topic": TOPIC}.items():
+        text = text.replace("${" + name + "}", value)
     for name in LAMBDAS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")
     retry = [{"ErrorEquals": ["ServiceUnavailable"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}]

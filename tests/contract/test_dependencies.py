@@ -56,7 +56,8 @@ TABLE = [
     Row("check-pods", STEP, "polled for hours: EC2 is asked at the ends only"),
     Row("evict-pods", STEP, "pods are all that it touches"),
     Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
-    Row("restore-node", STEP_OF_THE_INSTANCE, "releases Node and instance"),
+    Row("restore-node", STEP_OF_THE_INSTANCE, "puts Node, instance and group back"),
+    Row("select-nodes", STEP_OF_THE_INSTANCE, "looks for our marks on Nodes and instances"),
     Row(
         "scripted-aws",
         {"aws-config", "aws-credential-types", "aws-smithy-runtime-api", "aws-smithy-types"},

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from prepare import LAMBDAS
 from world.deployment import variables
 from world.terraform import Terraform
 from world.world import World
@@ -28,12 +29,13 @@ def test_a_second_plan_is_empty(applied):
 
 
 def test_every_function_is_published_and_called_by_version(world, applied):
-    machine = world.deployment.outputs["state_machine_alias_arn"].rpartition(":")[0]
-    definition = world.aws.client("stepfunctions").describe_state_machine(stateMachineArn=machine)["definition"]
+    outputs, client = world.deployment.outputs, world.aws.client("stepfunctions")
+    machines = [outputs["state_machine_alias_arn"].rpartition(":")[0], outputs["sweep_state_machine_arn"]]
+    definitions = "".join(client.describe_state_machine(stateMachineArn=machine)["definition"] for machine in machines)
     functions = world.aws.client("lambda").list_functions()["Functions"]
-    assert len(functions) == 7
+    assert len(functions) == len(LAMBDAS)
     for function in functions:
-        assert f'{function["FunctionArn"]}:1"' in definition
+        assert f'{function["FunctionArn"]}:1"' in definitions
 
 
 def test_every_role_may_enter_the_cluster(world, applied):
@@ -53,8 +55,10 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
         assert words in notification.message
 
 
-def test_destroy_leaves_nothing(world, applied):
-    applied.destroy(**variables())
+def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):
+    said = applied.destroy(**variables())
+    assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
+    assert said.index("(local-exec)") < said.index("aws_lambda_function.this[\"restore-node\"]: Destroying")
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []

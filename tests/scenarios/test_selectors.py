@@ -109,5 +109,5 @@ def test_a_person_ends_a_drain_now(world, node):
     end = world.recycle(node, label_selector="app=train").finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert HOUR <= end.at <= HOUR + 120
+    assert HOUR <= end.at <= HOUR + 180
     assert "train" in end.cause

@@ -5,10 +5,11 @@
     events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"})
     events.lose("*:topic")                                   # the next delivery to a target whose ARN matches is lost
     events.notifications                                     # what was published to SNS topics
+    events.run_schedules()                                   # rules with `rate(15 minutes)` run from now on
 
 Rules and targets are those of moto's events backend, patterns are matched by moto. Targets are state machines (StartExecution),
 Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target that refuses is
-recorded in `deliveries`, not retried. Schedules and alarms are not here.
+recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. Alarms are not here.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Events:
         self.deliveries: list[Delivery] = []
         self.notifications: list[Notification] = []
         self.faults: list[DeliveryFault] = []
+        self.silent = ""
         self._ids = 0
 
     def install(self) -> Callable[[], None]:
@@ -134,8 +136,12 @@ class Events:
     def emit(self, source: str, detail_type: str, detail: dict[str, Any], resources: list[str] | None = None) -> None:
         """Puts an AWS service's event on the bus, from any thread; its targets get it `latency` virtual seconds later."""
         self.emitted.append(Emitted(self._clock.elapsed(), source, detail_type, detail))
+        event = self._event(source, detail_type, detail, resources or [])
+        self._clock.after(self.latency, lambda: self._route(event))
+
+    def _event(self, source: str, detail_type: str, detail: dict[str, Any], resources: list[str]) -> dict[str, Any]:
         self._ids += 1
-        event = {
+        return {
             "version": "0",
             "id": str(uuid.UUID(int=self._ids, version=4)),
             "detail-type": detail_type,
@@ -143,10 +149,9 @@ class Events:
             "account": self._account,
             "time": self._time(),
             "region": self._region,
-            "resources": list(resources or []),
+            "resources": list(resources),
             "detail": detail,
         }
-        self._clock.after(self.latency, lambda: self._route(event))
 
     def _time(self) -> str:
         now = datetime.datetime.fromtimestamp(int(self._clock.now()), datetime.UTC)
@@ -157,9 +162,25 @@ class Events:
 
     # Rules
 
+    def run_schedules(self) -> None:
+        """From now on every rule with a rate runs, the first time after one interval. `reset` ends that."""
+        with self._lock:
+            rates = [(rule, interval) for rule in self._rules() if (interval := interval_of(rule)) and rule.state == "ENABLED"]
+        for rule, interval in rates:
+            self._clock.after(interval, lambda rule=rule, interval=interval: self._tick(rule, interval))
+
+    def _tick(self, rule: Rule, interval: float) -> None:
+        self._clock.after(interval, lambda: self._tick(rule, interval))
+        event = self._event("aws.events", "Scheduled Event", {}, [rule.arn])
+        for target in list(rule.targets):
+            self._deliver(rule.name, target, event)
+
+    def _rules(self) -> list[Rule]:
+        return list(events_backends[self._account][self._region].event_buses["default"].rules.values())
+
     def _route(self, event: dict[str, Any]) -> None:
         with self._lock:
-            rules = list(events_backends[self._account][self._region].event_buses["default"].rules.values())
+            rules = [rule for rule in self._rules() if not fnmatchcase(rule.name, self.silent)]
             matching = [(rule.name, target) for rule in rules if _takes(rule, event) for target in list(rule.targets)]
         for rule_name, target in matching:
             self._deliver(rule_name, target, event)
@@ -241,6 +262,12 @@ class Events:
     ) -> None:
         notification = Notification(self._clock.elapsed(), topic.arn, message, subject, message_attributes or {})
         self.notifications.append(notification)
+
+
+def interval_of(rule: Rule) -> float | None:
+    """Seconds between two runs of a rule with a rate; None for any other rule."""
+    found = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", rule.scheduled_expression or "")
+    return int(found[1]) * {"minute": 60, "hour": 3_600, "day": 86_400}[found[2]] if found else None
 
 
 def _service(target: dict[str, Any]) -> str:

@@ -80,8 +80,9 @@ class Terraform:
         done = self.run("plan", "-input=false", "-no-color", "-detailed-exitcode", *as_arguments(variables), accept=(0, 2))
         return done.returncode == 0
 
-    def destroy(self, **variables: object) -> None:
-        self.run("destroy", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables))
+    def destroy(self, **variables: object) -> str:
+        """What Terraform printed."""
+        return self.run("destroy", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables)).stdout
 
     def outputs(self) -> dict[str, object]:
         return {name: output["value"] for name, output in json.loads(self.run("output", "-json").stdout).items()}

@@ -131,6 +131,8 @@ class World:
         self.faults.clear()
         self.engine.reset()
         self.events.reset()
+        # A scenario sees what an execution leaves, unless it lets the sweep come.
+        self.events.silent = "*-sweep-*"
         self.aws.reset()
         self.host.reset()
         self.kubernetes.reset()
@@ -231,6 +233,21 @@ class World:
             stateMachineArn=self.deployment.outputs["state_machine_alias_arn"], input=json.dumps(given)
         )
         return Execution(self, started["executionArn"])
+
+    def sweep(self) -> Execution:
+        """Starts a sweep by hand."""
+        arn = self.deployment.outputs["sweep_state_machine_arn"]
+        return Execution(self, self.aws.client("stepfunctions").start_execution(stateMachineArn=arn)["executionArn"])
+
+    def let_sweep(self, after_bad_ends: bool = True) -> None:
+        """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""
+        self.events.silent = "" if after_bad_ends else "*-sweep-ended-badly"
+        self.events.run_schedules()
+
+    @property
+    def notifications(self) -> list[str]:
+        """What people were told, the sweep's words by themselves."""
+        return [told.message for told in self.events.notifications]
 
     # -- what was called -----------------------------------------------------------------------------------------
 

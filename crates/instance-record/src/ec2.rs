@@ -2,7 +2,7 @@
 
 use aws_config::SdkConfig;
 use aws_sdk_ec2::types::{Filter, Tag};
-use recycle::ids::InstanceId;
+use recycle::ids::{ClusterName, InstanceId};
 use recycle::node::Instance;
 
 use crate::Error;
@@ -54,13 +54,35 @@ impl Instances {
             return Ok(Vec::new());
         }
         // A filter, because a list of ids fails as a whole if one of them is unknown.
-        let filter = Filter::builder()
-            .name("instance-id")
-            .set_values(Some(ids.iter().map(ToString::to_string).collect()));
+        let ids = ids.iter().map(ToString::to_string).collect();
+        self.fetch_where(vec![("instance-id".to_owned(), ids)]).await
+    }
+
+    /// The cluster's instances that carry at least one of these tags, whatever its value.
+    pub async fn fetch_marked(&self, cluster: &ClusterName, tags: &[&str]) -> Result<Vec<Instance>, Error> {
+        let keys = tags.iter().map(ToString::to_string).collect();
+        let belongs = vec!["owned".to_owned(), "shared".to_owned()];
+        let filters = vec![
+            ("tag-key".to_owned(), keys),
+            (format!("tag:kubernetes.io/cluster/{cluster}"), belongs),
+        ];
+        self.fetch_where(filters).await
+    }
+
+    /// The instances with this value of a tag.
+    pub async fn fetch_tagged(&self, tag: &str, value: &str) -> Result<Vec<Instance>, Error> {
+        self.fetch_where(vec![(format!("tag:{tag}"), vec![value.to_owned()])])
+            .await
+    }
+
+    async fn fetch_where(&self, filters: Vec<(String, Vec<String>)>) -> Result<Vec<Instance>, Error> {
+        let filters = filters
+            .into_iter()
+            .map(|(name, values)| Filter::builder().name(name).set_values(Some(values)).build());
         let mut pages = self
             .client
             .describe_instances()
-            .filters(filter.build())
+            .set_filters(Some(filters.collect()))
             .into_paginator()
             .items()
             .send();

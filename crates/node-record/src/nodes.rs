@@ -97,13 +97,18 @@ pub async fn find_node(
             return Ok(Some(node));
         }
     }
+    Ok(list_nodes(client).await?.into_iter().find(belongs))
+}
+
+/// Every Node of the cluster, in pages.
+pub async fn list_nodes(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> {
     let call = Call {
         verb: "list",
         resource: "nodes",
         name: "of the cluster",
     };
     let found = call::list(&nodes(client), ListParams::default(), call).await?;
-    Ok(found.into_iter().filter_map(read_node).find(belongs))
+    Ok(found.into_iter().filter_map(read_node).collect())
 }
 
 /// What every acting step does first: the claim, if it is still ours.

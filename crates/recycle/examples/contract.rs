@@ -2,8 +2,8 @@
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use recycle::contract::{
-    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SCHEMA, StandbyVerdict,
-    TaintVerdict,
+    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SCHEMA, SelectVerdict,
+    StandbyVerdict, TaintVerdict,
 };
 use recycle::failure::{Failure, Outcome};
 use recycle::{input, names};
@@ -20,6 +20,7 @@ fn main() {
             "EvictPods": EvictVerdict::ALL,
             "DetachTerminate": DisposeVerdict::ALL,
             "RestoreNode": RestoreVerdict::ALL,
+            "SelectNodes": SelectVerdict::ALL,
         },
         "outcomes": Outcome::ALL,
         "failures": Failure::ALL,
@@ -31,6 +32,7 @@ fn main() {
             names::STANDBY_TAG,
             names::PUT_BACK_TAG,
             names::PROTECTED_FOR_TAG,
+            names::GAVE_UP_TAG,
             names::STOPPED_TAG,
         ],
     });

@@ -300,6 +300,7 @@ mod tests {
         Owner {
             execution: execution.parse().unwrap(),
             status: status.to_owned(),
+            ended_at: None,
         }
     }
 

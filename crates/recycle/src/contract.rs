@@ -82,6 +82,9 @@ pub struct Owner {
     pub execution: ExecutionArn,
     /// The execution's status, or the name of the error that the question met.
     pub status: String,
+    /// When it ended, if it has and the state machine passed it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
 }
 
 /// What every function after `claim-node` is given.
@@ -98,11 +101,46 @@ pub struct StepRequest {
 pub struct RestoreRequest {
     /// The context object.
     pub context: Context,
-    /// The error that led here.
-    pub failure: CaughtError,
+    /// The error that led here; none in a sweep.
+    #[serde(default)]
+    pub failure: Option<CaughtError>,
+    /// What a sweep has found; none in an execution of `recycle-node`, whose input names its node.
+    #[serde(default)]
+    pub leftover: Option<Leftover>,
+    /// What DescribeExecution said of a claim's owner, if a sweep asked; `{}` before that.
+    #[serde(default, deserialize_with = "empty_object_is_none")]
+    pub owner: Option<Owner>,
     /// What the last step of the put-back answered; `{}` before the first.
     #[serde(default)]
     pub put_back: PutBack,
+}
+
+/// An instance for which something of ours is on a Node, on an instance or on a member of its group.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Leftover {
+    /// The instance.
+    pub instance_id: InstanceId,
+    /// Its cluster.
+    pub cluster_name: ClusterName,
+}
+
+/// What `select-nodes` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SelectRequest {
+    /// The context object.
+    pub context: Context,
+    /// Which nodes.
+    pub select: Selection,
+    /// Of which cluster.
+    pub cluster_name: ClusterName,
+}
+
+/// Which nodes `select-nodes` selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// Those for which something of ours is left, whether somebody works on them or not: for the sweep.
+    Leftovers,
 }
 
 /// What a put-back carries from step to step. Whatever it did is in the records.
@@ -209,6 +247,9 @@ pub struct Answer<V> {
     /// The plan, if the verdict is `planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// Which nodes, if this is an answer of `select-nodes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<InstanceId>>,
     /// When the put-back began, if this is one of its steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -232,6 +273,7 @@ impl<V> Answer<V> {
             names: BTreeMap::new(),
             owner: None,
             plan: None,
+            nodes: None,
             since: None,
             steps: None,
             run: None,
@@ -350,6 +392,16 @@ verdict!(
         StandbyLeftBehind,
         /// It is lost, or cannot be seen: the reason says what is left, and what a person may do.
         Kept,
+        /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
+        AskOwner,
+    }
+);
+
+verdict!(
+    /// What `select-nodes` answers.
+    SelectVerdict {
+        /// On to each of the nodes.
+        EachNode,
     }
 );
 

@@ -8,7 +8,7 @@ use crate::contract::describe_instance;
 use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
-    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Group, Instance, NodeFacts};
 
@@ -214,7 +214,7 @@ fn is_left_out_of_balancers(node: &NodeFacts) -> bool {
 }
 
 fn look_at_tags(instance: &Instance, found: &mut Found) {
-    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG]
+    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG]
         .into_iter()
         .filter(|tag| instance.tags.contains_key(*tag))
         .map(|tag| format!("Key={tag}"))

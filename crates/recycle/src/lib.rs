@@ -23,4 +23,5 @@ pub mod preflight;
 pub mod put_back;
 pub mod replacement;
 pub mod selector;
+pub mod sweep;
 pub mod tables;

@@ -28,6 +28,8 @@ pub const STANDBY_TAG: &str = "recycle-eks:standby";
 pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
 /// EC2 tag on other members of the group: the instance id of the node for whose put-back we protect them from scale-in.
 pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
+/// EC2 tag: since when (RFC 3339) an instance is a person's to see to, because we could not put it back. The sweep tries on, in silence.
+pub const GAVE_UP_TAG: &str = "recycle-eks:gave-up";
 /// EC2 tag: when (RFC 3339) an instance was stopped by `dispose: stop`. A result, not a leftover.
 pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).

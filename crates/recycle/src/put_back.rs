@@ -288,6 +288,8 @@ pub struct Situation<'a> {
     pub kubernetes: KubernetesHalf,
     /// Who came after EnterStandby; none if nobody can say that.
     pub newcomers: Option<&'a [Newcomer]>,
+    /// Others that carry our cordon for this instance.
+    pub marked: &'a [Newcomer],
     /// The members that we protected from scale-in.
     pub protected: &'a [InstanceId],
     /// What was done or about to be done.
@@ -573,6 +575,7 @@ impl Situation<'_> {
             .newcomers
             .unwrap_or_default()
             .iter()
+            .chain(self.marked)
             .filter(|newcomer| !is_leaving(&newcomer.lifecycle_state))
             .filter(|newcomer| {
                 let is_cordoned = newcomer.annotation(CORDONED_FOR_ANNOTATION) == Some(id);

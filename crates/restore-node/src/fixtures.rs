@@ -110,6 +110,7 @@ pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance
         client: kube.client(),
         node: Some(node(on_node)),
         newcomers: Some(Vec::new()),
+        marked: Vec::new(),
     };
     Target::new(subject, instance(on_instance), group(), cluster, me())
 }

@@ -1,11 +1,12 @@
-//! After a failure: puts the node back, step by step, one for each call. It works from the records alone, so that it does not matter who
-//! wrote them or how far they came. Where the group allows no way back, it says by which commands a person opens one.
+//! After a failure, and for the sweep: puts the node back, step by step, one for each call. It works from the records alone, so that it
+//! does not matter who wrote them or how far they came. Where the group allows no way back, it says by which commands a person opens one.
 
 mod error;
 #[cfg(test)]
 mod fixtures;
 mod request;
 mod steps;
+mod sweep;
 mod target;
 
 use aws_config::SdkConfig;
@@ -16,7 +17,7 @@ use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
-use crate::request::{first_error, may_have_claimed, read_subject};
+use crate::request::{find_reason, find_subject};
 use crate::target::Target;
 
 pub use error::Error;
@@ -43,13 +44,15 @@ impl RestoreNode {
     /// Takes the next step of the put-back. A call that is refused is tried again as long as there is patience; what comes then is
     /// decided without it.
     pub async fn handle(&self, request: RestoreRequest) -> Result<Answer<RestoreVerdict>, Error> {
-        let subject =
-            read_subject(&request.context.execution.input).filter(|_| may_have_claimed(&request.failure));
-        let Some(subject) = subject else {
+        let Some(subject) = find_subject(&request) else {
             return Ok(untouched(&request));
         };
         let mut target = self.fetch(subject, &request).await?;
-        if !target.is_ours(&request.context.fence()) {
+        if request.leftover.is_some() {
+            if let Some(answer) = self.claim_leftover(&target, &request).await? {
+                return Ok(answer);
+            }
+        } else if !target.is_ours() && !target.has_been_released(&request) {
             return Ok(untouched(&request));
         }
         let mut step = target.next_step();
@@ -87,7 +90,7 @@ impl RestoreNode {
             PutBackStep::LeaveInStandby(stuck) => {
                 return self.leave_in_standby(target, &stuck, request).await;
             }
-            PutBackStep::Report(note) => return Ok(target.report(note, request)),
+            PutBackStep::Report(note) => return self.report(target, note, request).await,
             PutBackStep::UndoKubernetes => {
                 self.undo_kubernetes(&target).await?;
                 "is clean in Kubernetes".to_owned()
@@ -145,7 +148,7 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    Answer::new(RestoreVerdict::Untouched, first_error(&request.failure))
+    Answer::new(RestoreVerdict::Untouched, find_reason(request))
 }
 
 fn wait(request: &RestoreRequest, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {

@@ -1,6 +1,6 @@
 //! What can be read from the execution's input and from the error that led here, whatever shape they are in.
 
-use recycle::contract::CaughtError;
+use recycle::contract::{CaughtError, RestoreRequest};
 use recycle::failure::Failure;
 use recycle::ids::{ClusterName, InstanceId};
 use recycle::left_behind::LeftBehind;
@@ -20,8 +20,20 @@ pub(crate) struct Subject {
     pub(crate) cluster: ClusterName,
 }
 
+/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing.
+pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
+    match (&request.leftover, &request.failure) {
+        (Some(leftover), _) => Some(Subject {
+            instance: leftover.instance_id.clone(),
+            cluster: leftover.cluster_name.clone(),
+        }),
+        (None, Some(failure)) if !may_have_claimed(failure) => None,
+        (None, _) => read_subject(&request.context.execution.input),
+    }
+}
+
 /// Reads the two fields that matter; none if one is missing or malformed, in which case nothing was ever claimed.
-pub(crate) fn read_subject(input: &Value) -> Option<Subject> {
+fn read_subject(input: &Value) -> Option<Subject> {
     Some(Subject {
         instance: input.get("instance_id")?.as_str()?.parse().ok()?,
         cluster: input.get("cluster_name")?.as_str()?.parse().ok()?,
@@ -29,12 +41,21 @@ pub(crate) fn read_subject(input: &Value) -> Option<Subject> {
 }
 
 /// An invalid input is refused before anything is read. It may name a cluster that we may not even ask about.
-pub(crate) fn may_have_claimed(failure: &CaughtError) -> bool {
+fn may_have_claimed(failure: &CaughtError) -> bool {
     failure.error != Failure::InvalidInput.name()
 }
 
+/// Why the node is put back: the error that led here, or, in a sweep, what became of the execution that had claimed it.
+pub(crate) fn find_reason(request: &RestoreRequest) -> String {
+    match (&request.failure, &request.owner) {
+        (Some(failure), _) => first_error(failure),
+        (None, Some(owner)) => format!("{} no longer runs ({})", owner.execution, owner.status),
+        (None, None) => "nobody works on it".to_owned(),
+    }
+}
+
 /// The text of the error that led here. A function's comes wrapped in JSON; others, such as a time-out's, come as they are.
-pub(crate) fn first_error(failure: &CaughtError) -> String {
+fn first_error(failure: &CaughtError) -> String {
     let wrapped = serde_json::from_str::<Value>(&failure.cause).ok();
     let message = wrapped
         .as_ref()

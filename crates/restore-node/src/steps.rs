@@ -6,13 +6,13 @@ use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
-    GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG, RECORD_ANNOTATION,
-    REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG,
+    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
 };
 use recycle::node::NodeFacts;
 use recycle::put_back::{Deed, Stuck, undo_kubernetes};
 
-use crate::request::{LONGEST_WHY, first_error, write_report};
+use crate::request::{LONGEST_WHY, find_reason, write_report};
 use crate::target::{Cluster, Target};
 use crate::{Error, RestoreNode};
 
@@ -100,9 +100,9 @@ impl RestoreNode {
         note: Option<String>,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
-        self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG])
+        self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
             .await?;
-        let reason = first_error(&request.failure);
+        let reason = find_reason(request);
         if request.put_back.since.is_none() && note.is_none() {
             return Ok(Answer::new(RestoreVerdict::Untouched, reason));
         }
@@ -128,6 +128,8 @@ impl RestoreNode {
         stuck: &Stuck,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
+        let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind, request);
+        self.give_up(&mut target, request).await?;
         let node = self.release(&target, &[], &[]).await?;
         target.forget_claim(node);
         let mut why = target
@@ -138,14 +140,46 @@ impl RestoreNode {
             let obstacle: String = request.put_back.reason.chars().take(LONGEST_WHY).collect();
             why = format!("{why} ({obstacle})");
         }
-        let reason = format!("{}: {}", request.failure.error, first_error(&request.failure));
+        let first = request
+            .failure
+            .as_ref()
+            .map(|failure| format!("{}: ", failure.error));
+        let reason = format!("{}{}", first.unwrap_or_default(), find_reason(request));
         let text = write_report(
             &reason,
             &format!("The node stays in Standby: {why}."),
             &target.describe_what_is_left(),
             None,
         );
-        Ok(Answer::new(RestoreVerdict::StandbyLeftBehind, text))
+        Ok(Answer::new(verdict, text))
+    }
+
+    /// Nothing more is done: what is left, and the commands that take it away.
+    pub(crate) async fn report(
+        &self,
+        mut target: Target,
+        note: Option<String>,
+        request: &RestoreRequest,
+    ) -> Result<Answer<RestoreVerdict>, Error> {
+        if request.leftover.is_some() && target.is_going() {
+            return Ok(target.forget(request));
+        }
+        let verdict = target.tell_once(RestoreVerdict::Kept, request);
+        self.give_up(&mut target, request).await?;
+        Ok(Answer::new(verdict, target.write_report(note, request)))
+    }
+
+    /// Writes on the instance that it is a person's from now on, who is told that once.
+    async fn give_up(&self, target: &mut Target, request: &RestoreRequest) -> Result<(), Error> {
+        let is_new = !target.is_going() && !target.has_given_up();
+        if let Some(instance) = target.instance.as_mut().filter(|_| is_new) {
+            let now = request.context.now().to_string();
+            self.instances
+                .tag(&instance.id, &[(GAVE_UP_TAG, now.clone())])
+                .await?;
+            instance.tags.insert(GAVE_UP_TAG.to_owned(), now);
+        }
+        Ok(())
     }
 
     /// Takes the claim away with what goes with it, from the Node first: a half that stays on the instance belongs to an execution that
@@ -233,7 +267,10 @@ impl Target {
         change: impl Fn(&NodeFacts) -> Option<NodeChange>,
     ) -> Result<(), Error> {
         let Ok(Cluster {
-            client, newcomers, ..
+            client,
+            newcomers,
+            marked,
+            ..
         }) = &self.cluster
         else {
             return Ok(());
@@ -241,6 +278,7 @@ impl Target {
         let chosen = newcomers
             .iter()
             .flatten()
+            .chain(marked)
             .filter(|newcomer| ids.contains(&newcomer.instance));
         for node in chosen.filter_map(|newcomer| newcomer.node.as_ref()) {
             match node_record::amend_node(client, node.clone(), |node| Ok::<_, Error>(change(node))).await {
@@ -383,7 +421,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_stays_in_standby_keeps_what_another_execution_needs() {
         let kube = released();
-        let aws = ScriptedAws::new().on("DeleteTags", "");
+        let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
         let answer = step(&aws)
             .leave_in_standby(target, &Stuck::AtMaximum, &request(Some(60)))
@@ -399,7 +437,8 @@ mod tests {
         );
         let annotations = &kube.calls()[0].body["metadata"]["annotations"];
         assert_eq!(annotations.get(RECORD_ANNOTATION), None);
-        assert!(!aws.calls()[0].contains("standby"), "{}", aws.calls()[0]);
+        assert!(aws.calls()[0].contains("gave-up"), "{}", aws.calls()[0]);
+        assert!(!aws.calls()[1].contains("standby"), "{}", aws.calls()[1]);
     }
 
     #[tokio::test]

@@ -7,7 +7,9 @@ use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instanc
 use recycle::failure::with_causes;
 use recycle::ids::{Fence, GroupName, InstanceId};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
-use recycle::names::{CLAIM_TAG, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG};
+use recycle::names::{
+    CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG,
+};
 use recycle::node::{Group, Instance, Member, NodeFacts};
 use recycle::pods::is_empty_node;
 use recycle::put_back::{
@@ -15,7 +17,7 @@ use recycle::put_back::{
 };
 use recycle::replacement::newcomers;
 
-use crate::request::{Subject, first_error, write_report};
+use crate::request::{Subject, find_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
@@ -38,6 +40,8 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<NodeFacts>,
     /// Who came after EnterStandby; none without a record of who was there before.
     pub(crate) newcomers: Option<Vec<Newcomer>>,
+    /// Other Nodes that a put-back of this node has cordoned; only a sweep looks for them.
+    pub(crate) marked: Vec<Newcomer>,
 }
 
 impl RestoreNode {
@@ -45,7 +49,7 @@ impl RestoreNode {
     pub(crate) async fn fetch(&self, subject: Subject, request: &RestoreRequest) -> Result<Target, Error> {
         let id = &subject.instance;
         let instance = self.instances.fetch(id).await?;
-        let group = self.fetch_group(id, instance.as_ref()).await?;
+        let group = self.fetch_group(&subject, instance.as_ref(), request).await?;
         let members: Vec<InstanceId> = group
             .iter()
             .flat_map(|group| &group.members)
@@ -53,7 +57,7 @@ impl RestoreNode {
             .collect();
         let around = self.instances.fetch_all(&members).await?;
         let cluster = self
-            .fetch_cluster(&subject, instance.as_ref(), group.as_ref(), &around)
+            .fetch_cluster(&subject, instance.as_ref(), group.as_ref(), &around, request)
             .await
             .map_err(|error| with_causes(&error));
         let (now, since) = (request.context.now(), request.put_back.since);
@@ -70,15 +74,24 @@ impl RestoreNode {
         })
     }
 
-    /// The group that it is a member of, or the one in which it was claimed.
+    /// The group that it is a member of, or the one in which it was claimed, or the one of those that are protected for it.
     async fn fetch_group(
         &self,
-        id: &InstanceId,
+        subject: &Subject,
         instance: Option<&Instance>,
+        request: &RestoreRequest,
     ) -> Result<Option<Group>, Error> {
-        let found = self.groups.find(id).await?;
+        let found = self.groups.find(&subject.instance).await?;
         match (found, instance.and_then(Instance::claim)) {
             (None, Some(StoredClaim::Known(claim))) => Ok(self.groups.fetch(&claim.group).await?),
+            (None, _) if request.leftover.is_some() => {
+                let owner = subject.instance.as_str();
+                let protected = self.instances.fetch_tagged(PROTECTED_FOR_TAG, owner).await?;
+                match protected.iter().find(|instance| !instance.is_gone()) {
+                    Some(member) => Ok(self.groups.find(&member.id).await?),
+                    None => Ok(None),
+                }
+            }
             (found, _) => Ok(found),
         }
     }
@@ -89,6 +102,7 @@ impl RestoreNode {
         instance: Option<&Instance>,
         group: Option<&Group>,
         around: &[Instance],
+        request: &RestoreRequest,
     ) -> Result<Cluster, Error> {
         let cluster = self.access.describe_cluster(&subject.cluster).await?;
         let client = self.access.connect(&cluster).await?;
@@ -105,12 +119,43 @@ impl RestoreNode {
             }
             (None, _) | (_, None) => None,
         };
+        let marked = match &request.leftover {
+            Some(_) => find_cordoned(
+                node_record::list_nodes(&client).await?,
+                &subject.instance,
+                newcomers.as_deref(),
+            ),
+            None => Vec::new(),
+        };
         Ok(Cluster {
             client,
             node,
             newcomers,
+            marked,
         })
     }
+}
+
+/// Those that carry our cordon for this instance, and came at a time that nobody remembers.
+fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, newcomers: Option<&[Newcomer]>) -> Vec<Newcomer> {
+    let is_known =
+        |id: &InstanceId| newcomers.is_some_and(|known| known.iter().any(|other| other.instance == *id));
+    let cordoned_for = |node: &NodeFacts| {
+        node.annotations
+            .get(CORDONED_FOR_ANNOTATION)
+            .is_some_and(|owner| owner == old.as_str())
+    };
+    nodes
+        .into_iter()
+        .filter(cordoned_for)
+        .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
+        .map(|(instance, node)| Newcomer {
+            instance,
+            lifecycle_state: String::new(),
+            node: Some(node),
+            has_pods: true,
+        })
+        .collect()
 }
 
 async fn fetch_newcomers(
@@ -188,13 +233,39 @@ impl Target {
 }
 
 impl Target {
-    /// Whether the claim is this execution's: the Node's, and where there is none, or none to be seen, the instance's.
-    pub(crate) fn is_ours(&self, me: &Fence) -> bool {
-        let claim = self
-            .node()
+    /// The claim: the Node's, and where there is none, or none to be seen, the instance's.
+    pub(crate) fn claim(&self) -> Option<StoredClaim> {
+        self.node()
             .and_then(NodeFacts::claim)
-            .or_else(|| self.instance.as_ref().and_then(Instance::claim));
-        holds_claim(claim.as_ref(), me)
+            .or_else(|| self.instance.as_ref().and_then(Instance::claim))
+    }
+
+    /// Whether the claim is this execution's.
+    pub(crate) fn is_ours(&self) -> bool {
+        holds_claim(self.claim().as_ref(), &self.me)
+    }
+
+    /// An earlier try of the last step took the claim away, and was not heard.
+    pub(crate) fn has_been_released(&self, request: &RestoreRequest) -> bool {
+        request.put_back.since.is_some()
+            && self.claim().is_none()
+            && matches!(self.next_step(), PutBackStep::Done(_))
+    }
+
+    /// It is gone, or on its way out of its group.
+    pub(crate) fn is_going(&self) -> bool {
+        let member = self
+            .group
+            .as_ref()
+            .and_then(|group| group.member(&self.subject.instance));
+        self.instance.as_ref().is_none_or(Instance::is_gone) || member.is_some_and(Member::is_leaving)
+    }
+
+    /// A person was told that it is hers.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.instance
+            .as_ref()
+            .is_some_and(|instance| instance.tags.contains_key(GAVE_UP_TAG))
     }
 
     pub(crate) fn next_step(&self) -> PutBackStep {
@@ -216,6 +287,10 @@ impl Target {
                 .as_ref()
                 .ok()
                 .and_then(|cluster| cluster.newcomers.as_deref()),
+            marked: self
+                .cluster
+                .as_ref()
+                .map_or(&[], |cluster| cluster.marked.as_slice()),
             protected: &self.protected,
             deeds: &self.deeds,
             waited: self.waited,
@@ -285,15 +360,33 @@ impl Target {
         )
     }
 
-    /// Nothing more is done: what is left, and the commands that take it away.
-    pub(crate) fn report(&self, note: Option<String>, request: &RestoreRequest) -> Answer<RestoreVerdict> {
+    /// A sweep says nothing of what a person was told before.
+    pub(crate) fn tell_once(&self, verdict: RestoreVerdict, request: &RestoreRequest) -> RestoreVerdict {
+        if request.leftover.is_some() && self.has_given_up() {
+            RestoreVerdict::Untouched
+        } else {
+            verdict
+        }
+    }
+
+    /// What is left, and the commands that take it away.
+    pub(crate) fn write_report(&self, note: Option<String>, request: &RestoreRequest) -> String {
         let mut left = self.describe_what_is_left();
         if let Some(note) = note {
             left.state = format!("{}; {note}", left.state);
         }
         let unseen = self.cluster.as_ref().err().map(String::as_str);
-        let text = write_report(&first_error(&request.failure), "", &left, unseen);
-        Answer::new(RestoreVerdict::Kept, text)
+        write_report(&find_reason(request), "", &left, unseen)
+    }
+
+    /// Nothing can be left on it; what was left of it on others is gone.
+    pub(crate) fn forget(&self, request: &RestoreRequest) -> Answer<RestoreVerdict> {
+        let verdict = match request.put_back.since {
+            Some(_) => RestoreVerdict::Restored,
+            None => RestoreVerdict::Untouched,
+        };
+        let state = self.say("is gone, and nothing of ours is left on the members of its group");
+        Answer::new(verdict, format!("{}\n{state}.", find_reason(request)))
     }
 }
 
@@ -302,12 +395,12 @@ mod tests {
     use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, STANDBY_TAG};
 
     use super::*;
-    use crate::fixtures::{OLD, claim, id, instance, me, member, node, target};
+    use crate::fixtures::{OLD, claim, id, instance, member, node, target};
 
     #[tokio::test]
     async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {
         let is_ours = |on_node: Option<&str>, on_instance: Option<&str>| {
-            target(on_node.map(claim), on_instance.map(claim)).is_ours(&me())
+            target(on_node.map(claim), on_instance.map(claim)).is_ours()
         };
         assert!(!is_ours(None, None));
         assert!(!is_ours(Some("two"), Some("two")));
@@ -316,7 +409,7 @@ mod tests {
         assert!(is_ours(Some("one"), Some("one")));
         let mut unseen = target(Some(claim("two")), Some(claim("one")));
         unseen.lose_sight("away".to_owned());
-        assert!(unseen.is_ours(&me()));
+        assert!(unseen.is_ours());
     }
 
     #[test]

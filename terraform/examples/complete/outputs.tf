@@ -8,6 +8,11 @@ output "state_machine_alias_arn" {
   value       = module.recycle_eks.state_machine_alias_arn
 }
 
+output "sweep_state_machine_arn" {
+  description = "The sweep, to start by hand what runs every 15 minutes."
+  value       = module.recycle_eks.sweep_state_machine_arn
+}
+
 output "notification_topic_arn" {
   description = "Subscribe to it to hear of executions that end badly."
   value       = module.recycle_eks.notification_topic_arn

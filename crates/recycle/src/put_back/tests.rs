@@ -62,6 +62,7 @@ impl World {
             group: Some(&self.group),
             kubernetes: self.kubernetes,
             newcomers: self.newcomers.as_deref(),
+            marked: &[],
             protected: &self.protected,
             deeds: &self.deeds,
             waited: self.waited,

@@ -1,0 +1,276 @@
+//! The sweep: which nodes carry something of ours, and whether anybody still works on them.
+//!
+//! How a node is put back, it does not decide: that is the put-back's, whoever asks for it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::claim::{Claim, ClaimDecision, StoredClaim, decide_claim};
+use crate::contract::Owner;
+use crate::ids::{ExecutionArn, Fence, InstanceId};
+use crate::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DRAINING_TAINT, GAVE_UP_TAG, GROUP_LABEL,
+    GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+};
+use crate::node::{Instance, NodeFacts};
+
+/// How many nodes one sweep sees to. Each may take 412 history events (44 steps of a put-back, a question for the owner, a
+/// notification), of which an execution has room for 25,000.
+pub const MOST_NODES: usize = 40;
+/// Seconds between two sweeps, as the module's rule says.
+pub const INTERVAL: i64 = 900;
+/// Seconds for which a function of an execution that was stopped may still be at work: `evict-pods` has 240, and its answer some way.
+pub const LONGEST_CALL: i64 = 300;
+
+/// The tags that an instance carries for its own sake.
+pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
+
+/// Every instance for which something of ours is left. `recycle-eks:stopped` and `recycle-eks/replacement-for` are results.
+#[must_use]
+pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
+    let named = |value: Option<&String>| value.and_then(|id| id.parse().ok());
+    let marked_nodes = nodes.iter().filter(|node| is_marked(node));
+    let cordoned_for = nodes
+        .iter()
+        .filter_map(|node| named(node.annotations.get(CORDONED_FOR_ANNOTATION)));
+    let marked_instances = instances
+        .iter()
+        .filter(|instance| !instance.is_gone())
+        .filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
+    let protected_for = instances
+        .iter()
+        .filter_map(|instance| named(instance.tags.get(PROTECTED_FOR_TAG)));
+    marked_nodes
+        .filter_map(|node| node.instance.clone())
+        .chain(cordoned_for)
+        .chain(marked_instances.map(|instance| instance.id.clone()))
+        .chain(protected_for)
+        .collect()
+}
+
+fn is_marked(node: &NodeFacts) -> bool {
+    let annotations = [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION];
+    annotations.iter().any(|key| node.annotations.contains_key(*key))
+        || node.labels.contains_key(GROUP_LABEL)
+        || node.taints.iter().any(|taint| taint.key == DRAINING_TAINT)
+}
+
+/// Those that this sweep sees to. If there are too many, the next sweep begins where this one ends.
+#[must_use]
+pub fn take_turns(leftovers: BTreeSet<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
+    let mut leftovers: Vec<InstanceId> = leftovers.into_iter().collect();
+    if leftovers.len() > MOST_NODES {
+        let sweeps = usize::try_from(now.as_second() / INTERVAL).unwrap_or_default();
+        let first = sweeps.wrapping_mul(MOST_NODES) % leftovers.len();
+        leftovers.rotate_left(first);
+        leftovers.truncate(MOST_NODES);
+    }
+    leftovers
+}
+
+/// What a sweep does about the claim of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeftoverDecision {
+    /// The claim is this sweep's: put the node back.
+    PutBack,
+    /// Nobody works on it: make the claim this sweep's; the one that was there, if there was one.
+    Claim(Option<Claim>),
+    /// Ask Step Functions whether the claim's owner still runs.
+    AskOwner(ExecutionArn),
+    /// Its owner has ended, but a function of it may still be at work for so many seconds.
+    Wait(u32),
+    /// Somebody works on it; the text says who.
+    Leave(String),
+    /// The annotation is not a claim; a person has to remove it.
+    Unreadable(String),
+}
+
+/// Decides it. `owner` is what Step Functions said when it was asked.
+#[must_use]
+pub fn judge_leftover(
+    found: Option<&StoredClaim>,
+    me: &Fence,
+    owner: Option<&Owner>,
+    now: Timestamp,
+) -> LeftoverDecision {
+    match decide_claim(found, me, owner) {
+        ClaimDecision::Take => LeftoverDecision::Claim(None),
+        ClaimDecision::Ours(_) => LeftoverDecision::PutBack,
+        ClaimDecision::Resume(claim) => {
+            let ended_at = owner.and_then(|owner| owner.ended_at);
+            let ended_for = ended_at.map_or(i64::MAX, |at| now.duration_since(at).as_secs());
+            match u32::try_from(LONGEST_CALL.saturating_sub(ended_for)) {
+                Ok(seconds) if seconds > 0 => LeftoverDecision::Wait(seconds),
+                Ok(_) | Err(_) => LeftoverDecision::Claim(Some(claim)),
+            }
+        }
+        ClaimDecision::AskOwner(owner) => LeftoverDecision::AskOwner(owner),
+        ClaimDecision::Duplicate(reason) => LeftoverDecision::Leave(reason),
+        ClaimDecision::Unreadable(text) => LeftoverDecision::Unreadable(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Phase;
+    use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
+    use crate::names::{REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
+
+    const OTHER: &str = "i-0dddddddddddddddd";
+
+    fn with_annotation(key: &str, value: &str) -> NodeFacts {
+        NodeFacts {
+            annotations: [(key.to_owned(), value.to_owned())].into(),
+            ..node("a")
+        }
+    }
+
+    fn with_tag(key: &str, value: &str) -> Instance {
+        Instance {
+            tags: [(key.to_owned(), value.to_owned())].into(),
+            ..instance()
+        }
+    }
+
+    fn found(nodes: &[NodeFacts], instances: &[Instance]) -> Vec<String> {
+        let ids = find_leftovers(nodes, instances);
+        ids.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn whatever_is_ours_on_a_node_names_its_instance() {
+        let itself = node("a").instance.unwrap().to_string();
+        for key in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
+            assert_eq!(
+                found(&[with_annotation(key, "{}")], &[]),
+                [itself.as_str()],
+                "{key}"
+            );
+        }
+        let labelled = NodeFacts {
+            labels: [(GROUP_LABEL.to_owned(), "x".to_owned())].into(),
+            ..node("a")
+        };
+        let tainted = NodeFacts {
+            taints: vec![taint(DRAINING_TAINT, "NoSchedule")],
+            ..node("a")
+        };
+        for node in [labelled, tainted] {
+            assert_eq!(found(&[node], &[]), [itself.as_str()]);
+        }
+        assert!(found(&[node("a")], &[]).is_empty());
+    }
+
+    #[test]
+    fn whatever_is_ours_on_an_instance_names_it_unless_it_is_gone() {
+        for key in OWN_TAGS {
+            assert_eq!(found(&[], &[with_tag(key, "x")]), [crate::fixtures::OLD], "{key}");
+            let gone = Instance {
+                state: "terminated".to_owned(),
+                ..with_tag(key, "x")
+            };
+            assert!(found(&[], &[gone]).is_empty(), "{key}");
+        }
+    }
+
+    #[test]
+    fn marks_on_other_members_name_the_instance_that_they_are_for() {
+        let node = with_annotation(CORDONED_FOR_ANNOTATION, OTHER);
+        assert_eq!(found(&[node], &[]), [OTHER]);
+        assert_eq!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]), [OTHER]);
+        assert!(found(&[with_annotation(CORDONED_FOR_ANNOTATION, "nobody")], &[]).is_empty());
+    }
+
+    #[test]
+    fn results_are_no_leftovers() {
+        let node = with_annotation(REPLACEMENT_FOR_ANNOTATION, OTHER);
+        assert!(found(&[node], &[with_tag(STOPPED_TAG, "2027-01-01T00:00:00Z")]).is_empty());
+    }
+
+    #[test]
+    fn one_sweep_after_the_other_sees_to_all_of_too_many() {
+        let ids: BTreeSet<InstanceId> = (0..100).map(|n| id(&format!("i-{n:017x}"))).collect();
+        let mut seen = BTreeSet::new();
+        for sweep in 0..3 {
+            let turn = take_turns(ids.clone(), at(sweep * INTERVAL));
+            assert_eq!(turn.len(), MOST_NODES);
+            seen.extend(turn);
+        }
+        assert_eq!(seen, ids);
+        let few: BTreeSet<InstanceId> = ids.into_iter().take(3).collect();
+        assert_eq!(
+            take_turns(few.clone(), at(INTERVAL)),
+            few.into_iter().collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn a_claim_is_taken_over_only_from_one_who_has_ended_for_a_while() {
+        let me: Fence = format!("{}#0", ARN.replace("run-1", "sweep-1")).parse().unwrap();
+        let theirs = claim(Phase::Draining);
+        let mine = Claim {
+            fence: me.clone(),
+            ..theirs.clone()
+        };
+        let owner = |status: &str, ended_at: Option<i64>| Owner {
+            execution: fence(0).execution,
+            status: status.to_owned(),
+            ended_at: ended_at.map(at),
+        };
+        let taken = LeftoverDecision::Claim(Some(theirs.clone()));
+        let known = |claim: &Claim| Some(StoredClaim::Known(claim.clone()));
+        let now = 1_000;
+        let cases = [
+            ("no claim", None, None, LeftoverDecision::Claim(None)),
+            ("our own", known(&mine), None, LeftoverDecision::PutBack),
+            (
+                "nobody was asked",
+                known(&theirs),
+                None,
+                LeftoverDecision::AskOwner(fence(0).execution),
+            ),
+            (
+                "ended long ago",
+                known(&theirs),
+                Some(owner("ABORTED", Some(now - LONGEST_CALL))),
+                taken.clone(),
+            ),
+            (
+                "ended just now",
+                known(&theirs),
+                Some(owner("ABORTED", Some(now - 40))),
+                LeftoverDecision::Wait(260),
+            ),
+            (
+                "forgotten by Step Functions",
+                known(&theirs),
+                Some(owner("Sfn.ExecutionDoesNotExistException", None)),
+                taken,
+            ),
+            (
+                "somebody's text",
+                Some(StoredClaim::Unreadable("x".to_owned())),
+                None,
+                LeftoverDecision::Unreadable("x".to_owned()),
+            ),
+        ];
+        for (name, found, owner, expected) in cases {
+            assert_eq!(
+                judge_leftover(found.as_ref(), &me, owner.as_ref(), at(now)),
+                expected,
+                "{name}"
+            );
+        }
+        for status in ["RUNNING", "Sfn.AccessDeniedException"] {
+            let decision = judge_leftover(known(&theirs).as_ref(), &me, Some(&owner(status, None)), at(now));
+            assert!(
+                matches!(decision, LeftoverDecision::Leave(_)),
+                "{status}: {decision:?}"
+            );
+        }
+        let newer = judge_leftover(Some(&StoredClaim::Newer(9)), &me, None, at(now));
+        assert!(matches!(newer, LeftoverDecision::Leave(_)), "{newer:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! What older versions have written on Nodes and instances, byte for byte: whoever puts a node back reads every schema that there was.
+//! A new schema gets a folder of its own here; the older ones stay as they are.
+
+use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
+use recycle::drain::Progress;
+use recycle::node::Record;
+use recycle::put_back::Deeds;
+
+const SCHEMAS: [(u32, [&str; 5]); 1] = [(
+    1,
+    [
+        include_str!("schema-1/claim.json"),
+        include_str!("schema-1/claim-tag.txt"),
+        include_str!("schema-1/record.json"),
+        include_str!("schema-1/put-back-tag.txt"),
+        include_str!("schema-1/progress.json"),
+    ],
+)];
+
+#[test]
+fn there_is_a_folder_for_each_schema_that_there_was() {
+    assert_eq!(
+        SCHEMAS.map(|(schema, _)| schema).last(),
+        Some(&recycle::contract::SCHEMA)
+    );
+}
+
+#[test]
+fn every_schemas_records_are_read_as_they_were_meant() {
+    for (schema, [claim, tag, record, deeds, progress]) in SCHEMAS {
+        let expected = Claim {
+            schema,
+            fence: "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:c0f1d2e3-0000-4000-8000-000000000000#0"
+                .parse()
+                .unwrap(),
+            group: "workers".parse().unwrap(),
+            phase: Phase::Draining,
+            urgency: Urgency::Planned,
+            claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
+        };
+        let expected = StoredClaim::Known(expected);
+        assert_eq!(Claim::from_annotation(claim), expected, "{schema}");
+        assert_eq!(
+            Claim::from_tag(tag, &"workers".parse().unwrap()),
+            expected,
+            "{schema}"
+        );
+
+        let record: Record = serde_json::from_str(record).unwrap();
+        assert_eq!(record.members_before.len(), 2, "{schema}");
+        assert_eq!(record.replacement, "i-0aaaaaaaaaaaaaaaa".parse().ok(), "{schema}");
+        assert_eq!(record.tainted_at, "2027-01-01T00:01:00Z".parse().ok(), "{schema}");
+        assert!(record.was_unschedulable, "{schema}");
+        assert_eq!(record.excluded_before.as_deref(), Some("false"), "{schema}");
+
+        assert_eq!(deeds.parse::<Deeds>().unwrap().to_string(), deeds, "{schema}");
+        let progress: Progress = serde_json::from_str(progress).unwrap();
+        assert_eq!(progress.blocked_by, ["default/web: a budget"], "{schema}");
+    }
+}
+
+#[test]
+fn what_is_written_today_is_what_the_newest_folder_has() {
+    let (_, [claim, tag, record, _, progress]) = SCHEMAS[SCHEMAS.len() - 1];
+    let StoredClaim::Known(read) = Claim::from_annotation(claim) else {
+        panic!("{claim}");
+    };
+    assert_eq!(serde_json::to_string(&read).unwrap(), claim);
+    assert_eq!(read.to_tag(), tag);
+    let read: Record = serde_json::from_str(record).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), record);
+    let read: Progress = serde_json::from_str(progress).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), progress);
+}

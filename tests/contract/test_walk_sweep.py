@@ -1,0 +1,128 @@
+"""The real definition of the sweep, walked into every state and twice round each loop, with functions that only answer."""
+
+from typing import Any
+
+import pytest
+
+from contract.scripts import INPUT, NoServices, Script, Walk, follow, rendered
+from world.clock import Call
+from world.in_memory import FunctionFailed
+from world.state_errors import StateError
+
+NODE = INPUT["instance_id"]
+
+
+class Services(NoServices):
+    """Step Functions is asked about an execution that has ended; a topic takes or refuses what is published."""
+
+    def __init__(self, refuse: bool = False, known: bool = True):
+        self.published: list[dict[str, Any]] = []
+        self._refuse, self._known = refuse, known
+
+    def call(self, service: str, action: str, parameters: Any) -> Any:
+        if service == "sfn":
+            if not self._known:
+                return super().call(service, action, parameters)
+            return answered({"Status": "ABORTED", "StopDate": "2027-01-01T00:00:00Z", "Input": "{}"})
+        if self._refuse:
+            raise StateError("Sns.AuthorizationErrorException", "no")
+        self.published.append(parameters)
+        return answered({"MessageId": "1"})
+
+
+def answered(value: Any) -> Call:
+    return Call(lambda call: call.answer(value))
+
+
+def walk(services: Services | None = None, **answers: list[Any]) -> tuple[Walk, Script]:
+    script = Script(**answers)
+    return follow(script, rendered("sweep"), services or Services()), script
+
+
+def test_what_is_put_back_is_told_once():
+    services = Services()
+    end, _ = walk(services)
+    assert end.path == [
+        "SelectNodes", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "TellPeople", "Mended", "AllMended", "Swept",
+    ]  # fmt: skip
+    assert end.output == {"nodes": [{"mended": NODE}]}
+    assert [told["Message"] for told in services.published] == ["restore-node says restored"]
+    assert services.published[0]["Subject"] == f"recycle-eks: {NODE} restored"
+
+
+def test_nothing_selected_is_nothing_done():
+    end, _ = walk(select_nodes=[{"verdict": "each_node", "nodes": []}])
+    assert end.path == ["SelectNodes", "EachNode", "AllMended", "Swept"] and end.output == {"nodes": []}
+
+
+@pytest.mark.parametrize("verdict", ["kept", "standby_left_behind"])
+def test_what_is_a_persons_from_now_on_is_told(verdict):
+    services = Services()
+    assert walk(services, restore_node=[verdict])[0].status == "SUCCEEDED"
+    assert len(services.published) == 1
+
+
+def test_what_somebody_works_on_is_not_told():
+    services = Services()
+    end, _ = walk(services, restore_node=["untouched"])
+    assert "NothingToMend" in end.path and not services.published
+
+
+@pytest.mark.parametrize(
+    ("answers", "states"),
+    [
+        (["wait", "wait", "restored"], ["WaitForRestore", "RestoreNode", "NodeRestored"]),
+        (["ask_owner", "ask_owner", "restored"], ["DescribeClaimOwner", "RestoreNode", "NodeRestored"]),
+    ],
+)
+def test_twice_round_each_loop(answers, states):
+    end, script = walk(restore_node=answers)
+    assert any(end.path[at : at + 2 * len(states)] == states * 2 for at in range(len(end.path)))
+    requests = script.requests[1:]
+    assert [request["leftover"] for request in requests] == [{"instance_id": NODE, "cluster_name": "world"}] * 3
+    assert [request["put_back"].get("verdict") for request in requests] == [None, *answers[:2]]
+
+
+def test_what_step_functions_says_of_an_owner_is_passed_on():
+    asked = ["ask_owner", "untouched"]
+    _, script = walk(restore_node=asked)
+    assert script.requests[1]["owner"] == {}
+    owner = script.requests[2]["owner"]
+    assert (owner["status"], owner["ended_at"]) == ("ABORTED", "2027-01-01T00:00:00Z")
+    _, script = walk(Services(known=False), restore_node=asked)
+    assert script.requests[2]["owner"]["status"] == "Sfn.ExecutionDoesNotExistException"
+
+
+@pytest.mark.parametrize(
+    ("answers", "cause"),
+    [
+        ({"restore_node": [FunctionFailed("ServiceRefused", "no")]}, f"{NODE}: ServiceRefused"),
+        ({"restore_node": ["dance"]}, "unknown verdict: dance"),
+    ],
+)
+def test_what_could_not_be_mended_fails_the_sweep_after_all_others(answers, cause):
+    nodes = [{"verdict": "each_node", "nodes": [NODE, "i-0fedcba9876543210"]}]
+    answers["restore_node"].append("restored")
+    services = Services()
+    end, _ = walk(services, select_nodes=nodes, **answers)
+    assert (end.status, end.error) == ("FAILED", "SweepFailed") and cause in end.cause
+    assert len(services.published) == 1
+
+
+def test_a_topic_that_refuses_fails_the_sweep_with_what_was_to_be_told():
+    end, _ = walk(Services(refuse=True))
+    assert end.error == "SweepFailed" and "restore-node says restored" in end.cause
+
+
+def test_a_claim_that_somebody_took_meanwhile_is_left_alone():
+    end, _ = walk(restore_node=[FunctionFailed("ClaimLost", "theirs")])
+    assert "NothingToMend" in end.path and end.status == "SUCCEEDED"
+
+
+def test_these_walks_enter_every_state():
+    entered: set[str] = set()
+    for answers in (["ask_owner", "wait", "restored"], ["untouched"], ["dance"]):
+        entered |= set(walk(restore_node=answers)[0].path)
+    machine = rendered("sweep")
+    assert entered | {"Swept", "SweepFailed"} == {*machine["States"], *machine["States"]["EachNode"]["ItemProcessor"]["States"]}
+    assert walk(restore_node=["untouched"])[0].path[-1] == "Swept"

@@ -1,0 +1,42 @@
+"""What Step Functions and Lambda have room for, counted on the real machine: events of the history, bytes of the answers."""
+
+import json
+
+TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "DetachTerminate", "RestoreNode"]
+#: Step Functions ends an execution at 25,000 events; 2,000 are for retries.
+ROOM = 23_000
+MONTH = 30 * 86_400
+
+
+def test_a_drain_of_30_days_with_an_eviction_at_every_look_and_a_put_back_leaves_room_in_the_history(world):
+    workers = world.group("workers", size=2, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+
+    execution = world.recycle(node, drain_timeout_seconds=MONTH)
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end
+    assert "The node was put back" in end.cause
+    polls = len(execution.entered("CheckPods"))
+    assert len(execution.entered("EvictPods")) >= polls - 1 > 1_200
+    assert end.history_events < ROOM
+    # what a look costs, as the poll law's tests reckon with: nine events, and five more with an eviction
+    assert end.history_events - 14 * polls < 200
+
+
+def test_every_answer_stays_below_8_kb_with_200_pods_of_the_longest_names(world):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    awaited = [node.bare_pod(f"{'w' * 243}{number:010}", restart_policy="Never") for number in range(100)]
+    for number in range(100):
+        node.bare_pod(f"{'e' * 243}{number:010}", annotations={"recycle-eks/drain": "evict"})
+    world.at("2h", lambda: [pod.finishes() for pod in awaited])
+
+    execution = world.recycle(node)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    answers = [(task, len(json.dumps(answer, separators=(",", ":")).encode())) for task in TASKS for answer in execution.answers(task)]
+    assert {task for task, _ in answers} == set(TASKS) - {"RestoreNode"}
+    assert [answer for answer in answers if answer[1] > 8_192] == []

@@ -1,0 +1,277 @@
+"""Whatever an execution leaves that no longer runs is put back by the sweep: within two of them, and told once."""
+
+import pytest
+
+STATES = [
+    "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "WaitForReplacement", "TaintNode", "CheckPods", "PodsGone",
+    "EvictPods", "WaitForPods", "DetachTerminate", "NodeDisposed", "WaitForDisposal",
+]  # fmt: skip
+RESTORING = ["RestoreNode", "NodeRestored", "WaitForRestore"]
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+def begin(world, node, **fields):
+    """An execution that drains for hours, with something to evict and something to wait for."""
+    node.job("train", labels={"app": "train"})
+    node.deployment("web", replicas=2)
+    return world.recycle(node, label_selector="app=train", **fields)
+
+
+def stop_in(world, execution, state, nth=1):
+    """A person stops it the moment it enters a state."""
+    world.clock.run(until=lambda: len(execution.entered(state)) >= nth, limit=2 * 86_400)
+    assert len(execution.entered(state)) >= nth, execution.path
+    execution.stop()
+
+
+def ours(world, group):
+    """Everything of ours that is left anywhere, results aside."""
+    found = []
+    for node in group.nodes:
+        marks = [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
+        found += [(node.name, key) for key in marks if key != "recycle-eks/replacement-for"]
+        found += [(node.name, "taint")] if node.has_taint("recycle-eks/draining") else []
+        found += [(node.name, "cordon")] if node.unschedulable else []
+    for instance in group.instances:
+        found += [(instance, key) for key in world.instance(instance).tags if key.startswith("recycle-eks:")]
+    protected = [m.instance_id for m in world.autoscaling.group(group.name).instance_states if m.protected_from_scale_in]
+    return found + [(instance, "protected") for instance in protected]
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
+    if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
+        job = node.job("short", labels={"app": "train"})
+        world.at("30m", job.finishes)
+        execution = world.recycle(node, label_selector="app=train")
+    else:
+        execution = begin(world, node)
+    stop_in(world, execution, state)
+    wait(world, "10m")
+
+    ends = [world.sweep().finishes(), world.sweep().finishes()]
+
+    assert [end.status for end in ends] == ["SUCCEEDED"] * 2
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+    assert ends[1].output["nodes"] == []
+
+
+@pytest.mark.parametrize("state", RESTORING)
+def test_stopped_while_it_puts_back_it_is_put_back_by_the_sweep(world, node, state):
+    execution = begin(world, node, drain_timeout_seconds=600)
+    stop_in(world, execution, state)
+    wait(world, "10m")
+
+    world.sweep().finishes()
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+
+
+def test_with_every_event_lost_the_clock_alone_makes_it_clean(world, node):
+    world.let_sweep(after_bad_ends=False)
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=3)
+
+    wait(world, "45m")
+
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+
+
+def test_an_execution_that_is_stopped_is_followed_at_once_and_told_of_once(world, node):
+    world.let_sweep()
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=3)
+    stopped_at = world.clock.elapsed()
+
+    world.clock.run(until=lambda: not ours(world, node.group), limit=stopped_at + 86_400)
+    # Functions of the stopped execution may be at work for five minutes.
+    assert 300 <= world.clock.elapsed() - stopped_at < 900
+    wait(world, "3h")
+
+    told = [text for text in world.notifications if "was put back" in text]
+    assert len(told) == 1 and execution.arn in told[0] and node.instance_id in told[0]
+
+
+def test_a_running_execution_is_left_alone(world, node):
+    execution = begin(world, node)
+    world.run("2h")
+    calls = len(world.writes())
+
+    end = world.sweep().finishes()
+
+    assert end.status == "SUCCEEDED" and execution.status == "RUNNING"
+    assert len(world.writes()) == calls
+    assert not world.notifications
+
+
+def test_who_may_not_ask_takes_every_owner_for_alive(world, node):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods")
+    wait(world, "10m")
+    calls = len(world.writes())
+    world.faults.refuse("states:DescribeExecution", code="AccessDeniedException", status=400, times=100)
+
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert len(world.writes()) == calls
+
+
+def test_an_execution_that_step_functions_has_forgotten_is_over(world, node):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods")
+    world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", status=400, times=100)
+
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+
+
+def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(world):
+    workers = world.group("workers", size=2, minimum=2, maximum=2)
+    node = workers.nodes[0]
+    begin(world, node, drain_timeout_seconds=600).finishes()
+    assert workers.states[node.instance_id] == "Standby"
+    wait(world, "10m")
+
+    for _ in range(3):
+        assert world.sweep().finishes().output["nodes"] == [{}]
+    assert ["ended FAILED" in text for text in world.notifications] == [True], "people were told by the failure, once"
+
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=3)
+    world.sweep().finishes()
+
+    assert workers.states[node.instance_id] == "InService"
+    assert ours(world, workers) == []
+    assert [text for text in world.notifications if "was put back" in text]
+
+
+def test_what_a_person_tore_from_its_claim_is_cleaned_as_well(world, node):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    node.annotate("recycle-eks/claim", None)
+    world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
+
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+
+
+def test_protection_and_cordon_for_a_node_that_is_gone_are_taken_away(world, node):
+    other = node.group.nodes[1]
+    gone = "i-0fedcba9876543210"
+    other.annotate("recycle-eks/cordoned-for", gone)
+    other.kubernetes.cordon()
+    node.group.protect(other)
+    world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:protected-for", "Value": gone}])
+
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+    assert len(world.notifications) == 1 and gone in world.notifications[0]
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_sweep_that_is_stopped_is_followed_by_another(world, node, nth):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+    first = world.sweep()
+    stop_in(world, first, "RestoreNode", nth=nth)
+    wait(world, "10m")
+
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_two_sweeps_one_puts_back(world, seed):
+    world.reset(seed=seed)
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+
+    sweeps = [world.sweep(), world.sweep()]
+    for sweep in sweeps:
+        assert sweep.finishes().status == "SUCCEEDED"
+
+    assert ours(world, node.group) == []
+    assert len(world.calls("autoscaling:ExitStandby", succeeded=True)) == 1
+    assert len([text for text in world.notifications if "was put back" in text]) == 1
+
+
+def test_who_starts_an_execution_meanwhile_is_told_that_the_sweep_is_at_it(world, node):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+    sweep = world.sweep()
+    world.clock.run(until=lambda: len(sweep.entered("RestoreNode")) >= 4, limit=86_400)
+
+    late = world.recycle(node, label_selector="app=train").finishes()
+
+    assert late.outcome == "duplicate" and sweep.arn in late.output["reason"]
+    assert sweep.finishes().status == "SUCCEEDED"
+    assert ours(world, node.group) == []
+
+
+def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(world, node):
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
+    first = world.sweep().finishes()
+    world.faults.clear()
+    assert node.group.states[node.instance_id] == "InService", first
+
+    wait(world, "10m")
+    world.sweep().finishes()
+
+    assert ours(world, node.group) == []
+
+
+def test_a_claim_that_is_no_claim_fails_the_sweep_and_keeps_nobody_else(world, node):
+    other = node.group.nodes[1]
+    other.annotate("recycle-eks/claim", "mine!")
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+
+    end = world.sweep().finishes()
+
+    assert (end.status, end.error) == ("FAILED", "SweepFailed") and "mine!" in end.cause and other.name in end.cause
+    assert [key for name, key in ours(world, node.group) if name == node.name] == []
+
+
+@pytest.mark.parametrize("state", STATES + RESTORING)
+def test_redriven_after_it_was_put_back_it_touches_nothing(world, node, state):
+    job = node.job("short", labels={"app": "train"})
+    if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
+        world.at("30m", job.finishes)
+    node.deployment("web", replicas=2)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=3600)
+    stop_in(world, execution, state)
+    wait(world, "10m")
+    world.sweep().finishes()
+    world.sweep().finishes()
+    calls = len(world.writes())
+
+    execution.redrive()
+    end = execution.finishes()
+
+    assert end.status == "FAILED"
+    assert len(world.writes()) == calls
+    assert ours(world, node.group) == []
