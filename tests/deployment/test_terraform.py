@@ -58,7 +58,7 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
 def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):
     said = applied.destroy(**variables())
     assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
-    assert said.index("(local-exec)") < said.index("aws_lambda_function.this[\"restore-node\"]: Destroying")
+    assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []
