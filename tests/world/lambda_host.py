@@ -128,6 +128,8 @@ class LambdaHost:
         self.environment = environment or {}
         # Virtual seconds that an invocation takes, by function name.
         self.duration: dict[str, float] = {}
+        # Variables that a scenario sets instead of those that were deployed, by function name.
+        self.variables: dict[str, dict[str, str]] = {}
         self.samples: list[Sample] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
         self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
@@ -297,6 +299,7 @@ class LambdaHost:
 
     def reset(self) -> None:
         """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
+        self.variables.clear()
         with self._lock:
             doomed = list(self._busy)
             self._busy.clear()
@@ -356,7 +359,7 @@ class LambdaHost:
                 timeout=int(found.timeout),
                 memory=int(found.memory_size),
                 handler=found.handler or "bootstrap",
-                environment=tuple(sorted(found.environment_vars.items())),
+                environment=tuple(sorted({**found.environment_vars, **self.variables.get(found.function_name, {})}.items())),
                 log_format=logging_config.get("LogFormat", "Text"),
                 log_group=logging_config.get("LogGroup", found.logs_group_name),
                 code=self._unpacked(found),

@@ -155,6 +155,20 @@ def test_the_environment_is_lambdas_and_nothing_is_inherited(account):
     assert {name: environment.get(name) for name in expected} == expected
 
 
+def test_a_scenario_sets_a_variable_anew_until_the_next_reset(account):
+    account.function(Environment={"Variables": {"CLUSTER_NAME": "world", "MAX_SURGE_PER_GROUP": "5"}})
+
+    def seen() -> list[str]:
+        environment = account.succeed()["environment"]
+        return [environment["CLUSTER_NAME"], environment["MAX_SURGE_PER_GROUP"]]
+
+    assert seen() == ["world", "5"]
+    account.host.variables["claim-node"] = {"MAX_SURGE_PER_GROUP": "2"}
+    assert seen() == ["world", "2"]
+    account.host.reset()
+    assert seen() == ["world", "5"]
+
+
 def test_a_recorded_call_names_the_function_its_role_and_its_process(account):
     account.function()
     key = account.succeed({"action": "DescribeInstances"})["environment"]["AWS_ACCESS_KEY_ID"]
