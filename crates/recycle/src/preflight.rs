@@ -3,7 +3,7 @@
 //! A refusal is one sentence: what was found, and what a person may do. Load balancers are not asked here.
 
 use crate::input::{Dispose, Force, Input};
-use crate::names::{STANDBY_TAG, STOPPED_TAG};
+use crate::names::{PROTECTED_FOR_TAG, STANDBY_TAG, STOPPED_TAG};
 use crate::node::{Group, Instance, NodeFacts};
 
 /// What pre-flight found.
@@ -86,7 +86,7 @@ fn find_obstacle(surroundings: &Surroundings<'_>) -> Option<Preflight> {
         // What follows asks whether to begin. This node was begun: stopping here would leave it half done.
         return None;
     }
-    check_what_force_overrides(input, group).or_else(|| check_stop(input, instance))
+    check_what_force_overrides(input, instance, group).or_else(|| check_stop(input, instance))
 }
 
 fn refused(text: String) -> Option<Preflight> {
@@ -193,12 +193,14 @@ fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a s
     clusters.first().copied()
 }
 
-fn check_what_force_overrides(input: &Input, group: &Group) -> Option<Preflight> {
+fn check_what_force_overrides(input: &Input, instance: &Instance, group: &Group) -> Option<Preflight> {
     let id = &input.instance_id;
     let name = &group.name;
+    // The put-back of another node protects all others, for minutes, and says so by a tag.
     let is_protected = group
         .member(id)
-        .is_some_and(|member| member.protected_from_scale_in);
+        .is_some_and(|member| member.protected_from_scale_in)
+        && !instance.tags.contains_key(PROTECTED_FOR_TAG);
     if is_protected && !input.force.contains(&Force::ScaleInProtection) {
         return refused(format!(
             "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write force \
@@ -602,6 +604,10 @@ mod tests {
             (
                 "protection is overridden",
                 World::asked(json!({"force": ["scale_in_protection"]})).protected(),
+            ),
+            (
+                "it is we who protect it, while another node is put back",
+                world().protected().tagged([("recycle-eks:protected-for", OTHER)]),
             ),
             (
                 "suspended processes are overridden",
