@@ -4,8 +4,10 @@ locals {
     claim-node = {
       timeout = 60
       environment = {
-        CLUSTER_NAME   = var.cluster_name
-        INPUT_DEFAULTS = jsonencode(var.input_defaults)
+        CLUSTER_NAME           = var.cluster_name
+        INPUT_DEFAULTS         = jsonencode(var.input_defaults)
+        MAX_PARALLEL_PER_GROUP = var.max_parallel_per_group
+        MAX_SURGE_PER_GROUP    = var.max_surge_per_group
       }
     }
     standby-node = { timeout = 60, environment = {} }

@@ -55,6 +55,35 @@ variable "input_defaults" {
   }
 }
 
+variable "max_parallel_per_group" {
+  description = "How many nodes of one Auto Scaling group are replaced, or have pods moved from them, at the same time. Others wait for their turn, up to a day. Executions for a lifecycle hook or a Spot interruption do not wait."
+  type        = number
+  default     = 1
+  nullable    = false
+
+  validation {
+    condition     = var.max_parallel_per_group >= 1 && floor(var.max_parallel_per_group) == var.max_parallel_per_group
+    error_message = "max_parallel_per_group must be a whole number from 1 on."
+  }
+}
+
+variable "max_surge_per_group" {
+  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days."
+  type        = number
+  default     = 5
+  nullable    = false
+
+  validation {
+    condition     = var.max_surge_per_group >= 1 && floor(var.max_surge_per_group) == var.max_surge_per_group
+    error_message = "max_surge_per_group must be a whole number from 1 on."
+  }
+
+  validation {
+    condition     = var.max_surge_per_group >= var.max_parallel_per_group
+    error_message = "max_surge_per_group must be at least max_parallel_per_group: those that are replaced at the same time are underway, too."
+  }
+}
+
 ################################################################################
 # The functions
 ################################################################################

@@ -76,8 +76,8 @@ run "only_claim_node_has_an_environment" {
   }
 
   assert {
-    condition     = keys(aws_lambda_function.this["claim-node"].environment[0].variables) == tolist(["CLUSTER_NAME", "INPUT_DEFAULTS"])
-    error_message = "claim-node reads CLUSTER_NAME and INPUT_DEFAULTS"
+    condition     = keys(aws_lambda_function.this["claim-node"].environment[0].variables) == tolist(["CLUSTER_NAME", "INPUT_DEFAULTS", "MAX_PARALLEL_PER_GROUP", "MAX_SURGE_PER_GROUP"])
+    error_message = "claim-node reads the cluster's name, the defaults of the input, and how many nodes of a group at once"
   }
 
   assert {
@@ -96,6 +96,39 @@ run "only_claim_node_has_an_environment" {
   assert {
     condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if step != "claim-node"])
     error_message = "the other functions read nothing of ours"
+  }
+}
+
+run "by_default_one_node_of_a_group_is_replaced_at_a_time_and_five_are_underway" {
+  command = plan
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_PARALLEL_PER_GROUP"] == "1"
+    error_message = "one at a time"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_SURGE_PER_GROUP"] == "5"
+    error_message = "five underway"
+  }
+}
+
+run "the_limits_of_a_group_reach_claim_node" {
+  command = plan
+
+  variables {
+    max_parallel_per_group = 2
+    max_surge_per_group    = 12
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_PARALLEL_PER_GROUP"] == "2"
+    error_message = "MAX_PARALLEL_PER_GROUP is max_parallel_per_group"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_SURGE_PER_GROUP"] == "12"
+    error_message = "MAX_SURGE_PER_GROUP is max_surge_per_group"
   }
 }
 

@@ -116,6 +116,56 @@ run "refuses_a_list_given_as_a_string" {
   expect_failures = [var.input_defaults]
 }
 
+run "refuses_no_node_at_a_time" {
+  command = plan
+
+  variables {
+    max_parallel_per_group = 0
+  }
+
+  expect_failures = [var.max_parallel_per_group]
+}
+
+run "refuses_half_a_node" {
+  command = plan
+
+  variables {
+    max_parallel_per_group = 1.5
+  }
+
+  expect_failures = [var.max_parallel_per_group]
+}
+
+run "refuses_a_surge_of_half_a_node" {
+  command = plan
+
+  variables {
+    max_surge_per_group = 2.5
+  }
+
+  expect_failures = [var.max_surge_per_group]
+}
+
+run "refuses_a_surge_smaller_than_what_runs_at_a_time" {
+  command = plan
+
+  variables {
+    max_parallel_per_group = 3
+    max_surge_per_group    = 2
+  }
+
+  expect_failures = [var.max_surge_per_group]
+}
+
+run "accepts_a_surge_as_large_as_what_runs_at_a_time" {
+  command = plan
+
+  variables {
+    max_parallel_per_group = 6
+    max_surge_per_group    = 6
+  }
+}
+
 run "refuses_another_architecture" {
   command = plan
 

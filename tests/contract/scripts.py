@@ -30,6 +30,7 @@ STRAIGHT = {
 
 #: the loop, the answers that lead twice round it, the states of one round
 LOOPS = [
+    ("turn", {"claim_node": ["wait", "wait", "standby"]}, ["WaitForTurn", "ClaimNode", "NodeClaimed"]),
     ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
     ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
     ("quiet drain", {"check_pods": ["wait", "wait", "dispose"]}, ["WaitForPods", "CheckPods", "PodsGone"]),

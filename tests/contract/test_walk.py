@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import LOOPS, Script, Walk, follow, rendered
+from contract.scripts import LOOPS, OTHER, Script, Walk, follow, rendered
 from world.in_memory import FunctionFailed
 
 REFUSED = FunctionFailed("ServiceRefused", "no")
+SUPERSEDED = FunctionFailed("Superseded", "another execution's")
 
 
 def walk(**answers: list[Any]) -> Walk:
@@ -68,6 +69,22 @@ def test_a_lost_claim_touches_nothing_more():
     assert (end.status, end.error, end.cause) == ("FAILED", "ClaimLost", "another execution's")
 
 
+@pytest.mark.parametrize("answers", [{"claim_node": ["wait", SUPERSEDED]}, {"check_pods": [SUPERSEDED]}])
+def test_whom_a_more_urgent_execution_takes_the_node_from_ends_succeeded_and_touches_nothing_more(answers):
+    end = walk(**answers)
+    assert end.path[-1] == "Superseded" and "RestoreNode" not in end.path
+    assert (end.status, end.output) == ("SUCCEEDED", {"outcome": "superseded", "reason": "another execution's"})
+
+
+def test_claim_node_is_told_what_it_had_answered_before_the_wait_and_nothing_else():
+    script = Script(claim_node=["ask_owner", "wait", "standby"])
+    follow(script, rendered())
+    first, asked, waited = script.requests[:3]
+    assert (first["owner"], first["run"]) == ({}, {})
+    assert asked["owner"]["execution"] == OTHER
+    assert waited["run"] == {"steps": 2}
+
+
 def test_what_is_unavailable_is_tried_again():
     busy = FunctionFailed("ServiceUnavailable", "busy")
     end = walk(taint_node=[busy, busy, "check_pods"])
@@ -106,7 +123,8 @@ def test_these_walks_enter_every_state():
         entered |= set(walk(**answers).path)
     for verdict in ("duplicate", "already_gone", "planned", "dance"):
         entered |= set(walk(claim_node=[verdict]).path)
-    entered |= set(walk(taint_node=[FunctionFailed("ClaimLost")]).path)
+    for name in ("ClaimLost", "Superseded"):
+        entered |= set(walk(taint_node=[FunctionFailed(name)]).path)
     for restore in ([FunctionFailed("Y")], ["wait", "restored"], ["standby_left_behind"]):
         entered |= set(walk(taint_node=[FunctionFailed("X")], restore_node=restore).path)
     machine = rendered()

@@ -32,7 +32,7 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     assert sorted(told["waits_for"]) == sorted(f"default/{pod.name}" for pod in (short, long))
     assert (told["since"], told["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
     events = [event["reason"] for event in world.kubernetes.events(node.name) if event["reason"].startswith("Recycle")]
-    assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecycleDisposing"]
+    assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecycleWaiting", "RecycleDisposing"]
     # the end was noticed within 1 % of the drain's length
     noticed = execution.entered("DetachTerminate")[0]
     drained_since = execution.entered("CheckPods")[0]

@@ -33,6 +33,7 @@ SCRIPTS: dict[str, dict[str, list[Any]]] = {
         for step in ("claim_node", "standby_node", "check_pods", "detach_terminate")
     },
     "lost claim": {"check_pods": [LOST]},
+    "claim taken over": {"claim_node": ["wait", FunctionFailed("Superseded", "another execution's")]},
     "tried again until it works": {"taint_node": [BUSY, BUSY, "check_pods"]},
     "tried again in vain": {"taint_node": [BUSY] * 3},
     "put-back that waits": {"taint_node": [REFUSED], "restore_node": ["wait", "wait", "restored"]},

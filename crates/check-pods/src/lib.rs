@@ -1,15 +1,16 @@
 //! The one observer: reads the node, its claim and its pods, and says what comes next. Tells people, too.
 //!
-//! Touches no pod. All it writes is one annotation of the Node, the progress.
+//! Touches no pod. All it writes is on the Node: the progress, and in its claim, once, that the node only waits from now on.
 
 mod error;
 mod outage;
 mod view;
 
 use eks_auth::Access;
-use node_record::{check_claim, list_pods, open, tell_progress};
+use node_record::{NodeChange, amend_node, check_claim, list_pods, open, tell, tell_progress};
+use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
-use recycle::drain::{DrainVerdict, judge_drain};
+use recycle::drain::{DrainVerdict, judge_drain, only_waits};
 use recycle::node::NodeFacts;
 use recycle::poll::POLL_BUDGET;
 
@@ -42,7 +43,7 @@ async fn check(
         node: run.node.to_string(),
     })?;
     let now = context.now();
-    check_claim(&node, &context.fence())?;
+    let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
     let view = View::new(&node, &pods, &run, now)?;
     let last_eviction_tried = run.last_eviction.is_some();
@@ -56,6 +57,11 @@ async fn check(
         polls,
         last_eviction_tried,
     );
+    let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
+        begin_to_wait(client, node, context, &run).await?
+    } else {
+        node
+    };
     let progress = view.progress(&node);
     tell_progress(client, &node, &progress).await?;
     run.drain_until = view.deadline.by_person.then_some(view.deadline.at);
@@ -79,6 +85,32 @@ async fn check(
     answer.counts = view.survey.counts();
     answer.names = view.survey.names();
     Ok(answer)
+}
+
+/// Nothing moves any more, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
+/// to be foreseen, and is not worth a second turn.
+async fn begin_to_wait(
+    client: &kube::Client,
+    node: NodeFacts,
+    context: &Context,
+    run: &Run,
+) -> Result<NodeFacts, Error> {
+    let fence = context.fence();
+    let node = amend_node(client, node, |node| {
+        let claim = check_claim(node, &fence, run.input.urgency)?;
+        if claim.phase >= Phase::Waiting {
+            return Ok(None);
+        }
+        let waiting = Claim {
+            phase: Phase::Waiting,
+            ..claim
+        };
+        Ok::<_, Error>(Some(NodeChange::new().claim(&waiting)?))
+    })
+    .await?;
+    let story = "Only waits for pods that end by themselves; another node of its group may have its turn";
+    tell(client, &node.name, Phase::Waiting, story, context.now(), &fence).await;
+    Ok(node)
 }
 
 #[cfg(test)]

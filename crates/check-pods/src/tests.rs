@@ -42,22 +42,22 @@ fn request(now: &str) -> StepRequest {
     .unwrap()
 }
 
-fn claim() -> String {
+fn claim(phase: &str) -> String {
     json!({
         "schema": 1,
         "fence": format!("{EXECUTION}#0"),
         "group": "workers",
-        "phase": "draining",
+        "phase": phase,
         "urgency": "planned",
         "claimed_at": "2027-01-01T05:00:00Z",
     })
     .to_string()
 }
 
-/// A tainted node of ours with more annotations.
+/// A tainted node of ours that only waits for pods, with more annotations.
 fn node(more: &[(&str, &str)]) -> Value {
     let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();
-    let mut annotations = json!({"recycle-eks/claim": claim(), "recycle-eks/record": record});
+    let mut annotations = json!({"recycle-eks/claim": claim("waiting"), "recycle-eks/record": record});
     for (key, value) in more {
         annotations[*key] = json!(value);
     }
@@ -149,6 +149,62 @@ async fn another_pod_is_to_be_evicted_and_an_empty_node_is_ready_to_go() {
     let answer = run(&kube(node(&[]), &[])).await.unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Dispose, 0));
     assert_eq!(answer.reason, "no pod holds the node");
+}
+
+/// The phases that are written on a node that is draining while it has these pods.
+async fn phases_written(pods: &[Value]) -> Vec<String> {
+    let draining = node(&[("recycle-eks/claim", &claim("draining"))]);
+    let kube = kube(draining.clone(), pods)
+        .on("PATCH", "/nodes/a", 200, draining)
+        .on(
+            "POST",
+            "/events",
+            201,
+            json!({"metadata": {}, "involvedObject": {}}),
+        );
+    run(&kube).await.unwrap();
+    let claims = kube.calls().into_iter().filter_map(|call| {
+        let claim = call.body["metadata"]["annotations"]["recycle-eks/claim"]
+            .as_str()?
+            .to_owned();
+        assert_eq!(call.body["metadata"]["resourceVersion"], "7");
+        serde_json::from_str::<Claim>(&claim).ok()
+    });
+    claims.map(|claim| claim.phase.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_node_only_waits_once_nothing_is_left_to_evict_and_nothing_evicted_is_still_leaving() {
+    let mut leaving = evictable();
+    leaving["metadata"]["deletionTimestamp"] = json!("2027-01-01T06:59:00Z");
+    assert_eq!(phases_written(&[awaited()]).await, ["waiting"]);
+    for pods in [vec![awaited(), evictable()], vec![awaited(), leaving], vec![]] {
+        assert!(phases_written(&pods).await.is_empty(), "{pods:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_at_that_moment_is_not_written() {
+    let mut taken = node(&[]);
+    taken["metadata"]["annotations"] = json!({});
+    let kube = ScriptedKube::new()
+        .on(
+            "GET",
+            "/nodes/a",
+            200,
+            node(&[("recycle-eks/claim", &claim("draining"))]),
+        )
+        .on("GET", "/pods?", 200, list(&[awaited()]))
+        .refuses(
+            "PATCH",
+            "/nodes/a",
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .on("GET", "/nodes/a", 200, taken);
+    assert_eq!(run(&kube).await.unwrap_err().failure(), Failure::ClaimLost);
+    assert_eq!(kube.scenes_left(), 0);
 }
 
 #[tokio::test]

@@ -1,70 +1,153 @@
 //! Writing the claim, Node first, then instance; and the answers.
 
+use instance_record::ec2::Instances;
 use node_record::NodeChange;
-use recycle::claim::{Claim, Phase};
+use recycle::claim::{Claim, Phase, StoredClaim, holds_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe_instance};
 use recycle::ids::ExecutionArn;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
 
 use crate::surroundings::Target;
 use crate::{ClaimNode, Error};
 
+/// The claim that was found and is ours to go on from: its phase and the records stay.
+pub(crate) struct Former {
+    pub(crate) claim: Claim,
+    /// Why it is ours, if it was somebody else's.
+    why: Option<&'static str>,
+}
+
+impl Former {
+    pub(crate) fn ours(claim: Claim) -> Self {
+        Self { claim, why: None }
+    }
+
+    pub(crate) fn dead(claim: Claim) -> Self {
+        let why = Some("no longer runs");
+        Self { claim, why }
+    }
+
+    pub(crate) fn less_urgent(claim: Claim) -> Self {
+        let why = Some("is less urgent and ends by itself");
+        Self { claim, why }
+    }
+}
+
 impl ClaimNode {
-    /// Takes the claim by compare-and-swap on the Node. `former` is ours, or a dead owner's: its phase and the records stay.
-    pub(crate) async fn write_claim(
+    /// Writes the claim, as far as it is not written yet, and takes the node's turn or waits for it.
+    pub(crate) async fn go_on(
         &self,
-        target: Target,
-        former: Option<Claim>,
+        mut target: Target,
+        former: Option<Former>,
         request: &ClaimRequest,
         input: &Input,
     ) -> Result<Answer<ClaimVerdict>, Error> {
-        let (fence, now) = (request.context.fence(), request.context.now());
-        let group = target.group.name;
-        let mut claim = Claim::new(fence.clone(), group.clone(), input.urgency, now);
-        if let Some(former) = &former {
-            claim.phase = former.phase;
-            if former.fence == fence {
-                claim.claimed_at = former.claimed_at;
-            }
-        }
-        let change = NodeChange::new()
-            .claim(&claim)?
-            .label(GROUP_LABEL, node_record::group_label(&group));
-        node_record::change_node(&target.client, &target.node, change).await?;
-        let tags = [(GROUP_TAG, group.to_string()), (CLAIM_TAG, claim.to_tag())];
-        self.instances.tag(&target.instance.id, &tags).await?;
+        let now = request.context.now();
+        let claim = target.word_claim(former.as_ref(), request, input);
+        target.write_claim(&claim, &self.instances).await?;
+        let queue = target.take_turn(&claim, self.settings.limits).await?;
 
         let subject = describe_instance(&target.instance.id, Some(&target.node.name));
-        let reason = match former {
-            Some(former) if former.fence != fence => {
-                format!(
-                    "{subject} is ours; {}, which had claimed it, no longer runs",
-                    former.fence.execution
-                )
-            }
-            Some(_) | None => format!("{subject} is ours"),
-        };
-        node_record::tell(
-            &target.client,
-            &target.node.name,
-            Phase::Claimed,
-            &reason,
-            now,
-            &fence,
-        )
-        .await;
-
+        let mut reason = format!("{subject} is ours");
+        if let Some(Former {
+            claim,
+            why: Some(why),
+        }) = &former
+        {
+            reason = format!("{reason}; {}, which had claimed it, {why}", claim.fence.execution);
+        }
+        let group = target.group.name.clone();
+        let summary = queue
+            .as_ref()
+            .map(|queue| format!("it waits for its turn in group {group}: {queue}"));
+        if let Some(summary) = &summary {
+            reason = format!("{reason}; {summary}");
+        }
+        // Later answers change nothing that a person has not been told, or read in the progress.
+        if request.run.is_none() {
+            let (client, node) = (&target.client, &target.node.name);
+            node_record::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
+        }
         let (way_in, verdict) = match input.replacement {
             Replacement::Before => (WayIn::Before, ClaimVerdict::Standby),
             Replacement::After => (WayIn::After, ClaimVerdict::Taint),
         };
-        Ok(Answer::new(verdict, reason).carrying(Run {
+        let (Some(queue), Some(summary)) = (queue, summary) else {
+            let run = target.into_run(&claim, input, way_in);
+            return Ok(Answer::new(verdict, reason).carrying(run));
+        };
+        let Some(wait) = pace_turn(claim.claimed_at, now) else {
+            return Err(Error::TurnTimedOut(format!(
+                "{subject} has waited for its turn in group {group} since {}, which is as long as it may: {queue}",
+                claim.claimed_at
+            )));
+        };
+        let progress = write_queue_progress(summary, claim.claimed_at);
+        node_record::tell_progress(&target.client, &target.node, &progress).await?;
+        let run = target.into_run(&claim, input, way_in);
+        Ok(Answer::new(ClaimVerdict::Wait, reason)
+            .waiting(wait)
+            .carrying(run))
+    }
+}
+
+impl Target {
+    /// The claim as it has to stand on the Node: ours as it is, or a new one that goes on where the former came to.
+    fn word_claim(&self, former: Option<&Former>, request: &ClaimRequest, input: &Input) -> Claim {
+        let fence = request.context.fence();
+        let group = self.group.name.clone();
+        let new = Claim::new(fence, group, input.urgency, request.context.now());
+        let claim = match former.map(|former| &former.claim) {
+            None => new,
+            Some(former) if former.fence == new.fence => former.clone(),
+            Some(former) if self.begins_anew(former.phase, input) => new,
+            Some(former) => Claim {
+                phase: former.phase,
+                ..new
+            },
+        };
+        if waits_for_turn(claim.urgency) {
+            claim
+        } else {
+            Claim {
+                phase: claim.phase.max(Phase::Turn),
+                ..claim
+            }
+        }
+    }
+
+    /// A node that somebody has brought back into service after its pods had been moved has to be replaced once more, and for that it
+    /// needs a turn once more.
+    fn begins_anew(&self, phase: Phase, input: &Input) -> bool {
+        let member = self.group.member(&self.instance.id);
+        let is_in_service = member.is_some_and(|member| member.lifecycle_state == "InService");
+        is_in_service && input.replacement == Replacement::Before && phase >= Phase::Waiting
+    }
+
+    /// By compare-and-swap on the Node, then as tags. What is there already, from an earlier call, is not written again.
+    async fn write_claim(&mut self, claim: &Claim, instances: &Instances) -> Result<(), Error> {
+        let label = node_record::group_label(&claim.group);
+        let is_labelled = self.node.labels.get(GROUP_LABEL) == Some(&label);
+        if self.node.claim() != Some(StoredClaim::Known(claim.clone())) || !is_labelled {
+            let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
+            self.node = node_record::change_node(&self.client, &self.node, change).await?;
+        }
+        if !holds_claim(self.instance.claim().as_ref(), &claim.fence) {
+            let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
+            instances.tag(&self.instance.id, &tags).await?;
+        }
+        Ok(())
+    }
+
+    fn into_run(self, claim: &Claim, input: &Input, way_in: WayIn) -> Run {
+        Run {
             input: input.clone(),
             way_in,
-            cluster: target.cluster,
-            group,
-            node: target.node.name,
+            cluster: self.cluster,
+            group: self.group.name,
+            node: self.node.name,
             claimed_at: claim.claimed_at,
             replacement_since: None,
             draining_since: None,
@@ -72,7 +155,7 @@ impl ClaimNode {
             polls: 0,
             last_eviction: None,
             disposing_since: None,
-        }))
+        }
     }
 }
 
@@ -81,5 +164,228 @@ pub(crate) fn ask_owner(owner: ExecutionArn) -> Answer<ClaimVerdict> {
     Answer {
         owner: Some(owner),
         ..Answer::new(ClaimVerdict::AskOwner, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::claim::Urgency;
+    use recycle::failure::{Failure, NamedFailure as _};
+    use recycle::input::parse_input;
+    use recycle::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{LIST, NODE, NOW, claim, claim_of, list, node, request, run, settings, target};
+
+    const TAGS: [&str; 1] = ["CreateTags"];
+
+    /// What is done about the turn of a claimed node, with this on it.
+    async fn go_on(
+        kube: &ScriptedKube,
+        aws: &ScriptedAws,
+        node: &Value,
+        former: Option<Former>,
+        request: &ClaimRequest,
+    ) -> Result<Answer<ClaimVerdict>, Error> {
+        let input = parse_input(&request.context.execution.input, &settings()).unwrap();
+        let step = ClaimNode::new(settings(), &aws.config());
+        step.go_on(target(kube, node).await, former, request, &input)
+            .await
+    }
+
+    fn claims_written(kube: &ScriptedKube) -> Vec<Claim> {
+        let text = |body: Value| {
+            body["metadata"]["annotations"][CLAIM_ANNOTATION]
+                .as_str()
+                .map(str::to_owned)
+        };
+        kube.calls()
+            .into_iter()
+            .filter_map(|call| serde_json::from_str(&text(call.body)?).ok())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_node_is_claimed_and_takes_its_turn_if_nobody_else_has_it() {
+        let kube = ScriptedKube::new()
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
+            .on("GET", LIST, 200, list(&[]))
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("GET", LIST, 200, list(&[]))
+            .on("POST", "/events", 201, json!({}));
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let answer = go_on(&kube, &aws, &node(None), None, &request(&json!({})))
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, ClaimVerdict::Standby);
+        assert_eq!(answer.run.unwrap().claimed_at.to_string(), NOW);
+        assert_eq!(claims_written(&kube), [claim(Phase::Claimed), claim(Phase::Turn)]);
+        assert_eq!(aws.actions(), TAGS);
+        assert_eq!(kube.scenes_left(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_call_has_written_is_not_written_again() {
+        let former = || Some(Former::ours(claim(Phase::Turn)));
+        let kube = ScriptedKube::new()
+            .on("GET", LIST, 200, list(&[]))
+            .on("POST", "/events", 409, json!({}));
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let on_node = node(Some(&claim(Phase::Turn)));
+        let answer = go_on(&kube, &aws, &on_node, former(), &request(&json!({})))
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, ClaimVerdict::Standby);
+        assert!(claims_written(&kube).is_empty());
+        assert_eq!(aws.actions(), TAGS, "the tags were missing");
+    }
+
+    #[tokio::test]
+    async fn while_another_node_has_the_turn_it_waits_and_says_so_once() {
+        let busy = node(Some(&claim_of("two", Phase::Draining, -600)));
+        let rivals = || list(std::slice::from_ref(&busy));
+        let waiting = node(Some(&claim(Phase::Claimed)));
+        let kube = ScriptedKube::new()
+            .on("PATCH", NODE, 200, waiting.clone())
+            .on("GET", LIST, 200, rivals())
+            .on("POST", "/events", 201, json!({}))
+            .on("PATCH", NODE, 200, waiting.clone());
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let answer = go_on(&kube, &aws, &node(None), None, &request(&json!({})))
+            .await
+            .unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (ClaimVerdict::Wait, 30));
+        let whose =
+            "it waits for its turn in group workers: node two (i-0123456789abcdef1) is being recycled";
+        assert!(answer.reason.ends_with(whose), "{}", answer.reason);
+        let calls = kube.calls();
+        let told = calls.iter().find(|call| call.method == "POST").unwrap();
+        assert!(
+            told.body["message"].as_str().unwrap().ends_with(whose),
+            "{told:?}"
+        );
+        let progress = calls[3].body["metadata"]["annotations"][PROGRESS_ANNOTATION].clone();
+        let story: Value = serde_json::from_str(progress.as_str().unwrap()).unwrap();
+        assert_eq!(
+            story,
+            json!({"summary": whose, "since": NOW, "until": "2027-01-02T00:00:00Z"})
+        );
+
+        let mut told_before = waiting;
+        told_before["metadata"]["annotations"][PROGRESS_ANNOTATION] = progress;
+        let kube = ScriptedKube::new().on("GET", LIST, 200, rivals());
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let run = serde_json::to_value(answer.run.unwrap()).unwrap();
+        let former = Some(Former::ours(claim(Phase::Claimed)));
+        let answer = go_on(&kube, &aws, &told_before, former, &request(&run))
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, ClaimVerdict::Wait);
+        assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
+    }
+
+    #[tokio::test]
+    async fn after_a_day_it_does_not_wait_any_more() {
+        let rival = list(&[node(Some(&claim_of("two", Phase::Standby, -600)))]);
+        let mut request = request(&serde_json::to_value(run()).unwrap());
+        request.context.state.entered_time = "2027-01-02T00:00:00Z".parse().unwrap();
+        let on_node = node(Some(&claim(Phase::Claimed)));
+        let former = || Some(Former::ours(claim(Phase::Claimed)));
+        let aws = || ScriptedAws::new().on("CreateTags", "");
+
+        let kube = ScriptedKube::new().on("GET", LIST, 200, rival);
+        let error = go_on(&kube, &aws(), &on_node, former(), &request)
+            .await
+            .unwrap_err();
+        assert_eq!(error.failure(), Failure::TurnTimedOut);
+        assert!(
+            error.to_string().contains("node two (i-0123456789abcdef1)"),
+            "{error}"
+        );
+
+        let kube = ScriptedKube::new()
+            .on("GET", LIST, 200, list(&[]))
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("GET", LIST, 200, list(&[]));
+        let answer = go_on(&kube, &aws(), &on_node, former(), &request).await.unwrap();
+        assert_eq!(
+            answer.verdict,
+            ClaimVerdict::Standby,
+            "its turn came at the last moment"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_taken_over_goes_on_from_its_phase_with_our_fence() {
+        let theirs = claim_of("two", Phase::Standby, -600);
+        let mut on_node = node(None);
+        on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
+        for (former, text) in [
+            (
+                Former::dead(theirs.clone()),
+                "two, which had claimed it, no longer runs",
+            ),
+            (
+                Former::less_urgent(theirs.clone()),
+                "two, which had claimed it, is less urgent and ends by itself",
+            ),
+        ] {
+            let kube = ScriptedKube::new()
+                .on("PATCH", NODE, 200, node(Some(&claim(Phase::Standby))))
+                .on("POST", "/events", 201, json!({}));
+            let aws = ScriptedAws::new().on("CreateTags", "");
+            let answer = go_on(&kube, &aws, &on_node, Some(former), &request(&json!({})))
+                .await
+                .unwrap();
+            assert_eq!(answer.verdict, ClaimVerdict::Standby);
+            assert!(answer.reason.ends_with(text), "{}", answer.reason);
+            assert_eq!(
+                claims_written(&kube),
+                [claim(Phase::Standby)],
+                "claimed at this moment"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_urgent_take_their_turn_with_the_claim_and_ask_nobody() {
+        let mut request = request(&json!({}));
+        request.context.execution.input["urgency"] = json!("spot");
+        let kube = ScriptedKube::new()
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("POST", "/events", 201, json!({}));
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let former = Some(Former::less_urgent(claim_of("two", Phase::Claimed, -600)));
+        let answer = go_on(&kube, &aws, &node(None), former, &request).await.unwrap();
+        assert_eq!(answer.verdict, ClaimVerdict::Standby);
+        let urgent = Claim {
+            urgency: Urgency::Spot,
+            ..claim(Phase::Turn)
+        };
+        assert_eq!(claims_written(&kube), [urgent]);
+        assert_eq!(kube.scenes_left(), 0);
+    }
+
+    #[tokio::test]
+    async fn only_a_node_that_is_in_service_again_after_its_drain_needs_another_turn() {
+        let kube = ScriptedKube::new();
+        let input = parse_input(&request(&json!({})).context.execution.input, &settings()).unwrap();
+        for (phase, state, expected) in [
+            (Phase::Standby, "InService", Phase::Standby),
+            (Phase::Draining, "InService", Phase::Draining),
+            (Phase::Waiting, "InService", Phase::Claimed),
+            (Phase::Disposing, "InService", Phase::Claimed),
+            (Phase::Waiting, "Standby", Phase::Waiting),
+            (Phase::Disposing, "Terminating:Wait", Phase::Disposing),
+        ] {
+            let mut target = target(&kube, &node(None)).await;
+            target.group.members[0].lifecycle_state = state.to_owned();
+            let former = Former::dead(claim_of("two", phase, -600));
+            let claim = target.word_claim(Some(&former), &request(&json!({})), &input);
+            assert_eq!(claim.phase, expected, "{phase} {state}");
+        }
     }
 }

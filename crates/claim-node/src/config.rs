@@ -1,18 +1,18 @@
-//! The environment: which cluster this function is for, and the module's defaults for the fields of the input.
+//! The environment: which cluster this function is for, how many nodes of a group may be worked on at once, and the module's defaults
+//! for the fields of the input.
 
 use recycle::input::Settings;
+use recycle::turn::Limits;
 
 use crate::Error;
 
 const CLUSTER_NAME: &str = "CLUSTER_NAME";
 const INPUT_DEFAULTS: &str = "INPUT_DEFAULTS";
+const MAX_PARALLEL: &str = "MAX_PARALLEL_PER_GROUP";
+const MAX_SURGE: &str = "MAX_SURGE_PER_GROUP";
 
 /// Reads the environment through `variable`.
 pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
-    let invalid = |name, reason: String| Error::InvalidEnvironment {
-        variable: name,
-        reason,
-    };
     let cluster_name =
         variable(CLUSTER_NAME).ok_or_else(|| invalid(CLUSTER_NAME, "it is not set".to_owned()))?;
     let defaults = variable(INPUT_DEFAULTS).unwrap_or_else(|| "{}".to_owned());
@@ -20,9 +20,37 @@ pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settin
         cluster_name: cluster_name
             .parse()
             .map_err(|reason| invalid(CLUSTER_NAME, format!("it {reason}")))?,
+        limits: read_limits(variable)?,
         defaults: serde_json::from_str(&defaults)
             .map_err(|reason| invalid(INPUT_DEFAULTS, format!("it must be a JSON object: {reason}")))?,
     })
+}
+
+fn read_limits(variable: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
+    let read = |name, default: usize| {
+        let Some(text) = variable(name) else {
+            return Ok(default);
+        };
+        let number: Option<usize> = text.parse().ok();
+        number.filter(|number| *number > 0).ok_or_else(|| {
+            invalid(
+                name,
+                format!("it must be a whole number from 1 on, but is {text:?}"),
+            )
+        })
+    };
+    let default = Limits::default();
+    let parallel = read(MAX_PARALLEL, default.parallel)?;
+    let surge = read(MAX_SURGE, default.surge.max(parallel))?;
+    if surge < parallel {
+        let reason = format!("it must be at least {MAX_PARALLEL}, which is {parallel}, but is {surge}");
+        return Err(invalid(MAX_SURGE, reason));
+    }
+    Ok(Limits { parallel, surge })
+}
+
+fn invalid(variable: &'static str, reason: String) -> Error {
+    Error::InvalidEnvironment { variable, reason }
 }
 
 #[cfg(test)]
@@ -33,6 +61,7 @@ mod tests {
         let variable = |name: &str| match name {
             CLUSTER_NAME => cluster_name.map(str::to_owned),
             INPUT_DEFAULTS => defaults.map(str::to_owned),
+            MAX_PARALLEL | MAX_SURGE => None,
             other => panic!("nobody documented the variable {other}"),
         };
         read_settings(variable).map_err(|error| error.to_string())
@@ -43,6 +72,7 @@ mod tests {
         let settings = read(Some("world"), None).unwrap();
         assert_eq!(settings.cluster_name.as_str(), "world");
         assert!(settings.defaults.is_empty());
+        assert_eq!(settings.limits, Limits::default());
     }
 
     #[test]
@@ -73,6 +103,43 @@ mod tests {
         ];
         for (cluster_name, defaults, expected) in cases {
             let text = read(cluster_name, defaults).unwrap_err();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_whole_numbers_and_the_surge_has_room_for_those_at_once() {
+        let read = |parallel: Option<&str>, surge: Option<&str>| {
+            let limits = read_limits(|name| match name {
+                MAX_PARALLEL => parallel.map(str::to_owned),
+                MAX_SURGE => surge.map(str::to_owned),
+                other => panic!("nobody documented the variable {other}"),
+            });
+            limits.map_err(|error| error.to_string())
+        };
+        let limits = |parallel, surge| Ok(Limits { parallel, surge });
+        assert_eq!(read(Some("2"), Some("2")), limits(2, 2));
+        assert_eq!(read(Some("9"), None), limits(9, 9));
+        assert_eq!(read(None, Some("1")), limits(1, 1));
+        let cases = [
+            (
+                Some("0"),
+                None,
+                "the environment variable MAX_PARALLEL_PER_GROUP: it must be a whole number from 1 on, but is \"0\"",
+            ),
+            (
+                None,
+                Some("many"),
+                "the environment variable MAX_SURGE_PER_GROUP: it must be a whole number from 1 on, but is \"many\"",
+            ),
+            (
+                Some("3"),
+                Some("2"),
+                "the environment variable MAX_SURGE_PER_GROUP: it must be at least MAX_PARALLEL_PER_GROUP, which is 3, but is 2",
+            ),
+        ];
+        for (parallel, surge, expected) in cases {
+            let text = read(parallel, surge).unwrap_err();
             assert!(text.contains(expected), "{text}");
         }
     }

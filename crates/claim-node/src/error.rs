@@ -1,5 +1,6 @@
 //! Why a node is not claimed.
 
+use recycle::claim::ClaimLost;
 use recycle::failure::{Failure, NamedFailure};
 use recycle::input::InvalidInput;
 use recycle::node::UnreadableRecord;
@@ -21,6 +22,12 @@ pub enum Error {
     /// The node cannot be recycled as asked; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// Its turn did not come.
+    #[error("{0}")]
+    TurnTimedOut(String),
+    /// While it waited for its turn, the claim was taken away.
+    #[error(transparent)]
+    ClaimLost(#[from] ClaimLost),
     /// Pre-flight let something pass without an instance, a group or a Node.
     #[error("failed to find what pre-flight had found: {0}")]
     Incomplete(&'static str),
@@ -43,6 +50,8 @@ impl NamedFailure for Error {
         match self {
             Self::InvalidInput(_) => Failure::InvalidInput,
             Self::Refused(_) => Failure::PreflightRefused,
+            Self::TurnTimedOut(_) => Failure::TurnTimedOut,
+            Self::ClaimLost(error) => error.failure(),
             Self::InvalidEnvironment { .. } | Self::Incomplete(_) | Self::Record(_) => Failure::InternalError,
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),

@@ -1,11 +1,15 @@
-//! Pre-flight and claim: everything that can be refused is refused here, before anything is written. Of what the claim allows,
-//! it does nothing.
+//! Pre-flight, claim and turn: everything that can be refused is refused here, before anything is touched, and again each time that a
+//! node has waited for its turn. Of what the claim allows, it does nothing: that is for the next invocation of another step.
 
 mod claiming;
 mod config;
 mod error;
+#[cfg(test)]
+mod fixtures;
+mod outage;
 mod planning;
 mod surroundings;
+mod turning;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
@@ -16,8 +20,13 @@ use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
 use recycle::input::{Input, Settings, parse_input};
 use recycle::preflight::{Preflight, check_preflight};
 
+use crate::claiming::Former;
+
 pub use config::read_settings;
 pub use error::Error;
+
+/// What a redriven execution is told. Its records are a former life's, and may be somebody else's by now.
+const REDRIVEN: &str = "this execution was redriven; a redriven execution does nothing: start another one, it resumes from the records";
 
 /// The step.
 #[derive(Debug)]
@@ -40,27 +49,40 @@ impl ClaimNode {
         }
     }
 
-    /// Claims the node, unless somebody else has it or something speaks against it.
+    /// Claims the node, unless somebody else has it or something speaks against it, and takes its turn or waits for it.
     pub async fn handle(&self, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
+        if request.context.execution.redrive_count > 0 {
+            return Err(Error::Refused(REDRIVEN.to_owned()));
+        }
         let input = parse_input(&request.context.execution.input, &self.settings)?;
-        match self.claim(&request, &input).await {
+        let answer = match self.claim(&request, &input).await {
             // Somebody wrote to the Node between our read and our write, a rival perhaps: look again, once.
             Err(Error::Node(node_record::Error::Conflict { .. })) => self.claim(&request, &input).await,
             answer => answer,
-        }
+        };
+        answer.or_else(|error| outage::wait_out(error, request))
     }
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Result<Answer<ClaimVerdict>, Error> {
         let found = self.fetch_surroundings(input).await?;
         let me = request.context.fence();
-        let former = match decide_claim(found.claim().as_ref(), &me, request.owner.as_ref()) {
+        let decision = if request.run.is_some() {
+            found.decide_queued(&me, input.urgency)?
+        } else {
+            decide_claim(found.claim().as_ref(), &me, input.urgency, request.owner.as_ref())
+        };
+        let former = match decision {
             ClaimDecision::Take => None,
-            ClaimDecision::Ours(claim) | ClaimDecision::Resume(claim) => Some(claim),
+            ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
+            ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
+            ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => return Ok(claiming::ask_owner(owner)),
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };
-        let has_begun = former.as_ref().is_some_and(|claim| found.has_begun(claim.phase));
+        let has_begun = former
+            .as_ref()
+            .is_some_and(|former| found.has_begun(former.claim.phase));
         let notes = match check_preflight(&found.for_preflight(input, has_begun)) {
             Preflight::Go { notes } => notes,
             Preflight::AlreadyGone(reason) => return Ok(Answer::new(ClaimVerdict::AlreadyGone, reason)),
@@ -70,6 +92,29 @@ impl ClaimNode {
         if input.dry_run {
             return target.plan(input, notes).await;
         }
-        self.write_claim(target, former, request, input).await
+        self.go_on(target, former, request, input).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_aws::ScriptedAws;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{request, settings};
+
+    #[tokio::test]
+    async fn a_redriven_execution_is_refused_before_anything_is_read() {
+        let aws = ScriptedAws::new();
+        let step = ClaimNode::new(settings(), &aws.config());
+        for run in [json!({}), serde_json::to_value(fixtures::run()).unwrap()] {
+            let mut request = request(&run);
+            request.context.execution.redrive_count = 1;
+            let error = step.handle(request).await.unwrap_err();
+            assert!(matches!(error, Error::Refused(_)), "{error:?}");
+            assert!(error.to_string().contains("start another one"), "{error}");
+        }
+        assert!(aws.calls().is_empty());
     }
 }

@@ -1,7 +1,8 @@
 //! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
 
-use recycle::claim::{Phase, StoredClaim};
+use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
 use recycle::contract::{Cluster, describe_instance};
+use recycle::ids::Fence;
 use recycle::input::Input;
 use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
@@ -63,8 +64,20 @@ impl Found {
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
-    /// Whether the holder of a claim that came to this phase has touched the node.
+    /// For an execution that has waited for its turn: the claim has to be its own still. Without a Node, whose instance may be gone,
+    /// pre-flight ends it whatever the claim says.
+    pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
+        match &self.node {
+            Some(node) => node_record::check_claim(node, me, urgency).map(ClaimDecision::Ours),
+            None => Ok(ClaimDecision::Take),
+        }
+    }
+
+    /// Whether the holder of a claim that came to this phase has touched the node. In the queue nothing is touched, whatever others do.
     pub(crate) fn has_begun(&self, phase: Phase) -> bool {
+        if phase <= Phase::Turn {
+            return false;
+        }
         let id = self.instance.as_ref().map(|instance| &instance.id);
         let member = id.and_then(|id| self.group.as_ref()?.member(id));
         !is_untouched(&[phase], member.map(|member| member.lifecycle_state.as_str()))

@@ -1,7 +1,7 @@
 //! What one invocation works on: read afresh, and ours.
 
 use jiff::Timestamp;
-use recycle::claim::{Claim, StoredClaim};
+use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, describe_instance};
 use recycle::ids::Fence;
 use recycle::input::Dispose;
@@ -58,18 +58,17 @@ fn find_own_claim(
     me: &Fence,
 ) -> Result<Option<Claim>, Error> {
     if let Some(node) = node {
-        return Ok(Some(node_record::check_claim(node, me)?));
+        return Ok(Some(node_record::check_claim(node, me, run.input.urgency)?));
     }
     let Some(instance) = instance else { return Ok(None) };
     let was_retired = run.input.dispose == Dispose::Stop && instance.tags.contains_key(STOPPED_TAG);
-    match instance.claim() {
-        Some(StoredClaim::Known(claim)) if claim.fence == *me => Ok(Some(claim)),
-        // EC2 takes the tags of a terminated instance away before it forgets the instance (EC2 guide, "Terminate an instance").
-        None if was_retired || instance.is_gone() => Ok(None),
-        None | Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
-            Err(Error::InstanceClaimLost(describe_instance(&instance.id, None)))
-        }
+    let found = instance.claim();
+    // EC2 takes the tags of a terminated instance away before it forgets the instance (EC2 guide, "Terminate an instance").
+    if found.is_none() && (was_retired || instance.is_gone()) {
+        return Ok(None);
     }
+    let subject = describe_instance(&instance.id, None);
+    Ok(Some(check_claim(found, me, run.input.urgency, &subject)?))
 }
 
 impl Case {

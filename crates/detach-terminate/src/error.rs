@@ -1,5 +1,6 @@
 //! Why an instance is not disposed of.
 
+use recycle::claim::ClaimLost;
 use recycle::failure::{Failure, NamedFailure};
 use recycle::node::UnreadableRecord;
 
@@ -14,12 +15,9 @@ pub enum Error {
     /// Nothing more can be done, and it is still there.
     #[error("{0}")]
     DoesNotGo(String),
-    /// The claim on the Node is not ours.
+    /// The claim on the Node, or if there is none on the instance, is not ours.
     #[error(transparent)]
-    ClaimLost(#[from] node_record::ClaimLost),
-    /// There is no Node, and the claim on the instance is not ours.
-    #[error("{0} has no Node any more, and its tags do not say that we hold the claim")]
-    InstanceClaimLost(String),
+    ClaimLost(#[from] ClaimLost),
     /// Somebody edited our record.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
@@ -35,7 +33,7 @@ impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::NotAsLeft(_) | Self::DoesNotGo(_) => Failure::ServiceRefused,
-            Self::ClaimLost(_) | Self::InstanceClaimLost(_) => Failure::ClaimLost,
+            Self::ClaimLost(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),

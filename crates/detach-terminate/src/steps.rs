@@ -93,7 +93,7 @@ impl DetachTerminate {
         };
         if let Some(node) = &case.node {
             node_record::amend_node(&case.client, node.clone(), |node| {
-                let found = node_record::check_claim(node, &case.me)?;
+                let found = node_record::check_claim(node, &case.me, case.run.input.urgency)?;
                 let change = change(node)?;
                 let is_recorded = found == claim && change.is_empty();
                 Ok::<_, Error>(if is_recorded {

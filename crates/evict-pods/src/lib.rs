@@ -43,7 +43,7 @@ async fn evict(
     let node = node.ok_or_else(|| node_record::Error::NodeGone {
         node: run.node.to_string(),
     })?;
-    check_claim(&node, &context.fence())?;
+    check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);

@@ -1,8 +1,6 @@
 //! What the API server may answer instead of a result, sorted by what can be done about it.
 
-use recycle::claim::StoredClaim;
 use recycle::failure::{Failure, NamedFailure};
-use recycle::ids::NodeName;
 
 use crate::call::{Call, Trouble};
 
@@ -135,36 +133,5 @@ impl NamedFailure for Error {
             Self::NodeGone { .. } => Failure::NodeLost,
             Self::Unexpected { .. } | Self::Unwritable { .. } => Failure::InternalError,
         }
-    }
-}
-
-/// The claim on the node is not, or no longer, this execution's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("node {node} is no longer ours: {holder}")]
-pub struct ClaimLost {
-    node: NodeName,
-    holder: String,
-}
-
-impl ClaimLost {
-    pub(crate) fn new(node: &NodeName, found: Option<StoredClaim>) -> Self {
-        let holder = match found {
-            None => "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
-            Some(StoredClaim::Known(claim)) => format!("{} holds the claim", claim.fence),
-            Some(StoredClaim::Newer(schema)) => {
-                format!("a newer version of recycle-eks (schema {schema}) holds the claim")
-            }
-            Some(StoredClaim::Unreadable(text)) => format!("its claim cannot be read: {text}"),
-        };
-        Self {
-            node: node.clone(),
-            holder,
-        }
-    }
-}
-
-impl NamedFailure for ClaimLost {
-    fn failure(&self) -> Failure {
-        Failure::ClaimLost
     }
 }

@@ -89,6 +89,7 @@ fn reason(phase: Phase) -> &'static str {
         Phase::Turn => "RecycleTurn",
         Phase::Standby => "RecycleStandby",
         Phase::Draining => "RecycleDraining",
+        Phase::Waiting => "RecycleWaiting",
         Phase::Disposing => "RecycleDisposing",
     }
 }

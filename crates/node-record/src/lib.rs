@@ -14,11 +14,11 @@ mod progress;
 mod taint;
 
 pub use access::open;
-pub use error::{ClaimLost, Error};
+pub use error::Error;
 pub use events::tell;
 pub use nodes::{
     NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    list_nodes,
+    list_group, list_nodes,
 };
 pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
-use recycle::claim::{Claim, StoredClaim, holds_claim};
+use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
-use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
+use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
 use recycle::node::{NodeFacts, Record, Taint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::Error;
 use crate::call::{self, Call, Trouble, send};
 use crate::events::short_hash;
-use crate::{ClaimLost, Error};
 
 /// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
 /// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.
@@ -111,18 +111,22 @@ pub async fn list_nodes(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> 
     Ok(found.into_iter().filter_map(read_node).collect())
 }
 
-/// What every acting step does first: the claim, if it is still ours.
-pub fn check_claim(node: &NodeFacts, me: &Fence) -> Result<Claim, ClaimLost> {
-    let found = node.claim();
-    if !holds_claim(found.as_ref(), me) {
-        return Err(ClaimLost::new(&node.name, found));
-    }
-    match found {
-        Some(StoredClaim::Known(claim)) => Ok(claim),
-        other @ (None | Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_))) => {
-            Err(ClaimLost::new(&node.name, other))
-        }
-    }
+/// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
+pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
+    let params = ListParams::default().labels(&format!("{GROUP_LABEL}={}", group_label(group)));
+    let name = format!("of group {group}");
+    let call = Call {
+        verb: "list",
+        resource: "nodes",
+        name: &name,
+    };
+    let found = call::list(&nodes(client), params, call).await?;
+    Ok(found.into_iter().filter_map(read_node).collect())
+}
+
+/// What every acting step does first: the Node's claim, if it is still ours. `urgency` is ours.
+pub fn check_claim(node: &NodeFacts, me: &Fence, urgency: Urgency) -> Result<Claim, ClaimLost> {
+    claim::check_claim(node.claim(), me, urgency, &format!("node {}", node.name))
 }
 
 /// Writes a change in one request, against the version of the Node that was read.

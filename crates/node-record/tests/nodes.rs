@@ -10,7 +10,8 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use node_record::{
-    Error, NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, tainted_since,
+    Error, NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
+    list_group, tainted_since,
 };
 
 const INSTANCE: &str = "i-0123456789abcdef0";
@@ -441,6 +442,28 @@ async fn an_expired_list_is_started_again_once() {
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
 }
 
+#[tokio::test]
+async fn the_claimed_nodes_of_a_group_are_found_by_its_label_page_by_page() {
+    let group = "workers".parse().unwrap();
+    let kube = ScriptedKube::new()
+        .on(
+            "GET",
+            "/nodes?",
+            200,
+            page(&[node_of("a", &format!("aws:///eu-west-1a/{INSTANCE}"))], "more"),
+        )
+        .on("GET", "continue=more", 200, page(&[node_of("b", "")], ""));
+    let found = list_group(&kube.client(), &group).await.unwrap();
+    let names: Vec<&str> = found.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let label = format!("labelSelector=recycle-eks%2Fgroup%3D{}", group_label(&group));
+    assert!(
+        kube.calls().iter().all(|call| call.path.contains(&label)),
+        "{:?}",
+        kube.calls()
+    );
+}
+
 async fn with_annotations(annotations: Value) -> NodeFacts {
     let taint = json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"});
     let answer = json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {"taints": [taint]}});
@@ -458,7 +481,7 @@ async fn only_the_holder_of_the_claim_may_act() {
     claim.phase = Phase::Standby;
     let text = serde_json::to_string(&claim).unwrap();
     let claimed = with_annotations(json!({"recycle-eks/claim": text})).await;
-    assert_eq!(check_claim(&claimed, &fence(0)).unwrap(), claim);
+    assert_eq!(check_claim(&claimed, &fence(0), Urgency::Planned).unwrap(), claim);
 
     let cases = [
         (
@@ -469,17 +492,10 @@ async fn only_the_holder_of_the_claim_may_act() {
             json!({}),
             "nobody claims it; if nobody works on it, start another execution: it resumes",
         ),
-        (
-            json!({"recycle-eks/claim": "{\"schema\": 99}"}),
-            "a newer version of recycle-eks (schema 99) holds the claim",
-        ),
-        (
-            json!({"recycle-eks/claim": "mine!"}),
-            "its claim cannot be read: mine!",
-        ),
     ];
     for (annotations, holder) in cases {
-        let lost = check_claim(&with_annotations(annotations).await, &fence(1)).unwrap_err();
+        let node = with_annotations(annotations).await;
+        let lost = check_claim(&node, &fence(1), Urgency::Planned).unwrap_err();
         assert_eq!(lost.failure(), Failure::ClaimLost);
         assert!(
             lost.to_string().starts_with("node a is no longer ours: "),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{Owner, SCHEMA};
+use crate::failure::{Failure, NamedFailure};
 use crate::ids::{ExecutionArn, Fence, GroupName};
 use crate::pods::cut_text;
 
@@ -16,12 +17,14 @@ use crate::pods::cut_text;
 pub enum Phase {
     /// Claimed; nothing was touched.
     Claimed,
-    /// It is the node's turn; nothing was touched.
+    /// It may be the node's turn ([`crate::turn`]); nothing was touched.
     Turn,
     /// EnterStandby was or is about to be called.
     Standby,
     /// The node is tainted and cordoned, pods are leaving.
     Draining,
+    /// All that could leave has left: it only waits for pods that end by themselves.
+    Waiting,
     /// The instance is being taken out of balancers, stopped or terminated.
     Disposing,
 }
@@ -45,11 +48,12 @@ pub struct UnknownWord(String);
 
 impl Phase {
     /// All phases, the earliest first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Claimed,
         Self::Turn,
         Self::Standby,
         Self::Draining,
+        Self::Waiting,
         Self::Disposing,
     ];
 
@@ -61,6 +65,7 @@ impl Phase {
             Self::Turn => "turn",
             Self::Standby => "standby",
             Self::Draining => "draining",
+            Self::Waiting => "waiting",
             Self::Disposing => "disposing",
         }
     }
@@ -161,6 +166,8 @@ pub enum ClaimDecision {
     Ours(Claim),
     /// Its owner no longer runs: take it over and go on from the phase that it reached.
     Resume(Claim),
+    /// Its owner runs, but is less urgent: the same. It ends by itself when it sees that.
+    TakeOver(Claim),
     /// Ask Step Functions whether its owner still runs.
     AskOwner(ExecutionArn),
     /// Somebody else works on this node; the text says who.
@@ -240,7 +247,12 @@ impl Claim {
 
 /// Decides what a newcomer does about the claim it found. `owner` is what Step Functions said when it was asked.
 #[must_use]
-pub fn decide_claim(found: Option<&StoredClaim>, me: &Fence, owner: Option<&Owner>) -> ClaimDecision {
+pub fn decide_claim(
+    found: Option<&StoredClaim>,
+    me: &Fence,
+    urgency: Urgency,
+    owner: Option<&Owner>,
+) -> ClaimDecision {
     let claim = match found {
         None => return ClaimDecision::Take,
         Some(StoredClaim::Newer(schema)) => {
@@ -254,19 +266,15 @@ pub fn decide_claim(found: Option<&StoredClaim>, me: &Fence, owner: Option<&Owne
     if claim.fence == *me {
         return ClaimDecision::Ours(claim.clone());
     }
-    if claim.fence.execution == me.execution {
-        // A redrive: our own former life is over by definition.
-        return if claim.fence.redrive_count < me.redrive_count {
-            ClaimDecision::Resume(claim.clone())
-        } else {
-            ClaimDecision::Duplicate("a later redrive of this execution holds the claim".to_owned())
-        };
-    }
     let Some(owner) = owner.filter(|owner| owner.execution == claim.fence.execution) else {
         return ClaimDecision::AskOwner(claim.fence.execution.clone());
     };
     if has_ended(&owner.status) {
         return ClaimDecision::Resume(claim.clone());
+    }
+    // What is being disposed of is as good as gone: two would only call for the same end.
+    if claim.urgency < urgency && claim.phase < Phase::Disposing {
+        return ClaimDecision::TakeOver(claim.clone());
     }
     ClaimDecision::Duplicate(format!(
         "{} ({}) has worked on this node since {}",
@@ -287,6 +295,57 @@ pub fn has_ended(status: &str) -> bool {
 #[must_use]
 pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
     matches!(found, Some(StoredClaim::Known(claim)) if claim.fence == *me)
+}
+
+/// The claim is not, or no longer, this execution's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{subject} is no longer ours: {holder}")]
+pub struct ClaimLost {
+    subject: String,
+    holder: String,
+    superseded: bool,
+}
+
+impl NamedFailure for ClaimLost {
+    fn failure(&self) -> Failure {
+        if self.superseded {
+            Failure::Superseded
+        } else {
+            Failure::ClaimLost
+        }
+    }
+}
+
+/// What every acting step does first: the claim that it read again, if it is still its own. `urgency` is this execution's: a claim
+/// that a more urgent one has taken was taken over, and nothing went wrong.
+pub fn check_claim(
+    found: Option<StoredClaim>,
+    me: &Fence,
+    urgency: Urgency,
+    subject: &str,
+) -> Result<Claim, ClaimLost> {
+    let (holder, superseded) = match found {
+        Some(StoredClaim::Known(claim)) if claim.fence == *me => return Ok(claim),
+        Some(StoredClaim::Known(claim)) => {
+            let superseded = claim.fence.execution != me.execution && claim.urgency > urgency;
+            let why = if superseded { ", which is more urgent" } else { "" };
+            (format!("{} holds the claim{why}", claim.fence), superseded)
+        }
+        None => (
+            "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
+            false,
+        ),
+        Some(StoredClaim::Newer(schema)) => (
+            format!("a newer version of recycle-eks (schema {schema}) holds the claim"),
+            false,
+        ),
+        Some(StoredClaim::Unreadable(text)) => (format!("its claim cannot be read: {text}"), false),
+    };
+    Err(ClaimLost {
+        subject: subject.to_owned(),
+        holder,
+        superseded,
+    })
 }
 
 #[cfg(test)]
@@ -329,20 +388,14 @@ mod tests {
             "Sfn.ExecutionDoesNotExistException",
         );
         let somebody = owner(ARN, "SUCCEEDED");
-        let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 12] = [
+        let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 11] = [
             ("no claim is taken", None, None, "take"),
             ("my own claim is mine", Some(known(fence(1))), None, "ours"),
             (
-                "my claim before the redrive is resumed",
+                "of another life of mine nobody knows more than of anybody else",
                 Some(known(fence(0))),
                 None,
-                "resume",
-            ),
-            (
-                "a later redrive of mine wins",
-                Some(known(fence(2))),
-                None,
-                "duplicate",
+                "ask",
             ),
             (
                 "about another's claim its owner is asked for",
@@ -394,15 +447,55 @@ mod tests {
             ),
         ];
         for (name, found, owner, expected) in cases {
-            let decision = match decide_claim(found.as_ref(), &me, owner) {
-                ClaimDecision::Take => "take",
-                ClaimDecision::Ours(_) => "ours",
-                ClaimDecision::Resume(_) => "resume",
-                ClaimDecision::AskOwner(_) => "ask",
-                ClaimDecision::Duplicate(_) => "duplicate",
-                ClaimDecision::Unreadable(_) => "unreadable",
-            };
-            assert_eq!(decision, expected, "{name}");
+            let decision = decide_claim(found.as_ref(), &me, Urgency::Planned, owner);
+            assert_eq!(name_of(&decision), expected, "{name}");
+        }
+    }
+
+    fn name_of(decision: &ClaimDecision) -> &'static str {
+        match decision {
+            ClaimDecision::Take => "take",
+            ClaimDecision::Ours(_) => "ours",
+            ClaimDecision::Resume(_) => "resume",
+            ClaimDecision::TakeOver(_) => "take over",
+            ClaimDecision::AskOwner(_) => "ask",
+            ClaimDecision::Duplicate(_) => "duplicate",
+            ClaimDecision::Unreadable(_) => "unreadable",
+        }
+    }
+
+    #[test]
+    fn the_more_urgent_takes_over_from_a_living_owner_as_long_as_the_node_is_not_disposed_of() {
+        use Urgency::{Hook, Planned, Spot};
+        let alive = owner(other_fence().execution.as_str(), "RUNNING");
+        let dead = owner(other_fence().execution.as_str(), "FAILED");
+        let cases = [
+            (Planned, Hook, "take over"),
+            (Planned, Spot, "take over"),
+            (Hook, Spot, "take over"),
+            (Planned, Planned, "duplicate"),
+            (Hook, Hook, "duplicate"),
+            (Spot, Spot, "duplicate"),
+            (Hook, Planned, "duplicate"),
+            (Spot, Hook, "duplicate"),
+        ];
+        for (theirs, mine, expected) in cases {
+            for phase in Phase::ALL {
+                let found = StoredClaim::Known(Claim {
+                    urgency: theirs,
+                    fence: other_fence(),
+                    ..claim(phase)
+                });
+                let decide = |owner| name_of(&decide_claim(Some(&found), &fence(0), mine, owner));
+                let expected = if phase == Phase::Disposing {
+                    "duplicate"
+                } else {
+                    expected
+                };
+                assert_eq!(decide(Some(&alive)), expected, "{theirs} {mine} {phase}");
+                assert_eq!(decide(Some(&dead)), "resume", "{theirs} {mine} {phase}");
+                assert_eq!(decide(None), "ask", "{theirs} {mine} {phase}");
+            }
         }
     }
 
@@ -410,7 +503,8 @@ mod tests {
     fn a_duplicate_says_who_works_on_the_node_since_when() {
         let found = known(other_fence());
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
-        let ClaimDecision::Duplicate(text) = decide_claim(Some(&found), &fence(0), Some(&alive)) else {
+        let decision = decide_claim(Some(&found), &fence(0), Urgency::Planned, Some(&alive));
+        let ClaimDecision::Duplicate(text) = decision else {
             panic!()
         };
         assert!(
@@ -453,6 +547,80 @@ mod tests {
             Some(StoredClaim::Unreadable(String::new())),
         ] {
             assert!(!holds_claim(found.as_ref(), &fence(1)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_not_ours_is_lost_and_to_a_more_urgent_one_superseded() {
+        let mine = known(fence(0));
+        let urgent = |fence| {
+            Some(StoredClaim::Known(Claim {
+                urgency: Urgency::Hook,
+                fence,
+                ..claim(Phase::Draining)
+            }))
+        };
+        let check = |found, urgency| check_claim(found, &fence(0), urgency, "node a");
+        assert_eq!(
+            check(Some(mine), Urgency::Planned).unwrap(),
+            claim(Phase::Draining)
+        );
+        let cases = [
+            (
+                None,
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "nobody claims it; if nobody works on it, start another execution: it resumes",
+            ),
+            (
+                Some(known(other_fence())),
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "run-2#0 holds the claim",
+            ),
+            (
+                Some(known(fence(1))),
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "run-1#1 holds the claim",
+            ),
+            (
+                urgent(other_fence()),
+                Urgency::Planned,
+                Failure::Superseded,
+                "run-2#0 holds the claim, which is more urgent",
+            ),
+            (
+                urgent(other_fence()),
+                Urgency::Hook,
+                Failure::ClaimLost,
+                "run-2#0 holds the claim",
+            ),
+            (
+                urgent(fence(1)),
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "run-1#1 holds the claim",
+            ),
+            (
+                Some(StoredClaim::Newer(99)),
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "a newer version of recycle-eks (schema 99) holds the claim",
+            ),
+            (
+                Some(StoredClaim::Unreadable("mine!".to_owned())),
+                Urgency::Planned,
+                Failure::ClaimLost,
+                "its claim cannot be read: mine!",
+            ),
+        ];
+        for (found, urgency, failure, holder) in cases {
+            let lost = check(found, urgency).unwrap_err();
+            assert_eq!(lost.failure(), failure, "{lost}");
+            let text = lost.to_string();
+            assert!(text.starts_with("node a is no longer ours: "), "{text}");
+            assert!(text.ends_with(holder), "{text}");
         }
     }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
@@ -73,6 +74,9 @@ pub struct ClaimRequest {
     /// What DescribeExecution said of a claim's owner, if it was asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub owner: Option<Owner>,
+    /// What the answer carried with which this execution has waited for its turn: it had claimed the node then. `{}` before that.
+    #[serde(default, deserialize_with = "empty_object_is_none")]
+    pub run: Option<Run>,
 }
 
 /// What Step Functions said about the execution that holds a claim.
@@ -318,6 +322,8 @@ verdict!(
         Standby,
         /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
         Taint,
+        /// It is not the node's turn yet: wait, then call again.
+        Wait,
         /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
         AskOwner,
         /// Another execution works on this node.
@@ -405,9 +411,9 @@ verdict!(
     }
 );
 
-fn empty_object_is_none<'de, D: serde::Deserializer<'de>>(
+fn empty_object_is_none<'de, D: serde::Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
-) -> Result<Option<Owner>, D::Error> {
+) -> Result<Option<T>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(None);
@@ -455,8 +461,8 @@ mod tests {
     #[test]
     fn a_request_is_read_from_what_step_functions_sends() {
         let request: ClaimRequest =
-            serde_json::from_value(json!({"context": context(&json!({})), "owner": {}})).unwrap();
-        assert_eq!(request.owner, None);
+            serde_json::from_value(json!({"context": context(&json!({})), "owner": {}, "run": {}})).unwrap();
+        assert_eq!((request.owner, request.run), (None, None));
         assert_eq!(request.context.fence(), fence(0));
         assert_eq!(
             request.context.now(),

@@ -214,6 +214,13 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     format!("it {}", parts.join(", "))
 }
 
+/// Whether the drain has come to where it only waits for pods that end by themselves: nothing is left to evict, and nothing that was
+/// evicted is still leaving.
+#[must_use]
+pub fn only_waits(survey: &PodSurvey) -> bool {
+    !survey.awaited.is_empty() && survey.evictable.is_empty() && only_leaving(survey).is_empty()
+}
+
 /// Pods on their way out that nobody waits for: those that are awaited are named as such.
 fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
     let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
@@ -439,6 +446,27 @@ mod tests {
                     "{annotation:?}: {report:?}"
                 ),
             }
+        }
+    }
+
+    #[test]
+    fn a_drain_only_waits_when_all_that_was_to_be_evicted_is_gone() {
+        let leaving = PodSurvey {
+            terminating: vec![pod("web")],
+            ..waiting()
+        };
+        let ends = PodSurvey {
+            terminating: vec![job_pod("job")],
+            ..waiting()
+        };
+        for (name, survey, expected) in [
+            ("an awaited pod", waiting(), true),
+            ("an awaited pod that is on its way out itself", ends, true),
+            ("another is to be evicted", evicting(), false),
+            ("another was evicted and is still there", leaving, false),
+            ("nothing at all", PodSurvey::default(), false),
+        ] {
+            assert_eq!(only_waits(&survey), expected, "{name}");
         }
     }
 

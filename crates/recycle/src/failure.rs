@@ -14,7 +14,7 @@ pub enum Failure {
     InvalidInput,
     /// The node cannot be recycled as asked; nothing was touched.
     PreflightRefused,
-    /// The node's turn did not come within 24 hours; nothing was touched. Not raised yet.
+    /// The node's turn did not come within 24 hours; nothing was touched.
     TurnTimedOut,
     /// The Node or its instance was taken away while we worked on it.
     NodeLost,
@@ -26,6 +26,8 @@ pub enum Failure {
     StandbyLeftBehind,
     /// The node is no longer ours; nothing was done.
     ClaimLost,
+    /// A more urgent execution has taken the node over; nothing was done. The machine ends with [`Outcome::Superseded`].
+    Superseded,
     /// AWS or Kubernetes is busy, throttles or cannot be reached; the state machine tries again.
     ServiceUnavailable,
     /// AWS or Kubernetes refused a call that should have been allowed, such as for a missing permission.
@@ -36,7 +38,7 @@ pub enum Failure {
 
 impl Failure {
     /// All names, for the contract tests and the generated documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::InvalidInput,
         Self::PreflightRefused,
         Self::TurnTimedOut,
@@ -45,6 +47,7 @@ impl Failure {
         Self::DrainTimedOut,
         Self::StandbyLeftBehind,
         Self::ClaimLost,
+        Self::Superseded,
         Self::ServiceUnavailable,
         Self::ServiceRefused,
         Self::InternalError,
@@ -62,10 +65,17 @@ impl Failure {
             Self::DrainTimedOut => "DrainTimedOut",
             Self::StandbyLeftBehind => "StandbyLeftBehind",
             Self::ClaimLost => "ClaimLost",
+            Self::Superseded => "Superseded",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::ServiceRefused => "ServiceRefused",
             Self::InternalError => "InternalError",
         }
+    }
+
+    /// Whether an execution ends FAILED under this name. One that was superseded has nothing left to do, and SUCCEEDED.
+    #[must_use]
+    pub fn ends_failed(self) -> bool {
+        self != Self::Superseded
     }
 
     /// How the node is then, for the documentation.
@@ -73,9 +83,7 @@ impl Failure {
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
-            Self::TurnTimedOut => {
-                "not raised yet, comes with turns: untouched, its turn did not come within 24 hours"
-            }
+            Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
             Self::NodeLost => {
                 "left as it is found: its Node is gone or another instance's, or its instance left the group; the cause says what is left"
             }
@@ -84,6 +92,7 @@ impl Failure {
                 "in Standby, untainted: the group allows no way back; the cause has the first error, and the commands for a person"
             }
             Self::ClaimLost => "no longer ours: nothing is done",
+            Self::Superseded => Outcome::Superseded.describe_node(),
             Self::ServiceUnavailable => {
                 "put back, as far as AWS and Kubernetes can be reached, which they could not for too long"
             }
@@ -107,7 +116,7 @@ pub enum Outcome {
     Planned,
     /// Another execution works on the node.
     Duplicate,
-    /// A more urgent execution took the node over. Not reached yet.
+    /// A more urgent execution took the node over.
     Superseded,
 }
 
@@ -141,7 +150,7 @@ impl Outcome {
             Self::AlreadyGone => "gone before we came",
             Self::Planned => "untouched (dry run); the plan is in the output",
             Self::Duplicate => "another execution's",
-            Self::Superseded => "not reached yet, comes with turns: a more urgent execution's",
+            Self::Superseded => "a more urgent execution's, which took it over",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::input::{Input, Settings, parse_input};
 use crate::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
 use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint};
 use crate::pods::{Controller, PodFacts};
+use crate::turn::Limits;
 
 pub(crate) const OLD: &str = "i-0aaaaaaaaaaaaaaaa";
 pub(crate) const NEW: &str = "i-0bbbbbbbbbbbbbbbb";
@@ -55,6 +56,7 @@ pub(crate) fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<Stri
 pub(crate) fn settings() -> Settings {
     Settings {
         cluster_name: "prod".parse().unwrap(),
+        limits: Limits::default(),
         defaults: serde_json::Map::new(),
     }
 }

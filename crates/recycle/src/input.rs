@@ -17,6 +17,7 @@ use crate::claim::Urgency;
 use crate::ids::{ClusterName, InstanceId};
 use crate::pods::cut_text;
 use crate::selector::{Selector, is_dns_label};
+use crate::turn::Limits;
 
 /// The input with every default filled in, as it travels in `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,11 +139,13 @@ pub enum Force {
 #[error("{0}")]
 pub struct InvalidInput(pub String);
 
-/// The module's settings: its cluster, and defaults for the fields of the input.
+/// The module's settings: its cluster, how many nodes of a group at once, and defaults for the fields of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The module's cluster; the input's must be the same.
     pub cluster_name: ClusterName,
+    /// How many nodes of a group may be worked on at once.
+    pub limits: Limits,
     /// Defaults by field name, checked like an input's; `null` is Terraform's way to say that there is none.
     pub defaults: Map<String, Value>,
 }
@@ -354,12 +357,12 @@ const URGENCY: Field = Field {
     kind: Kind::OneOf(&[
         built("planned", "a person, a schedule, an alarm"),
         not_built("hook", "the group is terminating the instance"),
-        not_built("spot", "EC2 takes the instance away"),
+        built("spot", "EC2 takes the instance away"),
     ]),
     default: "\"planned\"",
     required: false,
     setting: false,
-    meaning: "set by triggers; the more urgent takes over",
+    meaning: "set by triggers; the more urgent takes over, and does not wait for its turn",
 };
 
 const DRY_RUN: Field = Field {
@@ -946,6 +949,12 @@ mod tests {
     }
 
     #[test]
+    fn a_trigger_may_say_that_it_is_urgent() {
+        assert_eq!(input(json!({"urgency": "spot"})).urgency, Urgency::Spot);
+        assert_eq!(input(json!({})).urgency, Urgency::Planned);
+    }
+
+    #[test]
     fn a_wrong_field_is_refused_with_what_is_allowed_and_what_was_given() {
         let cases = [
             (json!({"instance_id": 1}), "instance_id must be a text, but is 1"),
@@ -1177,10 +1186,6 @@ mod tests {
             (
                 json!({"on_drain_timeout": "terminate", "force": ["running_pods"]}),
                 "on_drain_timeout: terminate is not built yet; allowed now: restore",
-            ),
-            (
-                json!({"urgency": "spot"}),
-                "urgency: spot is not built yet; allowed now: planned",
             ),
             (
                 json!({"force": ["last_target"]}),

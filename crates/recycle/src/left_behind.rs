@@ -30,7 +30,7 @@ pub struct LeftBehind {
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
         Phase::Claimed | Phase::Turn | Phase::Standby => true,
-        Phase::Draining | Phase::Disposing => false,
+        Phase::Draining | Phase::Waiting | Phase::Disposing => false,
     });
     touched_nothing
         && lifecycle_state.is_some_and(|state| state == "InService" || state.starts_with("Pending"))

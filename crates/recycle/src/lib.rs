@@ -25,3 +25,4 @@ pub mod replacement;
 pub mod selector;
 pub mod sweep;
 pub mod tables;
+pub mod turn;

@@ -46,6 +46,7 @@ mod tests {
     use crate::pods::PodSurvey;
     use crate::put_back::MOST_STEPS;
     use crate::replacement::{ReplacementVerdict, judge_replacement};
+    use crate::turn::{LONGEST_TURN, pace_turn};
 
     // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
     // started, succeeded, entered, exited).
@@ -66,8 +67,6 @@ mod tests {
     const LIMIT: u32 = 25_000;
     /// What has to be left for retries, each of which costs three.
     const RETRIES: u32 = 2_000;
-    /// The longest turn.
-    const LONGEST_TURN: i64 = 86_400;
 
     #[test]
     fn the_costs_are_those_that_were_counted() {
@@ -169,6 +168,13 @@ mod tests {
             polls += 1;
         }
         polls
+    }
+
+    /// Looks at the queue of a node whose turn comes after so many seconds, or at the end of its patience.
+    fn count_turn_polls(turn: i64) -> u32 {
+        count_polls(turn, |now| {
+            pace_turn(at(0), at(now)).expect("its time is not over")
+        })
     }
 
     fn busy_survey() -> PodSurvey {
@@ -273,7 +279,7 @@ mod tests {
         dispose: Dispose,
         grace: u32,
     ) -> u32 {
-        let turn_polls = count_polls(turn, |now| next_wait(now, turn - now, 0, None));
+        let turn_polls = count_turn_polls(turn);
         FRAME
             + TASK // TaintNode
             + (turn_polls + count_replacement_polls(replacement_timeout)) * POLL
@@ -285,7 +291,7 @@ mod tests {
     #[test]
     fn the_longest_execution_of_all_leaves_room_for_retries() {
         for dispose in [Dispose::Terminate, Dispose::Stop] {
-            let events = count_events(LONGEST_TURN, 3_600, POLL_BUDGET + 2, dispose, 3_600);
+            let events = count_events(i64::from(LONGEST_TURN), 3_600, POLL_BUDGET + 2, dispose, 3_600);
             assert!(
                 events + RETRIES <= LIMIT,
                 "{events} events leave {}",
@@ -361,7 +367,7 @@ mod tests {
 
         #[test]
         fn a_whole_execution_fits_into_the_history(
-            turn in 0..=LONGEST_TURN,
+            turn in 0..=i64::from(LONGEST_TURN),
             replacement_timeout in 60_u32..=3_600,
             drain_timeout in 60..=LONGEST_DRAIN,
             grace in 0_u32..=3_600,

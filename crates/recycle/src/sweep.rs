@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::claim::{Claim, ClaimDecision, StoredClaim, decide_claim};
+use crate::claim::{Claim, ClaimDecision, StoredClaim, Urgency, decide_claim};
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
@@ -94,7 +94,7 @@ pub fn judge_leftover(
     owner: Option<&Owner>,
     now: Timestamp,
 ) -> LeftoverDecision {
-    match decide_claim(found, me, owner) {
+    match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
         ClaimDecision::Ours(_) => LeftoverDecision::PutBack,
         ClaimDecision::Resume(claim) => {
@@ -106,6 +106,10 @@ pub fn judge_leftover(
             }
         }
         ClaimDecision::AskOwner(owner) => LeftoverDecision::AskOwner(owner),
+        // Nothing is less urgent than a sweep.
+        ClaimDecision::TakeOver(claim) => {
+            LeftoverDecision::Leave(format!("{} works on it", claim.fence.execution))
+        }
         ClaimDecision::Duplicate(reason) => LeftoverDecision::Leave(reason),
         ClaimDecision::Unreadable(text) => LeftoverDecision::Unreadable(text),
     }

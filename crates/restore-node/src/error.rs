@@ -10,7 +10,7 @@ pub enum Error {
     Access(#[from] eks_auth::Error),
     /// Somebody else took the claim while we released it.
     #[error(transparent)]
-    ClaimLost(#[from] node_record::ClaimLost),
+    ClaimLost(#[from] recycle::claim::ClaimLost),
     /// Kubernetes.
     #[error(transparent)]
     Node(#[from] node_record::Error),

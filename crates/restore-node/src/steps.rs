@@ -1,7 +1,7 @@
 //! The steps themselves: record, then act.
 
 use node_record::{NodeChange, draining_taint};
-use recycle::claim::{Claim, Phase, StoredClaim};
+use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
@@ -221,7 +221,8 @@ impl Target {
         match node.claim() {
             None => Ok(None),
             Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
-                Ok(Some(node_record::check_claim(node, &self.me)?))
+                // How urgent somebody else's claim is, does not matter: a put-back ends as what it came from.
+                Ok(Some(node_record::check_claim(node, &self.me, Urgency::Spot)?))
             }
         }
     }

@@ -70,7 +70,7 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
         .map(|member| member.instance.clone())
         .collect();
     node_record::amend_node(&case.client, case.node.clone(), |node| {
-        node_record::check_claim(node, &case.me)?;
+        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = Record {
             schema: recycle::contract::SCHEMA,
             members_before: members.clone(),

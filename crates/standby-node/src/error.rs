@@ -1,5 +1,6 @@
 //! Why a node does not get its replacement.
 
+use recycle::claim::ClaimLost;
 use recycle::failure::{Failure, NamedFailure};
 use recycle::node::UnreadableRecord;
 
@@ -18,12 +19,9 @@ pub enum Error {
     /// No usable replacement came in time.
     #[error("{0}")]
     ReplacementTimedOut(String),
-    /// The claim on the Node is not ours.
+    /// The claim on the Node, or if there is none on the instance, is not ours.
     #[error(transparent)]
-    ClaimLost(#[from] node_record::ClaimLost),
-    /// There is no Node, and the claim on the instance is not ours.
-    #[error("{0} has no Node any more, and its tags do not say that we hold the claim")]
-    InstanceClaimLost(String),
+    ClaimLost(#[from] ClaimLost),
     /// Somebody edited our record.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
@@ -42,7 +40,7 @@ impl NamedFailure for Error {
             Self::BroughtBack(_) => Failure::ServiceRefused,
             Self::Lost(_) => Failure::NodeLost,
             Self::ReplacementTimedOut(_) => Failure::ReplacementTimedOut,
-            Self::ClaimLost(_) | Self::InstanceClaimLost(_) => Failure::ClaimLost,
+            Self::ClaimLost(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),

@@ -8,6 +8,7 @@ use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Settings, parse_input};
 use recycle::names::CLAIM_ANNOTATION;
 use recycle::node::{Group, Member, NodeFacts};
+use recycle::turn::Limits;
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub(crate) fn claim(phase: Phase) -> Claim {
 fn input() -> Input {
     let settings = Settings {
         cluster_name: "world".parse().unwrap(),
+        limits: Limits::default(),
         defaults: serde_json::Map::new(),
     };
     parse_input(&json!({"instance_id": id(), "cluster_name": "world"}), &settings).unwrap()

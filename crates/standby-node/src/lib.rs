@@ -14,7 +14,7 @@ use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use jiff::Timestamp;
-use recycle::claim::{Claim, holds_claim};
+use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, describe_instance};
 use recycle::ids::Fence;
 use recycle::node::{Group, Instance, NodeFacts};
@@ -94,7 +94,7 @@ impl StandbyNode {
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
             return Err(self.explain_missing_node(&run, &me).await?);
         };
-        let claim = node_record::check_claim(&node, &me)?;
+        let claim = node_record::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
         Ok(Case {
             client,
@@ -111,14 +111,11 @@ impl StandbyNode {
     async fn explain_missing_node(&self, run: &Run, me: &Fence) -> Result<Error, Error> {
         let id = &run.input.instance_id;
         let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
-        Ok(if holds_claim(claim.as_ref(), me) {
-            Error::Lost(format!(
-                "{} has lost its Node object",
-                describe_instance(id, Some(&run.node))
-            ))
-        } else {
-            Error::InstanceClaimLost(describe_instance(id, None))
-        })
+        check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
+        Ok(Error::Lost(format!(
+            "{} has lost its Node object",
+            describe_instance(id, Some(&run.node))
+        )))
     }
 }
 

@@ -101,7 +101,7 @@ fn reserved_for(node: &NodeFacts) -> Option<&str> {
 /// Records the replacement on the old Node; then the old node may be drained.
 async fn accept(case: Case, replacement: InstanceId) -> Result<Answer<StandbyVerdict>, Error> {
     node_record::amend_node(&case.client, case.node.clone(), |node| {
-        node_record::check_claim(node, &case.me)?;
+        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = node.record()?;
         if record.replacement.as_ref() == Some(&replacement) {
             return Ok(None);

@@ -33,6 +33,10 @@ pub(crate) fn choose_step(
         (Some("InService"), _) if has_entered => StandbyStep::GiveBack,
         // ExitStandby leads through Pending.
         (Some(state), true) if state.starts_with("Pending") => StandbyStep::GiveBack,
+        // An earlier call of claim-node, slower than the one that sent us here, gave the turn back; another node may have it by now.
+        (Some("InService"), _) if phase < Phase::Turn => {
+            StandbyStep::Refuse("does not have its turn any more; start another execution".to_owned())
+        }
         // Also after we had begun: we crashed before the call, or somebody put it back before this execution.
         (Some("InService"), _) => StandbyStep::Enter,
         (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
@@ -52,7 +56,7 @@ mod tests {
     #[test]
     fn a_member_in_service_enters_standby_even_if_we_had_begun_before() {
         for (phase, has_begun) in [
-            (Phase::Claimed, false),
+            (Phase::Turn, false),
             (Phase::Standby, true),
             (Phase::Draining, true),
         ] {
@@ -70,6 +74,12 @@ mod tests {
             let step = choose_step(Some(state), Phase::Standby, true, true);
             assert_eq!(step, StandbyStep::GiveBack, "{state}");
         }
+    }
+
+    #[test]
+    fn a_turn_that_was_given_back_is_not_used() {
+        let step = choose_step(Some("InService"), Phase::Claimed, false, false);
+        assert!(matches!(step, StandbyStep::Refuse(_)), "{step:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub enum Error {
     Node(#[from] node_record::Error),
     /// The claim is not ours any more.
     #[error(transparent)]
-    ClaimLost(#[from] node_record::ClaimLost),
+    ClaimLost(#[from] recycle::claim::ClaimLost),
     /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),

@@ -37,7 +37,7 @@ async fn taint(
     let (now, fence) = (context.now(), context.fence());
     let instance = &run.input.instance_id;
     let node = amend_node(client, node, |node| {
-        let claim = check_claim(node, &fence)?;
+        let claim = check_claim(node, &fence, run.input.urgency)?;
         change_for(node, claim, instance, now)
     })
     .await?;

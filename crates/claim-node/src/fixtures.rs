@@ -1,0 +1,144 @@
+//! A node that is being claimed, for tests.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use recycle::claim::{Claim, Phase, Urgency};
+use recycle::contract::{ClaimRequest, Cluster, Run, WayIn};
+use recycle::ids::InstanceId;
+use recycle::input::{Settings, parse_input};
+use recycle::names::CLAIM_ANNOTATION;
+use recycle::node::{Group, Instance, Member};
+use recycle::turn::Limits;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use crate::surroundings::Target;
+
+pub(crate) const NOW: &str = "2027-01-01T00:00:00Z";
+/// Our Node, and the list of the group's.
+pub(crate) const NODE: &str = "/api/v1/nodes/one";
+pub(crate) const LIST: &str = "/api/v1/nodes?";
+
+pub(crate) fn id() -> InstanceId {
+    "i-0123456789abcdef0".parse().unwrap()
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        cluster_name: "world".parse().unwrap(),
+        limits: Limits::default(),
+        defaults: serde_json::Map::new(),
+    }
+}
+
+/// The claim of the execution and node of this name, so many seconds after now.
+pub(crate) fn claim_of(name: &str, phase: Phase, seconds: i64) -> Claim {
+    let fence = format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{name}#0");
+    let claimed_at = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
+    Claim {
+        phase,
+        ..Claim::new(
+            fence.parse().unwrap(),
+            "workers".parse().unwrap(),
+            Urgency::Planned,
+            claimed_at,
+        )
+    }
+}
+
+/// Ours.
+pub(crate) fn claim(phase: Phase) -> Claim {
+    claim_of("one", phase, 0)
+}
+
+/// Our Node as the API server has it; or another's, if the claim is another's.
+pub(crate) fn node(claim: Option<&Claim>) -> Value {
+    let execution = claim.map(|claim| claim.fence.execution.to_string());
+    let is_other = execution.is_some_and(|execution| execution.ends_with("two"));
+    let (name, digit) = if is_other { ("two", 1) } else { ("one", 0) };
+    let mut metadata = json!({"name": name, "resourceVersion": "7", "annotations": {}, "labels": {}});
+    if let Some(claim) = claim {
+        metadata["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(claim).unwrap());
+        metadata["labels"]["recycle-eks/group"] = json!(node_record::group_label(&claim.group));
+    }
+    let provider_id = format!("aws:///eu-west-1a/i-0123456789abcdef{digit}");
+    json!({"metadata": metadata, "spec": {"providerID": provider_id}})
+}
+
+pub(crate) fn list(nodes: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": "9"}, "items": nodes})
+}
+
+/// What pre-flight has found: our Node with this on it, its instance in service and without tags.
+pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
+    let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
+    let facts = node_record::get_node(&found.client(), &"one".parse().unwrap()).await;
+    Target {
+        cluster: cluster(),
+        client: kube.client(),
+        instance: Instance {
+            id: id(),
+            state: "running".to_owned(),
+            private_dns_name: None,
+            tags: BTreeMap::new(),
+            is_spot: false,
+        },
+        group: Group {
+            name: "workers".parse().unwrap(),
+            min: 0,
+            desired: 1,
+            max: 2,
+            members: vec![Member {
+                instance: id(),
+                lifecycle_state: "InService".to_owned(),
+                protected_from_scale_in: false,
+            }],
+            suspended: Vec::new(),
+        },
+        node: facts.unwrap().unwrap(),
+    }
+}
+
+fn cluster() -> Cluster {
+    Cluster {
+        name: "world".parse().unwrap(),
+        endpoint: String::new(),
+        certificate_authority: String::new(),
+    }
+}
+
+pub(crate) fn input() -> Value {
+    json!({"instance_id": id(), "cluster_name": "world"})
+}
+
+/// What the state machine sends now, with what it carries.
+pub(crate) fn request(run: &Value) -> ClaimRequest {
+    serde_json::from_value(json!({
+        "context": {
+            "Execution": {"Id": claim(Phase::Claimed).fence.execution, "Input": input()},
+            "State": {"EnteredTime": NOW},
+        },
+        "owner": {},
+        "run": run,
+    }))
+    .unwrap()
+}
+
+/// What it carries once the node has waited for its turn.
+pub(crate) fn run() -> Run {
+    Run {
+        input: parse_input(&input(), &settings()).unwrap(),
+        way_in: WayIn::Before,
+        cluster: cluster(),
+        group: "workers".parse().unwrap(),
+        node: "one".parse().unwrap(),
+        claimed_at: NOW.parse().unwrap(),
+        replacement_since: None,
+        draining_since: None,
+        drain_until: None,
+        polls: 0,
+        last_eviction: None,
+        disposing_since: None,
+    }
+}

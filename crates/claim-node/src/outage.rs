@@ -1,0 +1,65 @@
+//! What to do while AWS or the cluster cannot be asked for the turn: wait by the poll law, as long as there is time. Not a failure, which
+//! would give up the place in the queue.
+
+use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::turn::pace_turn;
+
+use crate::Error;
+
+/// Makes a wait of an error that may pass. Before the first answer it stays an error: the state machine tries again.
+pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
+    let now = request.context.now();
+    let queued = request
+        .run
+        .filter(|_| error.failure() == Failure::ServiceUnavailable);
+    let Some((run, wait)) = queued.and_then(|run| pace_turn(run.claimed_at, now).map(|wait| (run, wait)))
+    else {
+        return Err(error);
+    };
+    let reason = format!("whose turn it is cannot be asked: {}", with_causes(&error));
+    Ok(Answer::new(ClaimVerdict::Wait, reason)
+        .waiting(wait)
+        .carrying(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{request, run};
+
+    fn away() -> Error {
+        Error::Node(node_record::Error::Unreachable {
+            call: "list nodes".to_owned(),
+            source: "connection refused".into(),
+        })
+    }
+
+    #[test]
+    fn an_outage_is_waited_out_in_the_queue_as_long_as_there_is_time() {
+        let at = |time: &str| {
+            let mut request = request(&serde_json::to_value(run()).unwrap());
+            request.context.state.entered_time = time.parse().unwrap();
+            request
+        };
+        let answer = wait_out(away(), at("2027-01-01T10:00:00Z")).unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (ClaimVerdict::Wait, 360));
+        assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
+        assert_eq!(answer.run, Some(run()));
+
+        assert!(
+            wait_out(away(), at("2027-01-02T00:00:00Z")).is_err(),
+            "time is over"
+        );
+        assert!(
+            wait_out(away(), request(&json!({}))).is_err(),
+            "it is not in the queue yet"
+        );
+        assert!(
+            wait_out(Error::Refused("no".to_owned()), at("2027-01-01T10:00:00Z")).is_err(),
+            "it does not pass"
+        );
+    }
+}

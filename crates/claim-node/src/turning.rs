@@ -1,0 +1,138 @@
+//! Taking the node's turn: list, swap, list again ([`recycle::turn`] decides, and says why).
+
+use node_record::NodeChange;
+use recycle::claim::{Claim, Phase};
+use recycle::names::PROGRESS_ANNOTATION;
+use recycle::turn::{Limits, Rival, TurnStep, decide_turn, describe_queue, find_rivals, waits_for_turn};
+
+use crate::Error;
+use crate::surroundings::Target;
+
+impl Target {
+    /// Takes the turn of the node, whose claim is written; else answers whose turn it is instead.
+    pub(crate) async fn take_turn(&mut self, claim: &Claim, limits: Limits) -> Result<Option<String>, Error> {
+        let mut claim = claim.clone();
+        loop {
+            let rivals = self.fetch_rivals(&claim).await?;
+            let queue = || describe_queue(&claim, &self.node.name, &rivals, limits);
+            match decide_turn(&claim, &self.node.name, &rivals, limits) {
+                TurnStep::Go => return Ok(None),
+                TurnStep::Wait => return Ok(Some(queue())),
+                TurnStep::StepBack => {
+                    let queue = queue();
+                    claim.phase = Phase::Claimed;
+                    self.swap(&claim).await?;
+                    return Ok(Some(queue));
+                }
+                TurnStep::Swap => {
+                    claim.phase = Phase::Turn;
+                    self.swap(&claim).await?;
+                }
+            }
+        }
+    }
+
+    /// Who does not wait for its turn, or has had it, need not know.
+    async fn fetch_rivals(&self, claim: &Claim) -> Result<Vec<Rival>, Error> {
+        if !waits_for_turn(claim.urgency) || claim.phase > Phase::Turn {
+            return Ok(Vec::new());
+        }
+        let nodes = node_record::list_group(&self.client, &claim.group).await?;
+        Ok(find_rivals(&nodes, &self.node.name, &claim.group))
+    }
+
+    /// What was told about the queue does not hold any more; it is told again if it does.
+    async fn swap(&mut self, claim: &Claim) -> Result<(), Error> {
+        let change = NodeChange::new()
+            .claim(claim)?
+            .remove_annotation(PROGRESS_ANNOTATION);
+        self.node = node_record::change_node(&self.client, &self.node, change).await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::failure::{Failure, NamedFailure as _};
+    use scripted_kube::ScriptedKube;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fixtures::{LIST, NODE, claim, claim_of, list, node, target};
+
+    async fn take(kube: &ScriptedKube, phase: Phase) -> Result<Option<String>, Error> {
+        let claim = claim(phase);
+        target(kube, &node(Some(&claim)))
+            .await
+            .take_turn(&claim, Limits::default())
+            .await
+    }
+
+    fn rival(phase: Phase, seconds: i64) -> Value {
+        list(&[node(Some(&claim_of("two", phase, seconds)))])
+    }
+
+    fn swaps(kube: &ScriptedKube) -> Vec<String> {
+        let patches = kube.calls().into_iter().filter(|call| call.method == "PATCH");
+        patches
+            .map(|call| {
+                let annotations = &call.body["metadata"]["annotations"];
+                assert_eq!(annotations[PROGRESS_ANNOTATION], Value::Null);
+                assert_eq!(call.body["metadata"]["resourceVersion"], "7");
+                let claim: Value =
+                    serde_json::from_str(annotations[recycle::names::CLAIM_ANNOTATION].as_str().unwrap())
+                        .unwrap();
+                claim["phase"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn of_two_that_swapped_at_the_same_moment_the_later_steps_back() {
+        for (seconds, expected) in [(-1, vec!["turn", "claimed"]), (1, vec!["turn"])] {
+            let kube = ScriptedKube::new()
+                .on("GET", LIST, 200, list(&[]))
+                .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+                .on("GET", LIST, 200, rival(Phase::Turn, seconds))
+                .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))));
+            let queue = take(&kube, Phase::Claimed).await.unwrap().unwrap();
+            assert_eq!(swaps(&kube), expected, "{seconds}");
+            assert!(queue.starts_with("node two "), "{queue}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_crashed_after_its_swap_lists_again_before_it_is_sure() {
+        let kube = ScriptedKube::new().on("GET", LIST, 200, list(&[]));
+        assert_eq!(take(&kube, Phase::Turn).await.unwrap(), None);
+        assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
+    }
+
+    #[tokio::test]
+    async fn one_that_has_had_its_turn_asks_nobody() {
+        let kube = ScriptedKube::new();
+        for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
+            assert_eq!(take(&kube, phase).await.unwrap(), None);
+        }
+        assert!(kube.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn without_the_list_or_the_swap_there_is_no_turn() {
+        let unlisted = ScriptedKube::new().refuses("GET", LIST, 503, "", "no");
+        let error = take(&unlisted, Phase::Claimed).await.unwrap_err();
+        assert_eq!(error.failure(), Failure::ServiceUnavailable);
+        let unswapped = ScriptedKube::new().on("GET", LIST, 200, list(&[])).refuses(
+            "PATCH",
+            NODE,
+            409,
+            "Conflict",
+            "the object has been modified",
+        );
+        let error = take(&unswapped, Phase::Claimed).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Node(node_record::Error::Conflict { .. })),
+            "{error:?}"
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Turns: which of a group's claimed nodes may be worked on. The claims on its Nodes are the queue, in the order in which they were
+//! made; there is nothing else to keep or to lose.
+//!
+//! A turn is taken in two steps, each of which looks at a list that was read after everything written before it: one whose list leaves
+//! room swaps its claim to [`Phase::Turn`], then lists again, and goes on only if there is room beside *everybody* in that phase or
+//! later. Of two that have swapped at the same moment each sees the other, so that at most as many go on as may. Who steps back, and
+//! who stays and waits for that, the order decides; it decides nothing about safety, so clocks and late writes do no harm.
+//!
+//! Nothing here knows whether the owner of a claim still runs: a dead one holds its place until somebody resumes or restores it.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::claim::{Claim, Phase, StoredClaim, Urgency};
+use crate::contract::describe_instance;
+use crate::drain::Progress;
+use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::node::NodeFacts;
+use crate::pods::NAMES_PER_CLASS;
+use crate::poll::next_wait;
+
+/// Seconds that a node waits for its turn at most. A day: with less, a group whose pods need 20 hours would refuse what is started in
+/// the evening; longer, and somebody should hear of it. An execution's history has room for so much ([`crate::poll`]).
+pub const LONGEST_TURN: u32 = 86_400;
+
+/// How many nodes of a group may be worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// `max_parallel_per_group`: nodes being replaced, or whose pods are being moved.
+    pub parallel: usize,
+    /// `max_surge_per_group`: these, and nodes that only wait for pods or are on their way out. Each of them has its replacement already.
+    pub surge: usize,
+}
+
+impl Default for Limits {
+    /// One at a time, so that pods that were moved have time to start before more are. Five beside each other while they only wait:
+    /// with pods of 20 hours a group of 50 nodes is through in about nine days, and never pays for more than five extra instances.
+    fn default() -> Self {
+        Self {
+            parallel: 1,
+            surge: 5,
+        }
+    }
+}
+
+impl Limits {
+    /// Whether there is room for one more beside so many.
+    fn allow(self, busy: usize, underway: usize) -> bool {
+        busy < self.parallel && underway < self.surge
+    }
+}
+
+/// Another claimed node of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rival {
+    /// Its Node.
+    pub node: NodeName,
+    /// Its instance.
+    pub instance: Option<InstanceId>,
+    /// Its claim.
+    pub claim: StoredClaim,
+}
+
+impl Rival {
+    /// It is being replaced, or its pods are being moved. A claim that cannot be read may be anything.
+    fn is_busy(&self) -> bool {
+        match &self.claim {
+            StoredClaim::Known(claim) => match claim.phase {
+                Phase::Turn | Phase::Standby | Phase::Draining => true,
+                Phase::Claimed | Phase::Waiting | Phase::Disposing => false,
+            },
+            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+        }
+    }
+
+    /// It is past the queue.
+    fn is_underway(&self) -> bool {
+        match &self.claim {
+            StoredClaim::Known(claim) => claim.phase >= Phase::Turn,
+            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+        }
+    }
+
+    fn is_in(&self, phase: Phase) -> bool {
+        matches!(&self.claim, StoredClaim::Known(claim) if claim.phase == phase)
+    }
+
+    fn is_ahead_of(&self, me: &Claim, node: &NodeName) -> bool {
+        match &self.claim {
+            StoredClaim::Known(claim) => (claim.claimed_at, &self.node) < (me.claimed_at, node),
+            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let subject = match &self.instance {
+            Some(instance) => describe_instance(instance, Some(&self.node)),
+            None => format!("node {}", self.node),
+        };
+        match &self.claim {
+            StoredClaim::Known(_) => format!("{subject} is being recycled"),
+            StoredClaim::Newer(schema) => {
+                format!("{subject} is held by a newer version of recycle-eks (schema {schema})")
+            }
+            StoredClaim::Unreadable(_) => {
+                format!("{subject} has a claim that cannot be read; remove it if nobody works on the node")
+            }
+        }
+    }
+}
+
+/// The claims on other Nodes of this group, among the Nodes that carry its label. Labels are short hashes: two groups may share one.
+#[must_use]
+pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, group: &GroupName) -> Vec<Rival> {
+    let is_of_group = |claim: &StoredClaim| match claim {
+        StoredClaim::Known(claim) => claim.group == *group,
+        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+    };
+    nodes
+        .iter()
+        .filter(|node| node.name != *me)
+        .filter_map(|node| {
+            Some(Rival {
+                node: node.name.clone(),
+                instance: node.instance.clone(),
+                claim: node.claim().filter(is_of_group)?,
+            })
+        })
+        .collect()
+}
+
+/// What a claimed node does next about its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnStep {
+    /// Swap the claim to [`Phase::Turn`], list again, decide again.
+    Swap,
+    /// It is its turn: act, in the next invocation.
+    Go,
+    /// Wait; the claim stays as it is.
+    Wait,
+    /// Swap the claim back to [`Phase::Claimed`], then wait.
+    StepBack,
+}
+
+/// Whether so urgent a claim waits for its turn at all. What the group or EC2 takes away goes, whoever else is underway.
+#[must_use]
+pub fn waits_for_turn(urgency: Urgency) -> bool {
+    match urgency {
+        Urgency::Planned => true,
+        Urgency::Hook | Urgency::Spot => false,
+    }
+}
+
+/// Decides about the turn of the claim `me` on `node`. `rivals` were listed after `me` was written. A claim that was found past the
+/// turn, because its owner died or was less urgent, has its place already.
+#[must_use]
+pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> TurnStep {
+    let is_exempt = !waits_for_turn(me.urgency);
+    match me.phase {
+        Phase::Claimed => {
+            let ahead = queue_ahead(me, node, rivals);
+            let has_room = limits.allow(count_busy(rivals) + ahead, count_underway(rivals) + ahead);
+            if is_exempt || has_room {
+                TurnStep::Swap
+            } else {
+                TurnStep::Wait
+            }
+        }
+        Phase::Turn if is_exempt || limits.allow(count_busy(rivals), count_underway(rivals)) => TurnStep::Go,
+        Phase::Turn => {
+            // Those behind step back when they see us, unless they were sure of their turn before; then they will have moved on.
+            let is_settled = |rival: &&Rival| !rival.is_in(Phase::Turn) || rival.is_ahead_of(me, node);
+            let settled: Vec<Rival> = rivals.iter().filter(is_settled).cloned().collect();
+            if limits.allow(count_busy(&settled), count_underway(&settled)) {
+                TurnStep::Wait
+            } else {
+                TurnStep::StepBack
+            }
+        }
+        Phase::Standby | Phase::Draining | Phase::Waiting | Phase::Disposing => TurnStep::Go,
+    }
+}
+
+fn count_busy(rivals: &[Rival]) -> usize {
+    rivals.iter().filter(|rival| rival.is_busy()).count()
+}
+
+fn count_underway(rivals: &[Rival]) -> usize {
+    rivals.iter().filter(|rival| rival.is_underway()).count()
+}
+
+fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
+    rivals
+        .iter()
+        .filter(|rival| rival.is_in(Phase::Claimed) && rival.is_ahead_of(me, node))
+        .count()
+}
+
+/// Whose turn it is instead, in words: who is being recycled, whether the group has its fill, how many are ahead.
+#[must_use]
+pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> String {
+    let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
+    busy.sort_by_key(|rival| &rival.node);
+    let mut parts: Vec<String> = busy
+        .iter()
+        .take(NAMES_PER_CLASS)
+        .map(|rival| rival.describe())
+        .collect();
+    let underway = count_underway(rivals);
+    if underway >= limits.surge {
+        parts.push(format!(
+            "{underway} nodes of the group are underway, and max_surge_per_group is {}",
+            limits.surge
+        ));
+    }
+    match queue_ahead(me, node, rivals) {
+        0 => {}
+        1 => parts.push("1 node is ahead".to_owned()),
+        ahead => parts.push(format!("{ahead} nodes are ahead")),
+    }
+    parts.join("; ")
+}
+
+/// Seconds until the next look; none if the time for a turn is over.
+#[must_use]
+pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
+    let waited = now.duration_since(claimed_at).as_secs();
+    let left = i64::from(LONGEST_TURN) - waited;
+    (left > 0).then(|| next_wait(waited, left, 0, None))
+}
+
+/// The story for people while it waits.
+#[must_use]
+pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
+    Progress {
+        summary,
+        waits_for: Vec::new(),
+        leaving: Vec::new(),
+        blocked_by: Vec::new(),
+        since: claimed_at,
+        until: claimed_at
+            .checked_add(SignedDuration::from_secs(i64::from(LONGEST_TURN)))
+            .unwrap_or(Timestamp::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;

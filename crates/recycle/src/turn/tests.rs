@@ -1,0 +1,615 @@
+//! The rules as tables; and every way in which up to four nodes of a group can meet, step by step.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fixtures::{NEW, OTHER, at, claim, id, node, strings};
+use crate::ids::Fence;
+use crate::names::CLAIM_ANNOTATION;
+
+const ONE: Limits = Limits {
+    parallel: 1,
+    surge: 2,
+};
+const TWO: Limits = Limits {
+    parallel: 2,
+    surge: 3,
+};
+
+fn name(text: &str) -> NodeName {
+    text.parse().unwrap()
+}
+
+fn claimed_at(phase: Phase, seconds: i64) -> Claim {
+    Claim {
+        claimed_at: at(seconds),
+        ..claim(phase)
+    }
+}
+
+fn rival(node: &str, phase: Phase, seconds: i64) -> Rival {
+    Rival {
+        node: name(node),
+        instance: Some(id(OTHER)),
+        claim: StoredClaim::Known(claimed_at(phase, seconds)),
+    }
+}
+
+fn strange(claim: StoredClaim) -> Rival {
+    Rival {
+        node: name("x"),
+        instance: None,
+        claim,
+    }
+}
+
+/// The step of node m, which claimed at second 10.
+fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> TurnStep {
+    decide_turn(&claimed_at(phase, 10), &name("m"), rivals, limits)
+}
+
+#[test]
+fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
+    use Phase::{Claimed, Disposing, Draining, Standby, Turn, Waiting};
+    use TurnStep::{Swap, Wait};
+    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 16] = [
+        ("alone", vec![], ONE, Swap),
+        ("another is ahead", vec![rival("a", Claimed, 9)], ONE, Wait),
+        ("another is behind", vec![rival("a", Claimed, 11)], ONE, Swap),
+        (
+            "at the same moment the name decides, ahead",
+            vec![rival("a", Claimed, 10)],
+            ONE,
+            Wait,
+        ),
+        (
+            "at the same moment the name decides, behind",
+            vec![rival("z", Claimed, 10)],
+            ONE,
+            Swap,
+        ),
+        (
+            "another may have its turn, though it is behind",
+            vec![rival("a", Turn, 11)],
+            ONE,
+            Wait,
+        ),
+        (
+            "another is being replaced",
+            vec![rival("a", Standby, 9)],
+            ONE,
+            Wait,
+        ),
+        (
+            "another's pods are being moved",
+            vec![rival("a", Draining, 9)],
+            ONE,
+            Wait,
+        ),
+        (
+            "another only waits for pods",
+            vec![rival("a", Waiting, 9)],
+            ONE,
+            Swap,
+        ),
+        (
+            "another is on its way out",
+            vec![rival("a", Disposing, 9)],
+            ONE,
+            Swap,
+        ),
+        (
+            "as many as may be only wait for pods",
+            vec![rival("a", Waiting, 8), rival("b", Disposing, 9)],
+            ONE,
+            Wait,
+        ),
+        (
+            "one that waits, and one ahead",
+            vec![rival("a", Waiting, 8), rival("b", Claimed, 9)],
+            ONE,
+            Wait,
+        ),
+        (
+            "two may be busy, one is",
+            vec![rival("a", Draining, 8)],
+            TWO,
+            Swap,
+        ),
+        (
+            "two may be busy, one is, one is ahead",
+            vec![rival("a", Draining, 8), rival("b", Claimed, 9)],
+            TWO,
+            Wait,
+        ),
+        (
+            "a newer schema holds",
+            vec![strange(StoredClaim::Newer(2))],
+            ONE,
+            Wait,
+        ),
+        (
+            "what cannot be read holds",
+            vec![strange(StoredClaim::Unreadable("x".to_owned()))],
+            ONE,
+            Wait,
+        ),
+    ];
+    for (case, rivals, limits, expected) in cases {
+        assert_eq!(decide(Claimed, &rivals, limits), expected, "{case}");
+    }
+}
+
+#[test]
+fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_back() {
+    use Phase::{Claimed, Draining, Standby, Turn, Waiting};
+    use TurnStep::{Go, StepBack, Wait};
+    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 12] = [
+        ("alone", vec![], ONE, Go),
+        (
+            "one in the queue, ahead by a clock that was late",
+            vec![rival("a", Claimed, 9)],
+            ONE,
+            Go,
+        ),
+        (
+            "one has swapped, too, ahead",
+            vec![rival("a", Turn, 9)],
+            ONE,
+            StepBack,
+        ),
+        (
+            "one has swapped, too, behind",
+            vec![rival("a", Turn, 11)],
+            ONE,
+            Wait,
+        ),
+        (
+            "one behind was sure of its turn and has gone on",
+            vec![rival("a", Standby, 11)],
+            ONE,
+            StepBack,
+        ),
+        (
+            "one ahead is busy, one behind has swapped",
+            vec![rival("a", Draining, 9), rival("b", Turn, 11)],
+            ONE,
+            StepBack,
+        ),
+        (
+            "two only wait for pods",
+            vec![rival("a", Waiting, 8), rival("b", Waiting, 9)],
+            ONE,
+            StepBack,
+        ),
+        (
+            "of two places one is taken by one ahead",
+            vec![rival("a", Turn, 9)],
+            TWO,
+            Go,
+        ),
+        (
+            "of two places one is taken by one behind",
+            vec![rival("z", Turn, 11)],
+            TWO,
+            Go,
+        ),
+        (
+            "one behind may be sure of its turn, and one ahead, too",
+            vec![rival("a", Turn, 9), rival("z", Turn, 11)],
+            TWO,
+            Wait,
+        ),
+        (
+            "both ahead",
+            vec![rival("a", Turn, 8), rival("b", Turn, 9)],
+            TWO,
+            StepBack,
+        ),
+        (
+            "a newer schema holds",
+            vec![strange(StoredClaim::Newer(2))],
+            ONE,
+            StepBack,
+        ),
+    ];
+    for (case, rivals, limits, expected) in cases {
+        assert_eq!(decide(Turn, &rivals, limits), expected, "{case}");
+    }
+}
+
+#[test]
+fn one_that_was_found_past_the_turn_goes_on_whoever_else_is_underway() {
+    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Turn, 2)];
+    for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
+        assert_eq!(decide(phase, &rivals, ONE), TurnStep::Go, "{phase}");
+    }
+}
+
+#[test]
+fn hook_and_spot_do_not_wait_and_count_for_others() {
+    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Turn, 2)];
+    for urgency in Urgency::ALL {
+        let me = |phase| Claim {
+            urgency,
+            ..claimed_at(phase, 10)
+        };
+        let step = |phase| decide_turn(&me(phase), &name("m"), &rivals, ONE);
+        let expected = if urgency == Urgency::Planned {
+            (TurnStep::Wait, TurnStep::StepBack)
+        } else {
+            (TurnStep::Swap, TurnStep::Go)
+        };
+        assert_eq!((step(Phase::Claimed), step(Phase::Turn)), expected, "{urgency}");
+        let other = Rival {
+            claim: StoredClaim::Known(me(Phase::Turn)),
+            ..rival("u", Phase::Turn, 0)
+        };
+        assert_eq!(decide(Phase::Claimed, &[other], ONE), TurnStep::Wait, "{urgency}");
+    }
+}
+
+#[test]
+fn rivals_are_claims_of_the_same_group_on_other_nodes() {
+    let on = |text: &str, value: &str| NodeFacts {
+        instance: Some(id(NEW)),
+        annotations: strings([(CLAIM_ANNOTATION, value)]),
+        ..node(text)
+    };
+    let written = |claim: &Claim| serde_json::to_string(claim).unwrap();
+    let ours = written(&claimed_at(Phase::Turn, 5));
+    let of_another_group = written(&Claim {
+        group: "gpu".parse().unwrap(),
+        ..claim(Phase::Turn)
+    });
+    let nodes = [
+        on("m", &ours),
+        on("a", &ours),
+        on("b", &of_another_group),
+        node("c"),
+        on("d", r#"{"schema": 2}"#),
+        on("e", "mine!"),
+    ];
+    let rivals = find_rivals(&nodes, &name("m"), &"workers".parse().unwrap());
+    let names: Vec<&str> = rivals.iter().map(|rival| rival.node.as_str()).collect();
+    assert_eq!(names, ["a", "d", "e"]);
+    assert_eq!(rivals[0].instance, Some(id(NEW)));
+    assert_eq!(rivals[0].claim, StoredClaim::Known(claimed_at(Phase::Turn, 5)));
+}
+
+#[test]
+fn a_waiting_node_says_whose_turn_it_is() {
+    use Phase::{Claimed, Draining, Standby, Waiting};
+    let describe =
+        |rivals: &[Rival], limits| describe_queue(&claimed_at(Claimed, 10), &name("m"), rivals, limits);
+    let queue = [
+        rival("c", Claimed, 2),
+        rival("a", Draining, 1),
+        rival("b", Claimed, 3),
+        rival("z", Claimed, 11),
+    ];
+    assert_eq!(
+        describe(&queue, ONE),
+        "node a (i-0cccccccccccccccc) is being recycled; 2 nodes are ahead"
+    );
+    assert_eq!(
+        describe(&[rival("b", Standby, 2), rival("a", Draining, 1)], TWO),
+        "node a (i-0cccccccccccccccc) is being recycled; node b (i-0cccccccccccccccc) is being recycled"
+    );
+    assert_eq!(
+        describe(
+            &[
+                rival("a", Waiting, 1),
+                rival("b", Waiting, 2),
+                rival("c", Claimed, 3)
+            ],
+            ONE
+        ),
+        "2 nodes of the group are underway, and max_surge_per_group is 2; 1 node is ahead"
+    );
+    assert_eq!(
+        describe(&[strange(StoredClaim::Newer(7))], ONE),
+        "node x is held by a newer version of recycle-eks (schema 7)"
+    );
+    assert_eq!(
+        describe(&[strange(StoredClaim::Unreadable("?".to_owned()))], ONE),
+        "node x has a claim that cannot be read; remove it if nobody works on the node"
+    );
+}
+
+#[test]
+fn a_long_queue_makes_no_long_sentence() {
+    let rivals: Vec<Rival> = (0..300)
+        .map(|number| rival(&format!("{number:03}{}", "n".repeat(200)), Phase::Draining, 1))
+        .collect();
+    let text = describe_queue(&claimed_at(Phase::Claimed, 10), &name("m"), &rivals, ONE);
+    assert!(text.len() < 1_500, "{}", text.len());
+}
+
+#[test]
+fn a_turn_is_waited_for_by_the_poll_law_for_a_day() {
+    for (now, expected) in [
+        (0, Some(30)),
+        (10_000, Some(100)),
+        (86_390, Some(10)),
+        (86_400, None),
+        (90_000, None),
+        (-5, Some(30)),
+    ] {
+        assert_eq!(pace_turn(at(0), at(now)), expected, "{now}");
+    }
+    let progress = write_queue_progress("it waits".to_owned(), at(0));
+    assert_eq!((progress.since, progress.until), (at(0), at(86_400)));
+}
+
+/// One node of the group with the execution that has it.
+#[derive(Debug, Clone)]
+struct Worker {
+    node: NodeName,
+    urgency: Urgency,
+    /// What is written on the Node.
+    claim: Option<Claim>,
+    /// The moment that the execution's next claim will carry: taken long before it is written, perhaps.
+    stamp: Option<i64>,
+    doing: Doing,
+    /// How often it has died, which makes its next life's fence another one.
+    lives: u32,
+}
+
+/// What it does next. Each step is one call: others may do anything between two.
+#[derive(Debug, Clone)]
+enum Doing {
+    /// Claims, or takes over its former life's claim.
+    Claim,
+    /// Reads the group's claims.
+    List,
+    /// Does what it decided on the list that it had read.
+    Act(TurnStep),
+    /// Was told that it is its turn; the next invocation begins with the work.
+    Begin,
+    /// Works, phase by phase.
+    Work,
+    /// The instance is gone, and the Node with it.
+    Ended,
+}
+
+struct Model {
+    workers: Vec<Worker>,
+    limits: Limits,
+    clock: i64,
+}
+
+impl Model {
+    fn new(urgencies: &[Urgency], limits: Limits) -> Self {
+        let workers = urgencies.iter().enumerate().map(|(number, urgency)| Worker {
+            // The name decides nothing that the order of claiming does not: it runs against it.
+            node: name(&format!("node-{}", urgencies.len() - number)),
+            urgency: *urgency,
+            claim: None,
+            stamp: None,
+            doing: Doing::Claim,
+            lives: 0,
+        });
+        Self {
+            workers: workers.collect(),
+            limits,
+            clock: 0,
+        }
+    }
+
+    fn rivals_of(&self, number: usize) -> Vec<Rival> {
+        let others = self
+            .workers
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != number);
+        others
+            .filter_map(|(_, worker)| {
+                Some(Rival {
+                    node: worker.node.clone(),
+                    instance: None,
+                    claim: StoredClaim::Known(worker.claim.clone()?),
+                })
+            })
+            .collect()
+    }
+
+    /// The execution dies, and another one comes for its node, perhaps a more urgent one that did not wait for its death.
+    fn die(&mut self, number: usize, urgency: Urgency) {
+        let worker = &mut self.workers[number];
+        if !matches!(worker.doing, Doing::Ended) {
+            worker.lives += 1;
+            worker.urgency = worker.urgency.max(urgency);
+            worker.stamp = None;
+            worker.doing = Doing::Claim;
+        }
+    }
+
+    fn step(&mut self, number: usize) {
+        self.clock += 1;
+        let (clock, limits) = (self.clock, self.limits);
+        let rivals = self.rivals_of(number);
+        let worker = &mut self.workers[number];
+        worker.doing = match (worker.doing.clone(), worker.stamp) {
+            (Doing::Claim, None) => {
+                worker.stamp = Some(clock);
+                Doing::Claim
+            }
+            (Doing::Claim, Some(stamp)) => {
+                let former = worker.claim.as_ref().map_or(Phase::Claimed, |claim| claim.phase);
+                let phase = if waits_for_turn(worker.urgency) {
+                    former
+                } else {
+                    former.max(Phase::Turn)
+                };
+                worker.claim = Some(Claim {
+                    fence: Fence {
+                        redrive_count: worker.lives,
+                        ..claim(phase).fence
+                    },
+                    urgency: worker.urgency,
+                    ..claimed_at(phase, stamp)
+                });
+                Doing::List
+            }
+            (Doing::List, _) => match &worker.claim {
+                Some(claim) => Doing::Act(decide_turn(claim, &worker.node, &rivals, limits)),
+                None => panic!("it lists what it has not joined"),
+            },
+            (Doing::Act(TurnStep::Swap), _) => worker.swap(Phase::Turn, Doing::List),
+            (Doing::Act(TurnStep::StepBack), _) => worker.swap(Phase::Claimed, Doing::List),
+            (Doing::Act(TurnStep::Wait), _) => Doing::List,
+            (Doing::Act(TurnStep::Go), _) => Doing::Begin,
+            (Doing::Begin, _) => match worker.phase() {
+                Some(Phase::Turn) => worker.swap(Phase::Standby, Doing::Work),
+                _ => Doing::Work,
+            },
+            (Doing::Work, _) => match worker.phase() {
+                Some(Phase::Standby) => worker.swap(Phase::Draining, Doing::Work),
+                Some(Phase::Draining) => worker.swap(Phase::Waiting, Doing::Work),
+                Some(Phase::Waiting) => worker.swap(Phase::Disposing, Doing::Work),
+                _ => {
+                    worker.claim = None;
+                    Doing::Ended
+                }
+            },
+            (Doing::Ended, _) => Doing::Ended,
+        };
+        self.check();
+    }
+
+    /// At most as many planned ones have their turn as may. Urgent ones come on top, whenever they like.
+    fn check(&self) {
+        let planned = || {
+            self.workers
+                .iter()
+                .filter(|worker| waits_for_turn(worker.urgency))
+        };
+        let busy = planned().filter(|worker| {
+            worker.has_its_turn()
+                && matches!(
+                    worker.phase(),
+                    Some(Phase::Turn | Phase::Standby | Phase::Draining)
+                )
+        });
+        let underway = planned().filter(|worker| worker.has_its_turn());
+        assert!(busy.count() <= self.limits.parallel, "{:#?}", self.workers);
+        assert!(underway.count() <= self.limits.surge, "{:#?}", self.workers);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.workers
+            .iter()
+            .all(|worker| matches!(worker.doing, Doing::Ended))
+    }
+
+    /// Everybody takes one step after the other; answers whether all came through.
+    fn run_on(&mut self) -> bool {
+        for _ in 0..200 {
+            for number in 0..self.workers.len() {
+                self.step(number);
+            }
+        }
+        self.has_ended()
+    }
+}
+
+impl Worker {
+    fn phase(&self) -> Option<Phase> {
+        self.claim.as_ref().map(|claim| claim.phase)
+    }
+
+    fn swap(&mut self, phase: Phase, next: Doing) -> Doing {
+        if let Some(claim) = &mut self.claim {
+            claim.phase = phase;
+        }
+        next
+    }
+
+    /// It was told so, or its claim was found past the turn.
+    fn has_its_turn(&self) -> bool {
+        matches!(self.doing, Doing::Act(TurnStep::Go) | Doing::Begin)
+            || self.phase().is_some_and(|phase| phase > Phase::Turn)
+    }
+}
+
+#[test]
+fn one_that_is_sure_of_its_turn_though_it_came_last_counts_for_those_ahead() {
+    // Two may be busy. The last one is sure of its turn; then the first, whose claim was written late, and the second swap.
+    let mut model = Model::new(&[Urgency::Planned; 3], TWO);
+    let (first, second, last) = (0, 1, 2);
+    model.step(first); // its moment, but not its claim
+    for number in [second, last] {
+        model.step(number);
+        model.step(number);
+    }
+    for _ in 0..4 {
+        model.step(last); // list, swap, list, sure
+    }
+    assert!(matches!(model.workers[last].doing, Doing::Begin));
+    model.step(second); // lists: there is room for one
+    model.step(first); // claims
+    model.step(first); // lists: there is room for one
+    for number in [first, second] {
+        model.step(number);
+    }
+    assert!(
+        [first, second]
+            .iter()
+            .all(|number| model.workers[*number].phase() == Some(Phase::Turn)),
+        "all three have swapped"
+    );
+    for number in [second, first, second, first] {
+        model.step(number);
+    }
+    assert!(model.run_on());
+}
+
+fn any_urgency() -> impl Strategy<Value = Urgency> {
+    prop_oneof![
+        5 => Just(Urgency::Planned),
+        1 => Just(Urgency::Hook),
+        1 => Just(Urgency::Spot),
+    ]
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (1_usize..=2, 0_usize..=2).prop_map(|(parallel, more)| Limits {
+        parallel,
+        surge: (parallel + more).min(3),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn however_they_meet_no_more_than_may_have_their_turn_and_all_come_through(
+        urgencies in prop::collection::vec(any_urgency(), 2..=4),
+        limits in any_limits(),
+        steps in prop::collection::vec(0_usize..4, 0..160),
+    ) {
+        let mut model = Model::new(&urgencies, limits);
+        for step in steps {
+            model.step(step % urgencies.len());
+        }
+        prop_assert!(model.run_on(), "{:#?}", model.workers);
+    }
+
+    #[test]
+    fn though_they_die_anywhere_and_others_take_over(
+        urgencies in prop::collection::vec(any_urgency(), 2..=4),
+        limits in any_limits(),
+        steps in prop::collection::vec((0_usize..4, prop::option::weighted(0.1, any_urgency())), 0..160),
+    ) {
+        let mut model = Model::new(&urgencies, limits);
+        for (number, death) in steps {
+            let number = number % urgencies.len();
+            match death {
+                Some(urgency) => model.die(number, urgency),
+                None => model.step(number),
+            }
+        }
+        prop_assert!(model.run_on(), "{:#?}", model.workers);
+    }
+}

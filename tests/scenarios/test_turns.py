@@ -1,0 +1,463 @@
+"""A group's nodes take turns: who waits for whom, what people see of it, who need not wait, and who does not get through."""
+
+import json
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+DAY = 86_400
+#: The phases in which a node is being replaced, or has pods moved from it; and these with those in which it only waits.
+BUSY = {"standby", "draining"}
+UNDERWAY = BUSY | {"waiting"}
+
+
+def group(world, size=2, name="workers"):
+    return world.group(name, size=size, minimum=1, maximum=12)
+
+
+def job_on(node):
+    """A Job that is waited for until the scenario lets it end."""
+    return node.job(f"train-{node.instance_id}", labels={"app": "train"})
+
+
+def held_group(world, claim='{"schema": 99, "who": "knows"}'):
+    """A group in which one node has the turn until `let_go`, by a newer version's claim, and an execution for the other one."""
+    holder, queued = group(world).nodes
+    recycle(world, holder)
+    world.clock.run(until=lambda: "recycle-eks/group" in holder.labels)
+    holder.annotate("recycle-eks/claim", claim)
+    world.run("1m")
+    return holder, queued, recycle(world, queued)
+
+
+def let_go(holder) -> None:
+    holder.annotate("recycle-eks/claim", None)
+
+
+def is_held(holder) -> bool:
+    return claim_of(holder) == {"schema": 99, "who": "knows"}
+
+
+def recycle(world, node, **fields):
+    return world.recycle(node, label_selector="app=train", **fields)
+
+
+def claim_of(node) -> dict:
+    return json.loads(node.annotations.get("recycle-eks/claim", "{}"))
+
+
+def progress_of(node) -> dict:
+    return json.loads(node.annotations.get("recycle-eks/progress", "{}"))
+
+
+def marks(world, node) -> list[str]:
+    """What is ours on the node and its instance."""
+    on_node = [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
+    return on_node + [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
+
+
+def settings(world, parallel: int, surge: int) -> None:
+    """The module's variables, as if they had been applied like this."""
+    limits = {"MAX_PARALLEL_PER_GROUP": str(parallel), "MAX_SURGE_PER_GROUP": str(surge)}
+    world.host.variables["recycle-eks-claim-node"] = limits
+
+
+def written_phases(world) -> Iterator[tuple[str, str]]:
+    """Each claim that was written to a Node, in the order of writing: the Node and the phase, none when the claim goes."""
+    for call in world.calls("kubernetes:PATCH nodes", succeeded=True):
+        annotations = call.parameters["body"].get("metadata", {}).get("annotations") or {}
+        if "recycle-eks/claim" in annotations:
+            claim = annotations["recycle-eks/claim"]
+            yield call.parameters["name"], json.loads(claim)["phase"] if claim else ""
+
+
+def most_at_once(world, phases: set[str]) -> int:
+    """How many nodes were in these phases at the same time, at most."""
+    now, most = {}, 0
+    for node, phase in written_phases(world):
+        now[node] = phase
+        most = max(most, sum(each in phases for each in now.values()))
+    return most
+
+
+# One after the other
+
+
+def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(world):
+    workers = group(world)
+    first, second = workers.nodes
+    job = job_on(first)
+    web = first.deployment("web", replicas=2)
+    world.at("2h", job.finishes)
+
+    one = recycle(world, first)
+    world.run("5s")
+    two = recycle(world, second)
+    ends = [two.finishes(), one.finishes()]
+
+    assert [end.outcome for end in ends] == ["recycled", "recycled"]
+    assert ends[0].at < world.seconds("30m") < world.seconds("2h") < ends[1].at
+    # No earlier than the first one's other pods were gone, and at the next look then.
+    moved = one.entered("EvictPods")[0]
+    assert moved < two.entered("StandbyNode")[0] < moved + 120
+    assert {answer["verdict"] for answer in two.answers("ClaimNode")} == {"wait", "standby"}
+    assert len(web.running_pods()) == 2
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_put_back(world):
+    holder, queued = group(world).nodes
+    world.budget(holder.deployment("web", replicas=2), min_available=2)
+    recycle(world, holder)
+    world.run("1m")
+    execution = recycle(world, queued)
+
+    world.run("40m")
+    assert execution.path[-1] == "WaitForTurn"
+    assert [claim_of(node)["phase"] for node in (holder, queued)] == ["draining", "claimed"]
+    holder.annotate("recycle-eks/drain-until", "now")
+
+    assert execution.finishes().outcome == "recycled"
+    assert marks(world, holder) == []
+
+
+def test_three_nodes_go_in_the_order_in_which_they_were_started(world):
+    workers = group(world, size=3)
+    executions = []
+    for node in workers.nodes:
+        executions.append(recycle(world, node))
+        world.run(world.clock.elapsed() + 10)
+
+    ends = [execution.finishes() for execution in executions]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 3
+    began = [execution.entered("StandbyNode")[0] for execution in executions]
+    assert began == sorted(began)
+    assert most_at_once(world, BUSY) == 1
+    assert sorted(workers.states.values()) == ["InService"] * 3
+
+
+def test_two_groups_do_not_wait_for_each_other(world):
+    nodes = [group(world, name=name).nodes[0] for name in ("workers", "gpu")]
+    executions = [recycle(world, node) for node in nodes]
+
+    ends = [execution.finishes() for execution in executions]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 2
+    assert all("WaitForTurn" not in execution.path for execution in executions)
+
+
+def test_no_more_nodes_are_underway_than_the_surge_allows(world):
+    settings(world, parallel=1, surge=2)
+    workers = group(world, size=4)
+    jobs = [job_on(node) for node in workers.nodes]
+    executions = [recycle(world, node) for node in workers.nodes]
+
+    world.run("15m")
+    assert sorted(claim_of(node)["phase"] for node in workers.nodes[:4]) == ["claimed", "claimed", "waiting", "waiting"]
+    queued = next(node for node in workers.nodes[:4] if claim_of(node)["phase"] == "claimed")
+    assert "2 nodes of the group are underway, and max_surge_per_group is 2" in progress_of(queued)["summary"]
+    for job in jobs:
+        job.finishes()
+
+    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 4
+    assert most_at_once(world, UNDERWAY) == 2
+
+
+# Races
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_however_executions_race_no_more_than_may_are_busy_and_all_get_through(world, parallel, seed):
+    world.reset(seed=seed)
+    settings(world, parallel=parallel, surge=3)
+    chance = Random(seed)
+    world.aws.latency = world.kubernetes.proxy.latency = lambda action: chance.random()
+    workers = group(world, size=4)
+    executions = [recycle(world, node) for node in workers.nodes]
+
+    ends = [execution.finishes() for execution in executions]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 4
+    assert most_at_once(world, BUSY) == parallel
+    assert most_at_once(world, UNDERWAY) <= 3
+    assert sorted(workers.states.values()) == ["InService"] * 4
+
+
+def lists_a_group(parameters) -> bool:
+    return "recycle-eks/group" in parameters.get("labelSelector", "")
+
+
+def test_one_that_was_allowed_to_by_a_list_that_is_out_of_date_steps_back(world):
+    """The first takes three seconds to claim. The second has listed before, and gets the answer when the first is underway."""
+    workers = group(world)
+    first, second = workers.nodes
+    world.faults.delay("ec2:DescribeInstances", seconds=3, function="claim-node")
+    world.faults.delay("kubernetes:GET nodes", seconds=5, function="claim-node", where=lists_a_group)
+    executions = [recycle(world, first)]
+    world.run("1s")
+    executions.append(recycle(world, second))
+
+    ends = [execution.finishes() for execution in executions]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 2
+    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "turn", "claimed"]
+    assert executions[0].entered("WaitForTurn") == []
+    assert most_at_once(world, BUSY) == 1
+    assert world.faults.not_struck() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_one_that_dies_around_each_write_of_its_turn_goes_on_and_lets_nobody_else_in(world, moment):
+    for nth in range(1, 4):
+        world.reset()
+        workers = group(world)
+        executions = []
+        world.faults.kill(moment, "kubernetes:PATCH nodes", function="claim-node", nth=nth)
+        for node in workers.nodes:
+            executions.append(recycle(world, node))
+
+        ends = [execution.finishes() for execution in executions]
+
+        assert [end.outcome for end in ends] == ["recycled"] * 2, nth
+        assert most_at_once(world, BUSY) == 1, nth
+        assert world.faults.not_struck() == [], nth
+
+
+# What people see
+
+
+def test_a_waiting_node_says_who_is_ahead_since_when_and_until_when_and_is_not_written_at_every_look(world):
+    workers = group(world, size=3)
+    first, second, third = workers.nodes
+    world.budget(first.deployment("web", replicas=2), min_available=2)
+    recycle(world, first)
+    world.run("1m")
+    recycle(world, second)
+    world.run("2m")
+    waiting = recycle(world, third)
+    world.run("3m")
+
+    told = progress_of(third)
+    who = f"node {first.name} ({first.instance_id}) is being recycled"
+    assert told["summary"] == f"it waits for its turn in group workers: {who}; 1 node is ahead"
+    assert (told["since"], told["until"]) == ("2027-01-01T00:02:00Z", "2027-01-02T00:02:00Z")
+    assert progress_of(second)["summary"] == f"it waits for its turn in group workers: {who}"
+    events = [event for event in world.kubernetes.events(third.name) if event["reason"].startswith("Recycle")]
+    assert [event["reason"] for event in events] == ["RecycleClaimed"]
+    assert told["summary"] in events[0]["message"]
+
+    world.forget_calls()
+    looks = len(waiting.answers("ClaimNode"))
+    world.run("15m")
+    assert len(waiting.answers("ClaimNode")) > looks + 20
+    assert [call for call in world.writes() if call.parameters.get("name") == third.name] == []
+    first.annotate("recycle-eks/drain-until", "now")
+    assert waiting.finishes().outcome == "recycled"
+
+
+def test_the_story_of_the_queue_is_gone_when_the_turn_comes(world):
+    workers = group(world)
+    first, second = workers.nodes
+    recycle(world, first)
+    execution = recycle(world, second)
+    world.run("20s")
+    loser = next(node for node in (first, second) if progress_of(node))
+    world.clock.run(until=lambda: claim_of(loser).get("phase") == "standby")
+
+    assert "recycle-eks/progress" not in loser.annotations
+    assert execution.finishes().outcome == "recycled"
+
+
+# Who does not get through
+
+
+def test_a_turn_that_does_not_come_within_a_day_leaves_the_node_untouched(world):
+    holder, queued, execution = held_group(world)
+    job = job_on(queued)
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "TurnTimedOut")
+    assert holder.name in end.cause
+    assert DAY <= execution.entered("RestoreNode")[0] - execution.entered("ClaimNode")[0] <= DAY + 2
+    assert marks(world, queued) == []
+    assert not queued.unschedulable and not queued.has_taint("recycle-eks/draining")
+    assert (queued.group.states[queued.instance_id], job.phase) == ("InService", "Running")
+    assert end.history_events < 4_000
+    assert is_held(holder)
+
+
+def test_a_refusal_while_it_waits_gives_the_place_back(world):
+    holder, queued, execution = held_group(world)
+    world.at("20m", lambda: queued.group.protect(queued))
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert "scale_in_protection" in end.cause
+    assert marks(world, queued) == [] and is_held(holder)
+
+
+def test_an_outage_does_not_cost_the_place(world):
+    holder, _, execution = held_group(world)
+    world.at("10m", lambda: world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None))
+    world.at("50m", world.faults.clear)
+    world.at("1h", lambda: let_go(holder))
+
+    assert execution.finishes().outcome == "recycled"
+    assert "RestoreNode" not in execution.path
+
+
+def test_an_instance_that_its_group_takes_away_while_it_waits_is_not_worked_on(world):
+    holder, queued, execution = held_group(world)
+    world.at("10m", lambda: queued.group.terminate(queued))
+
+    end = execution.finishes(within="1h")
+
+    assert (end.outcome, end.error) == ("already_gone", None)
+    assert not execution.entered("StandbyNode") and is_held(holder)
+
+
+def test_a_person_who_removes_the_claim_takes_the_node_out_of_the_queue(world):
+    _, queued, execution = held_group(world)
+    world.at("10m", lambda: queued.annotate("recycle-eks/claim", None))
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ClaimLost")
+    assert "recycle-eks/claim" not in queued.annotations
+
+
+def test_the_next_execution_resumes_a_place_whose_owner_was_stopped(world):
+    holder, queued, stopped = held_group(world)
+    world.run("10m")
+    stopped.stop()
+    execution = recycle(world, queued)
+    world.at("20m", lambda: let_go(holder))
+
+    assert execution.finishes().outcome == "recycled"
+
+
+@pytest.mark.parametrize("claim", ['{"schema": 99, "who": "knows"}', "mine!"], ids=["newer schema", "not a claim"])
+def test_a_claim_that_we_cannot_read_holds_the_turn(world, claim):
+    holder, queued, execution = held_group(world, claim)
+
+    world.run("20m")
+    assert execution.path[-1] == "WaitForTurn"
+    assert f"node {holder.name} ({holder.instance_id})" in progress_of(queued)["summary"]
+    let_go(holder)
+
+    assert execution.finishes().outcome == "recycled"
+
+
+# The urgent
+
+
+def test_spot_does_not_wait_and_others_wait_for_it(world):
+    workers = group(world, size=3)
+    first, urgent, planned = workers.nodes
+    world.budget(first.deployment("web", replicas=2), min_available=2)
+    recycle(world, first)
+    world.run("3m")
+    world.budget(urgent.deployment("api", replicas=2), min_available=2)
+
+    spot = recycle(world, urgent, urgency="spot")
+    world.run("6m")
+    waiting = recycle(world, planned)
+    world.run("8m")
+
+    assert "WaitForTurn" not in spot.path and claim_of(urgent)["phase"] == "draining"
+    assert waiting.path[-1] == "WaitForTurn"
+    assert all(node.name in progress_of(planned)["summary"] for node in (first, urgent))
+
+
+@pytest.mark.parametrize("at", ["20s", "10m"], ids=["in Standby", "while it waits for pods"])
+def test_a_more_urgent_execution_takes_a_node_over_and_the_older_one_ends_superseded(world, at):
+    workers = group(world)
+    node = workers.nodes[0]
+    job = job_on(node)
+    world.at("40m", job.finishes)
+    older = recycle(world, node)
+    world.run(at)
+
+    newer = recycle(world, node, urgency="spot")
+    ends = [older.finishes(), newer.finishes()]
+
+    assert [end.outcome for end in ends] == ["superseded", "recycled"], ends
+    assert newer.arn.rsplit(":", 1)[-1] in ends[0].output["reason"]
+    assert "RestoreNode" not in older.path
+    assert ends[0].at < world.seconds(at) + 60
+    assert len(world.calls("autoscaling:EnterStandby", succeeded=True)) == 1
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_in_the_queue_too_a_more_urgent_execution_takes_over(world):
+    _, queued, older = held_group(world)
+    world.run("10m")
+
+    newer = recycle(world, queued, urgency="spot")
+
+    assert newer.finishes().outcome == "recycled"
+    end = older.finishes()
+    assert (end.status, end.outcome) == ("SUCCEEDED", "superseded")
+    assert "RestoreNode" not in older.path
+
+
+def test_what_is_disposed_of_is_not_taken_over(world):
+    workers = group(world)
+    node = workers.nodes[0]
+    older = recycle(world, node)
+    world.clock.run(until=lambda: claim_of(node).get("phase") == "disposing")
+
+    newer = recycle(world, node, urgency="spot")
+
+    assert newer.finishes().outcome == "duplicate"
+    assert older.finishes().outcome == "recycled"
+
+
+def test_one_as_urgent_does_not_take_over(world):
+    node = group(world).nodes[0]
+    world.at("20m", job_on(node).finishes)
+    older = recycle(world, node, urgency="spot")
+    world.run("5m")
+
+    assert [recycle(world, node, urgency=urgency).finishes().outcome for urgency in ("planned", "spot")] == ["duplicate"] * 2
+    assert older.finishes().outcome == "recycled"
+
+
+# Redriven
+
+
+def test_a_redriven_execution_that_stood_in_the_queue_is_refused_and_writes_nothing(world):
+    _, queued, execution = held_group(world)
+    world.run("10m")
+    execution.stop()
+    assert execution.path[-1] == "WaitForTurn"
+    before = marks(world, queued)
+    world.forget_calls()
+
+    execution.redrive()
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert "start another one" in end.cause
+    assert world.writes() == []
+    assert marks(world, queued) == before
+
+
+def test_a_redriven_execution_that_never_claimed_is_refused_and_writes_nothing(world):
+    node = group(world).nodes[0]
+    world.faults.invoke("claim-node", code="TooManyRequestsException", status=429, times=None)
+    execution = recycle(world, node)
+    world.run("5s")
+    execution.stop()
+    world.faults.clear()
+
+    execution.redrive()
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert world.writes() == []
