@@ -65,6 +65,20 @@ def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
     assert ends[1].output["nodes"] == []
 
 
+def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
+    first = begin(world, node)
+    other = node.group.nodes[1]
+    waiting = world.recycle(other)
+    stop_in(world, waiting, "WaitForTurn", nth=2)
+    assert [key for name, key in ours(world, node.group) if name == other.name]
+    wait(world, "10m")
+
+    world.sweep().finishes()
+
+    assert [key for name, key in ours(world, node.group) if name in (other.name, other.instance_id)] == []
+    assert first.status == "RUNNING"
+
+
 @pytest.mark.parametrize("state", RESTORING)
 def test_stopped_while_it_puts_back_it_is_put_back_by_the_sweep(world, node, state):
     execution = begin(world, node, drain_timeout_seconds=600)
