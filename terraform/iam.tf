@@ -13,12 +13,12 @@ locals {
   # The tags that each function writes and removes, all of them ours.
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
-    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby"]
+    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back"]
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped"]
     restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up"]
   }
   tags_removed = {
-    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:gave-up"]
+    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:gave-up"]
     restore-node = [
       "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up",
     ]
@@ -262,7 +262,7 @@ locals {
           Resource = local.notification_topic_arn
         }],
         [
-          for key in compact([var.kms_key_arn]) : {
+          for key in compact([var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn]) : {
             Sid      = "EncryptWhatItTells"
             Effect   = "Allow"
             Action   = ["kms:Decrypt", "kms:GenerateDataKey"]

@@ -38,6 +38,11 @@ output "sweep_state_machine_arn" {
   value       = aws_sfn_state_machine.sweep.arn
 }
 
+output "sweep_role_arn" {
+  description = "The role of the sweep, which publishes to the topic."
+  value       = aws_iam_role.state_machine["sweep"].arn
+}
+
 output "notification_topic_arn" {
   description = "The SNS topic that hears of executions that end badly."
   value       = local.notification_topic_arn

@@ -148,10 +148,11 @@ variable "create_access_entries" {
 }
 
 variable "notification_topic" {
-  description = "An existing SNS topic for failed, timed-out and aborted executions: `{ arn = … }`. Its policy must let `events.amazonaws.com` publish. Default: the module creates a topic."
+  description = "An existing SNS topic for what people have to hear of: `{ arn = … }`, with `kms_key_arn` if it is encrypted by a key of yours. Its policy must let `events.amazonaws.com` publish, and in another account the sweep's role, too (output `sweep_role_arn`); so must the key's. Default: the module creates a topic."
   # An object, because whether a topic is given must be known when planning, and the ARN of a topic that is yet to be created is not.
   type = object({
-    arn = string
+    arn         = string
+    kms_key_arn = optional(string)
   })
   default = null
 

@@ -237,6 +237,20 @@ run "the_sweep_may_tell_people_and_is_started_by_eventbridge" {
   }
 }
 
+run "a_topic_that_exists_brings_its_own_key" {
+  variables {
+    kms_key_arn        = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+    notification_topic = { arn = "arn:aws-us-gov:sns:us-gov-west-1:210987654321:ops", kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/5678" }
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Resource if statement.Sid == "EncryptWhatItTells"
+    ] == ["arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/5678"]
+    error_message = "the key of that topic, not the one of the logs"
+  }
+}
+
 run "the_roles_keep_the_accounts_rules" {
   variables {
     permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"

@@ -87,7 +87,13 @@ def test_nobody_is_told_to_resume_a_node_whose_object_was_deleted(world, node, j
 
 def test_a_label_from_before_is_not_taken_away(world, node):
     node.kubernetes.label(**{EXCLUDE: "its-owner"})
-    world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
+    world.faults.refuse(
+        "autoscaling:TerminateInstanceInAutoScalingGroup",
+        code="AccessDenied",
+        status=403,
+        times=None,
+        function="detach-terminate",
+    )
 
     end = world.recycle(node).finishes()
 

@@ -1,11 +1,11 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
 use jiff::Timestamp;
-use node_record::{is_draining_taint, read_progress, tainted_since};
+use node_record::{read_progress, tainted_since};
 use recycle::contract::Run;
 use recycle::drain::{Deadline, Progress, describe_pods, find_deadline, write_progress};
 use recycle::names::{DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT};
-use recycle::node::NodeFacts;
+use recycle::node::{NodeFacts, is_draining_taint};
 use recycle::pods::{PodFacts, PodSurvey, survey_pods};
 
 use crate::Error;

@@ -94,7 +94,7 @@ pub(crate) fn node() -> NodeFacts {
         ready: true,
         unschedulable: true,
         cordoned_by: None,
-        taints: vec![node_record::draining_taint(&id())],
+        taints: vec![recycle::node::draining_taint(&id())],
         labels: BTreeMap::new(),
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
         extended_resources: Vec::new(),

@@ -46,7 +46,7 @@ pub(crate) fn check_as_left(
             None => "has left its group".to_owned(),
         });
     }
-    let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(node_record::is_draining_taint));
+    let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(recycle::node::is_draining_taint));
     if lacks_taint {
         not_as_left(format!("has lost the taint {DRAINING_TAINT}"))
     } else {

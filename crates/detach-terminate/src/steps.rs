@@ -4,7 +4,9 @@ use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict};
 use recycle::input::Dispose;
-use recycle::names::{CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_TAG, STANDBY_TAG, STOPPED_TAG};
+use recycle::names::{
+    CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG, STOPPED_TAG,
+};
 use recycle::node::{NodeFacts, Record};
 use recycle::put_back::EXCLUDED;
 
@@ -20,6 +22,7 @@ impl DetachTerminate {
         self.record(&case, |node| {
             let before = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned();
             let record = Record {
+                excluded_at: Some(case.now),
                 excluded_before: before,
                 ..node.record()?
             };
@@ -69,7 +72,10 @@ impl DetachTerminate {
             Dispose::Stop => {
                 let id = &case.run.input.instance_id;
                 self.instances
-                    .untag(id, &[CLAIM_TAG, GROUP_TAG, STANDBY_TAG])
+                    .untag(
+                        id,
+                        &[CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG],
+                    )
                     .await?;
                 "is stopped, and stays in Standby"
             }

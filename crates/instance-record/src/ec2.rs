@@ -12,6 +12,9 @@ const CREATE_TAGS: &str = "ec2:CreateTags";
 const DELETE_TAGS: &str = "ec2:DeleteTags";
 const STOP_INSTANCES: &str = "ec2:StopInstances";
 
+/// How many values a filter takes (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
+const MOST_FILTER_VALUES: usize = 200;
+
 /// EC2's instances.
 #[derive(Debug, Clone)]
 pub struct Instances {
@@ -50,12 +53,13 @@ impl Instances {
 
     /// Those of the instances that EC2 knows. One that was launched a moment ago may still be missing.
     pub async fn fetch_all(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Error> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
+        let mut instances = Vec::new();
         // A filter, because a list of ids fails as a whole if one of them is unknown.
-        let ids = ids.iter().map(ToString::to_string).collect();
-        self.fetch_where(vec![("instance-id".to_owned(), ids)]).await
+        for page in ids.chunks(MOST_FILTER_VALUES) {
+            let ids = page.iter().map(ToString::to_string).collect();
+            instances.extend(self.fetch_where(vec![("instance-id".to_owned(), ids)]).await?);
+        }
+        Ok(instances)
     }
 
     /// The cluster's instances that carry at least one of these tags, whatever its value.

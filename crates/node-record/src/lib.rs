@@ -23,4 +23,4 @@ pub use nodes::{
 pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};
 pub use progress::{read_progress, tell_progress};
-pub use taint::{draining_taint, is_draining_taint, tainted_since};
+pub use taint::tainted_since;

@@ -1,29 +1,7 @@
-//! Our taint on a Node, and since when pods on the Node tolerate it.
+//! Since when pods on a Node tolerate our taint.
 
 use jiff::Timestamp;
-use recycle::ids::InstanceId;
-use recycle::names::DRAINING_TAINT;
-use recycle::node::{NodeFacts, Taint, UnreadableRecord};
-
-/// Never `NoExecute`, which would bypass disruption budgets.
-const EFFECT: &str = "NoSchedule";
-
-/// The taint as we set it; its value says for which instance.
-#[must_use]
-pub fn draining_taint(instance: &InstanceId) -> Taint {
-    Taint {
-        key: DRAINING_TAINT.to_owned(),
-        value: Some(instance.to_string()),
-        effect: EFFECT.to_owned(),
-        time_added: None,
-    }
-}
-
-/// Whether a taint stands where ours does: Kubernetes allows one of a key and an effect.
-#[must_use]
-pub fn is_draining_taint(taint: &Taint) -> bool {
-    taint.key == DRAINING_TAINT && taint.effect == EFFECT
-}
+use recycle::node::{NodeFacts, UnreadableRecord, is_draining_taint};
 
 /// Since when a pod that comes to this Node tolerates our taint. None if the taint is not there (any more), or if nobody
 /// recorded it: any pod may come then, and all of them count.

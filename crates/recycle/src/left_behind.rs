@@ -3,12 +3,13 @@
 //! The commands undo only what is there, in the reverse order of the doing. None of them makes the group smaller: which member goes
 //! then would be the group's choice.
 
-use crate::claim::{Phase, StoredClaim};
+use crate::claim::Phase;
 use crate::contract::describe_instance;
 use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
+    RECORD_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Group, Instance, NodeFacts};
 
@@ -162,7 +163,8 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
     let name = &node.name;
     let record = node.record().unwrap_or_default();
     let is_tainted = node.taints.iter().any(|taint| taint.key == DRAINING_TAINT);
-    if is_left_out_of_balancers(node) && record.excluded_before.is_none() {
+    let is_left_out = record.excluded_at.is_some() && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL);
+    if is_left_out && record.excluded_before.is_none() {
         found.states.push("is out of load balancers".to_owned());
         found.commands.push(format!(
             "kubectl label node {name} {EXCLUDE_FROM_BALANCERS_LABEL}-"
@@ -185,6 +187,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         RECORD_ANNOTATION,
         PROGRESS_ANNOTATION,
         DRAIN_UNTIL_ANNOTATION,
+        PUT_BACK_ANNOTATION,
     ]
     .into_iter()
     .filter(|annotation| node.annotations.contains_key(*annotation))
@@ -202,15 +205,6 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
             .commands
             .push(format!("kubectl label node {name} {GROUP_LABEL}-"));
     }
-}
-
-/// The label is there, and we came far enough to have set it.
-fn is_left_out_of_balancers(node: &NodeFacts) -> bool {
-    let came_to_disposal = match node.claim() {
-        Some(StoredClaim::Known(claim)) => claim.phase == Phase::Disposing,
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
-    };
-    came_to_disposal && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL)
 }
 
 fn look_at_tags(instance: &Instance, found: &mut Found) {
@@ -326,9 +320,15 @@ mod tests {
             was_unschedulable: true,
             ..ours()
         };
-        let disposing = |record: &Record| NodeFacts {
-            annotations: claimed(node("old"), Phase::Disposing, record).annotations,
-            ..draining(record)
+        let disposing = |record: &Record| {
+            let record = Record {
+                excluded_at: Some(at(60)),
+                ..record.clone()
+            };
+            NodeFacts {
+                annotations: claimed(node("old"), Phase::Disposing, &record).annotations,
+                ..draining(&record)
+            }
         };
         let excluded_before = Record {
             excluded_before: Some("by its owner".to_owned()),

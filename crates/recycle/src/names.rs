@@ -12,6 +12,8 @@ pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
 /// Node annotation on a replacement: the instance id of the node for whose put-back we cordoned it.
 pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
+/// Node annotation: since when (RFC 3339) this node is being put back. The oldest of a group goes first.
+pub const PUT_BACK_ANNOTATION: &str = "recycle-eks/put-back";
 /// Pod annotation that a person sets: `wait`, `evict` or `ignore`; wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 /// Node label: a short hash of the group's name, on every claimed Node.

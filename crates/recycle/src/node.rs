@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::StoredClaim;
 use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::put_back::GaveUp;
 
 /// A taint, as Kubernetes writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,26 @@ pub struct Taint {
     /// Set by Kubernetes on NoExecute taints; kept as it was.
     #[serde(default, rename = "timeAdded", skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Timestamp>,
+}
+
+/// Never `NoExecute`, which would bypass disruption budgets.
+const DRAINING_EFFECT: &str = "NoSchedule";
+
+/// The taint as we set it; its value says for which instance.
+#[must_use]
+pub fn draining_taint(instance: &InstanceId) -> Taint {
+    Taint {
+        key: crate::names::DRAINING_TAINT.to_owned(),
+        value: Some(instance.to_string()),
+        effect: DRAINING_EFFECT.to_owned(),
+        time_added: None,
+    }
+}
+
+/// Whether a taint stands where ours does: Kubernetes allows one of a key and an effect.
+#[must_use]
+pub fn is_draining_taint(taint: &Taint) -> bool {
+    taint.key == crate::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
 /// What we need to know of a Node.
@@ -57,6 +78,22 @@ impl NodeFacts {
         self.annotations
             .get(crate::names::CLAIM_ANNOTATION)
             .map(|value| crate::claim::Claim::from_annotation(value))
+    }
+
+    /// Nobody has written the field since we did. Where nobody can tell, it was us.
+    #[must_use]
+    pub fn is_cordoned_by_us(&self) -> bool {
+        let ours = |manager: &str| manager == crate::names::FIELD_MANAGER;
+        self.unschedulable && self.cordoned_by.as_deref().is_none_or(ours)
+    }
+
+    /// Since when the Node says that it is being put back. What somebody wrote there instead of a time counts for nothing.
+    #[must_use]
+    pub fn queued_since(&self) -> Option<Timestamp> {
+        self.annotations
+            .get(crate::names::PUT_BACK_ANNOTATION)?
+            .parse()
+            .ok()
     }
 
     /// The record in its annotation; an unreadable one is an error that names the annotation.
@@ -98,7 +135,10 @@ pub struct Record {
     /// The node was cordoned before we came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_unschedulable: bool,
-    /// The value of [`crate::names::EXCLUDE_FROM_BALANCERS_LABEL`] before we set it.
+    /// When we set the label [`crate::names::EXCLUDE_FROM_BALANCERS_LABEL`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded_at: Option<Timestamp>,
+    /// Its value before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded_before: Option<String>,
 }
@@ -185,6 +225,12 @@ impl Instance {
         })
     }
 
+    /// That it is a person's to see to.
+    #[must_use]
+    pub fn gave_up(&self) -> Option<GaveUp> {
+        self.tags.get(crate::names::GAVE_UP_TAG)?.parse().ok()
+    }
+
     /// EC2 will not bring it back: it is terminated or about to be.
     #[must_use]
     pub fn is_gone(&self) -> bool {
@@ -208,6 +254,7 @@ mod tests {
             replacement: Some(id(NEW)),
             tainted_at: Some(at(0)),
             was_unschedulable: true,
+            excluded_at: Some(at(60)),
             excluded_before: Some(String::new()),
         };
         assert_eq!(

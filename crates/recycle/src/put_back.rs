@@ -7,11 +7,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::claim::{Phase, StoredClaim};
-use crate::ids::InstanceId;
+use jiff::Timestamp;
+
+use crate::ids::{InstanceId, NodeName};
 use crate::names::{
-    CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
-    PROGRESS_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+    CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION,
+    REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint, is_leaving};
 
@@ -20,6 +21,8 @@ use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint, is_leaving}
 pub const PATIENCE: u32 = 1_800;
 /// Seconds for which the cluster is asked before the group's half begins without it.
 pub const CLUSTER_PATIENCE: u32 = 120;
+/// Seconds for which other put-backs of the group are waited for. A crashed one is taken up by the sweep in that time.
+pub const LINE_PATIENCE: u32 = 900;
 /// Seconds between two steps, enough for Auto Scaling to show what the last one did.
 pub const STEP_WAIT: u32 = 10;
 /// Seconds between two looks at something that takes its time: half an hour of them is 30.
@@ -275,6 +278,47 @@ pub enum KubernetesHalf {
     Clean,
 }
 
+/// The tag `recycle-eks:gave-up`: people were told that the instance is theirs to see to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GaveUp {
+    /// When.
+    pub at: Timestamp,
+    /// AWS or Kubernetes refused the way back; otherwise there was none.
+    pub was_refused: bool,
+}
+
+/// Seconds until a way back that was refused is tried again: such a try takes half an hour, in which nobody else can have the node, nor
+/// its group the turn.
+pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
+
+impl GaveUp {
+    /// Whether another try makes no sense yet, `step` being the next one.
+    #[must_use]
+    pub fn is_final(self, step: &PutBackStep, now: Timestamp) -> bool {
+        let is_end = matches!(step, PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_));
+        is_end || (self.was_refused && now.duration_since(self.at).as_secs() < REFUSED_PATIENCE)
+    }
+}
+
+impl fmt::Display for GaveUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.was_refused { " refused" } else { "" };
+        write!(f, "{}{word}", self.at)
+    }
+}
+
+impl FromStr for GaveUp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        let (at, word) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(Self {
+            at: at.parse()?,
+            was_refused: word == "refused",
+        })
+    }
+}
+
 /// Everything that a put-back looks at.
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
@@ -290,7 +334,11 @@ pub struct Situation<'a> {
     pub newcomers: Option<&'a [Newcomer]>,
     /// Others that carry our cordon for this instance.
     pub marked: &'a [Newcomer],
-    /// The members that we protected from scale-in.
+    /// Since when the Node says that it is being put back.
+    pub queued_since: Option<Timestamp>,
+    /// The Node of the group that is put back first.
+    pub ahead: Option<&'a NodeName>,
+    /// The members, and instances that were members, which we protected from scale-in.
     pub protected: &'a [InstanceId],
     /// What was done or about to be done.
     pub deeds: &'a Deeds,
@@ -305,6 +353,8 @@ pub struct Situation<'a> {
 pub enum PutBackStep {
     /// Take from the Node what we wrote.
     UndoKubernetes,
+    /// Write on the Node that it is being put back.
+    Queue,
     /// Protect these members from scale-in.
     Protect(Vec<InstanceId>),
     /// Keep pods away from the replacement, so that it stays empty.
@@ -399,7 +449,7 @@ enum Place {
 #[must_use]
 pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
     let Some(group) = situation.group else {
-        return PutBackStep::Report(None);
+        return situation.clean_up(PutBackStep::Report(None));
     };
     let place = situation.place(group);
     if matches!(place, Place::Lost) {
@@ -412,7 +462,7 @@ pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
         }
         KubernetesHalf::Unseen | KubernetesHalf::Vanished | KubernetesHalf::Clean => {}
     }
-    match place {
+    let step = match place {
         Place::Lost | Place::Foreign => situation.clean_up(PutBackStep::Report(None)),
         Place::OnTheWay(state) if situation.has_time() => {
             PutBackStep::Wait(LONG_WAIT, format!("the instance is {state}"))
@@ -420,10 +470,55 @@ pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
         Place::OnTheWay(_) => situation.end(PutBackStep::LeaveInStandby(Stuck::TooLong), None),
         Place::Standby => situation.leave_standby(group),
         Place::InService => situation.settle(group),
+    };
+    if step.changes_group() {
+        situation.wait_in_line().unwrap_or(step)
+    } else {
+        step
+    }
+}
+
+impl PutBackStep {
+    /// It changes the group's size, or prepares that. Two put-backs of one group would take each other's changes for their own.
+    fn changes_group(&self) -> bool {
+        match self {
+            Self::Protect(_)
+            | Self::CordonReplacement(_)
+            | Self::TerminateReplacement(_)
+            | Self::Lower { .. }
+            | Self::Raise { .. }
+            | Self::ExitStandby { .. } => true,
+            Self::UndoKubernetes
+            | Self::Queue
+            | Self::ReleaseReplacements { .. }
+            | Self::Unprotect(_)
+            | Self::Wait(..)
+            | Self::Done(_)
+            | Self::LeaveInStandby(_)
+            | Self::Report(_) => false,
+        }
     }
 }
 
 impl Situation<'_> {
+    /// First the Node says that it is being put back, then the others' Nodes are read again: of two each sees the other.
+    fn wait_in_line(&self) -> Option<PutBackStep> {
+        match (self.kubernetes, self.queued_since, self.ahead) {
+            (KubernetesHalf::Clean, None, _) => Some(PutBackStep::Queue),
+            (KubernetesHalf::Clean, Some(_), Some(node)) if self.waited < i64::from(LINE_PATIENCE) => Some(
+                PutBackStep::Wait(STEP_WAIT, format!("node {node} of its group is put back first")),
+            ),
+            (
+                KubernetesHalf::Clean
+                | KubernetesHalf::Undo
+                | KubernetesHalf::Unseen
+                | KubernetesHalf::Vanished,
+                _,
+                _,
+            ) => None,
+        }
+    }
+
     /// Whether there is patience left for a way back that is not open yet.
     #[must_use]
     pub fn has_time(&self) -> bool {
@@ -625,9 +720,24 @@ impl Situation<'_> {
             (Some(_), Some(newcomer)) if newcomer.has_pods => Column::Stays,
             (Some(_), _) if self.deeds.has_paid(group) => Column::Stays,
             (Some(_), Some(_)) => Column::Empty,
+            // One that is not in service yet may have pods already, and would go first if the group were made smaller.
+            (Some(newcomers), None)
+                if newcomers
+                    .iter()
+                    .any(|newcomer| self.may_have_come_for_us(newcomer)) =>
+            {
+                Column::Stays
+            }
             (Some(_), None) if is_short => Column::NotLaunched,
             (Some(_), None) => Column::Stays,
         }
+    }
+
+    fn may_have_come_for_us(&self, newcomer: &Newcomer) -> bool {
+        let owner = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION);
+        newcomer.has_pods
+            && !is_leaving(&newcomer.lifecycle_state)
+            && owner.is_none_or(|owner| owner == self.id.as_str())
     }
 
     fn awaits_launch(&self, group: &Group) -> bool {
@@ -693,10 +803,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         .cloned()
         .collect();
     let was_cordoned = known.is_some_and(|record| record.was_unschedulable);
-    let cordoned_by_us = node
-        .cordoned_by
-        .as_deref()
-        .is_none_or(|manager| manager == FIELD_MANAGER);
+    let was_excluded = known.is_some_and(|record| record.excluded_at.is_some());
     let had_label = known.is_none_or(|record| record.excluded_before.is_some());
     let is_labelled = node
         .labels
@@ -708,12 +815,13 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         .collect();
     let undo = Undo {
         taints: (others.len() < node.taints.len()).then_some(others),
-        uncordon: node.unschedulable && has_drained && !was_cordoned && cordoned_by_us,
+        uncordon: node.is_cordoned_by_us() && has_drained && !was_cordoned,
         annotations,
-        remove_label: came_to_disposal(node) && is_labelled && !had_label,
+        remove_label: was_excluded && is_labelled && !had_label,
         record: known.map(|record| Record {
             tainted_at: None,
             was_unschedulable: false,
+            excluded_at: None,
             excluded_before: None,
             ..record.clone()
         }),
@@ -724,14 +832,6 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         && !undo.remove_label
         && undo.record.as_ref() == known;
     (!is_clean).then_some(undo)
-}
-
-/// The balancers' label is set in the phase Disposing only.
-fn came_to_disposal(node: &NodeFacts) -> bool {
-    match node.claim() {
-        Some(StoredClaim::Known(claim)) => claim.phase == Phase::Disposing,
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
-    }
 }
 
 #[cfg(test)]

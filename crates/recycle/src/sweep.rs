@@ -10,10 +10,11 @@ use crate::claim::{Claim, ClaimDecision, StoredClaim, Urgency, decide_claim};
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DRAINING_TAINT, GAVE_UP_TAG, GROUP_LABEL,
-    GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
+    PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION,
+    STANDBY_TAG,
 };
-use crate::node::{Instance, NodeFacts};
+use crate::node::{Instance, NodeFacts, draining_taint};
 
 /// How many nodes one sweep sees to. Each may take 412 history events (44 steps of a put-back, a question for the owner, a
 /// notification), of which an execution has room for 25,000.
@@ -40,6 +41,7 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
         .filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
     let protected_for = instances
         .iter()
+        .filter(|instance| !instance.is_gone())
         .filter_map(|instance| named(instance.tags.get(PROTECTED_FOR_TAG)));
     marked_nodes
         .filter_map(|node| node.instance.clone())
@@ -50,10 +52,16 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
 }
 
 fn is_marked(node: &NodeFacts) -> bool {
-    let annotations = [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION];
+    let annotations = [
+        CLAIM_ANNOTATION,
+        RECORD_ANNOTATION,
+        PROGRESS_ANNOTATION,
+        PUT_BACK_ANNOTATION,
+    ];
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.labels.contains_key(GROUP_LABEL)
-        || node.taints.iter().any(|taint| taint.key == DRAINING_TAINT)
+        // A taint whose value or effect somebody has changed is that person's.
+        || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
 /// Those that this sweep sees to. If there are too many, the next sweep begins where this one ends.
@@ -120,6 +128,7 @@ mod tests {
     use super::*;
     use crate::claim::Phase;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
+    use crate::names::DRAINING_TAINT;
     use crate::names::{REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
 
     const OTHER: &str = "i-0dddddddddddddddd";
@@ -158,13 +167,17 @@ mod tests {
             ..node("a")
         };
         let tainted = NodeFacts {
-            taints: vec![taint(DRAINING_TAINT, "NoSchedule")],
+            taints: vec![draining_taint(&id(crate::fixtures::OLD))],
             ..node("a")
         };
         for node in [labelled, tainted] {
             assert_eq!(found(&[node], &[]), [itself.as_str()]);
         }
-        assert!(found(&[node("a")], &[]).is_empty());
+        let changed = NodeFacts {
+            taints: vec![taint(DRAINING_TAINT, "NoSchedule")],
+            ..node("a")
+        };
+        assert!(found(&[node("a"), changed], &[]).is_empty());
     }
 
     #[test]

@@ -20,9 +20,6 @@ pub enum Error {
     /// The record of an earlier step was edited.
     #[error(transparent)]
     Deed(#[from] recycle::put_back::UnreadableDeed),
-    /// Somebody edited the claim.
-    #[error("failed to read the claim: {0}; remove it if nobody works on the node")]
-    UnreadableClaim(String),
     /// A step of a group without the group: what is decided for one is done to one.
     #[error("{0}")]
     NoGroup(String),
@@ -35,7 +32,7 @@ impl NamedFailure for Error {
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),
-            Self::Deed(_) | Self::UnreadableClaim(_) | Self::NoGroup(_) => Failure::InternalError,
+            Self::Deed(_) | Self::NoGroup(_) => Failure::InternalError,
         }
     }
 }

@@ -111,6 +111,7 @@ pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance
         node: Some(node(on_node)),
         newcomers: Some(Vec::new()),
         marked: Vec::new(),
+        ahead: None,
     };
     Target::new(subject, instance(on_instance), group(), cluster, me())
 }

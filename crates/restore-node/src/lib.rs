@@ -18,7 +18,7 @@ use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
 use crate::request::{find_reason, find_subject};
-use crate::target::Target;
+use crate::sweep::Standing;
 
 pub use error::Error;
 
@@ -47,12 +47,22 @@ impl RestoreNode {
         let Some(subject) = find_subject(&request) else {
             return Ok(untouched(&request));
         };
-        let mut target = self.fetch(subject, &request).await?;
-        if request.leftover.is_some() {
-            if let Some(answer) = self.claim_leftover(&target, &request).await? {
-                return Ok(answer);
-            }
-        } else if !target.is_ours() && !target.has_been_released(&request) {
+        let mut target = self.look(subject, &request).await?;
+        let standing = match &request.leftover {
+            Some(_) => self.judge_leftover(&mut target, &request).await?,
+            None if target.may_go_on(&request) => Standing::Ours,
+            None => Standing::Leave(Box::new(untouched(&request))),
+        };
+        if let Standing::Leave(answer) = standing {
+            return Ok(*answer);
+        }
+        self.look_around(&mut target, &request).await?;
+        if let Standing::Free(former) = standing
+            && let Some(answer) = self.claim_leftover(&target, former, &request).await?
+        {
+            return Ok(answer);
+        }
+        if !target.may_act(&request) {
             return Ok(untouched(&request));
         }
         let mut step = target.next_step();
@@ -74,76 +84,6 @@ impl RestoreNode {
             }
             taken => taken,
         }
-    }
-
-    async fn take(
-        &self,
-        target: Target,
-        step: PutBackStep,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
-        let done = match step {
-            PutBackStep::Wait(seconds, reason) => {
-                return Ok(wait(request, seconds, &target.say(&format!("waits: {reason}"))));
-            }
-            PutBackStep::Done(note) => return self.finish(target, note, request).await,
-            PutBackStep::LeaveInStandby(stuck) => {
-                return self.leave_in_standby(target, &stuck, request).await;
-            }
-            PutBackStep::Report(note) => return self.report(target, note, request).await,
-            PutBackStep::UndoKubernetes => {
-                self.undo_kubernetes(&target).await?;
-                "is clean in Kubernetes".to_owned()
-            }
-            PutBackStep::Protect(ids) => {
-                self.protect(&target, &ids).await?;
-                format!(
-                    "goes back; {} members are protected from scale-in meanwhile",
-                    ids.len()
-                )
-            }
-            PutBackStep::Unprotect(ids) => {
-                self.unprotect(&target, &ids).await?;
-                "has left no member protected".to_owned()
-            }
-            PutBackStep::CordonReplacement(id) => {
-                target.cordon_replacement(&id).await?;
-                format!("goes back; its replacement {id}, which is empty, is kept so")
-            }
-            PutBackStep::ReleaseReplacements {
-                newcomers,
-                reservation,
-            } => {
-                target.release_replacements(&newcomers, reservation).await?;
-                "has left no mark on its replacement".to_owned()
-            }
-            PutBackStep::TerminateReplacement(id) => {
-                self.terminate_replacement(&target, &id).await?;
-                format!("goes back; its replacement {id}, which is empty, is terminated")
-            }
-            PutBackStep::Lower { from } => {
-                self.lower(&target, from).await?;
-                format!(
-                    "goes back; the desired capacity is {} instead of {from}",
-                    from.saturating_sub(1)
-                )
-            }
-            PutBackStep::Raise { to } => {
-                self.raise(&target, to).await?;
-                format!("is back; the desired capacity is {to}, so that no member has to go")
-            }
-            PutBackStep::ExitStandby { from } => {
-                self.exit_standby(&target, from).await?;
-                "goes back into service".to_owned()
-            }
-        };
-        // What stood in the way to the end is told by the last answer: cleaning up does not hide it.
-        let reason = if target.has_time() {
-            target.say(&done)
-        } else {
-            request.put_back.reason.clone()
-        };
-        Ok(wait(request, STEP_WAIT, &reason))
     }
 }
 

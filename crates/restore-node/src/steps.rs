@@ -1,22 +1,97 @@
 //! The steps themselves: record, then act.
 
-use node_record::{NodeChange, draining_taint};
+use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_TAG,
-    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION,
+    PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
 };
-use recycle::node::NodeFacts;
-use recycle::put_back::{Deed, Stuck, undo_kubernetes};
+use recycle::node::{NodeFacts, draining_taint};
+use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
 
 use crate::request::{LONGEST_WHY, find_reason, write_report};
 use crate::target::{Cluster, Target};
-use crate::{Error, RestoreNode};
+use crate::{Error, RestoreNode, wait};
 
 impl RestoreNode {
+    /// One step, and how long to wait after it; or the end.
+    pub(crate) async fn take(
+        &self,
+        target: Target,
+        step: PutBackStep,
+        request: &RestoreRequest,
+    ) -> Result<Answer<RestoreVerdict>, Error> {
+        let done = match step {
+            PutBackStep::Wait(seconds, reason) => {
+                return Ok(wait(request, seconds, &target.say(&format!("waits: {reason}"))));
+            }
+            PutBackStep::Done(note) => return self.finish(target, note, request).await,
+            PutBackStep::LeaveInStandby(stuck) => {
+                return self.leave_in_standby(target, &stuck, request).await;
+            }
+            PutBackStep::Report(note) => return self.report(target, note, request).await,
+            PutBackStep::UndoKubernetes => {
+                self.undo_kubernetes(&target).await?;
+                "is clean in Kubernetes".to_owned()
+            }
+            PutBackStep::Queue => {
+                self.queue(&target, request).await?;
+                "is about to go back".to_owned()
+            }
+            PutBackStep::Protect(ids) => {
+                self.protect(&target, &ids).await?;
+                format!(
+                    "goes back; {} members are protected from scale-in meanwhile",
+                    ids.len()
+                )
+            }
+            PutBackStep::Unprotect(ids) => {
+                self.unprotect(&target, &ids).await?;
+                "has left no member protected".to_owned()
+            }
+            PutBackStep::CordonReplacement(id) => {
+                target.cordon_replacement(&id).await?;
+                format!("goes back; its replacement {id}, which is empty, is kept so")
+            }
+            PutBackStep::ReleaseReplacements {
+                newcomers,
+                reservation,
+            } => {
+                target.release_replacements(&newcomers, reservation).await?;
+                "has left no mark on its replacement".to_owned()
+            }
+            PutBackStep::TerminateReplacement(id) => {
+                self.terminate_replacement(&target, &id).await?;
+                format!("goes back; its replacement {id}, which is empty, is terminated")
+            }
+            PutBackStep::Lower { from } => {
+                self.lower(&target, from).await?;
+                format!(
+                    "goes back; the desired capacity is {} instead of {from}",
+                    from.saturating_sub(1)
+                )
+            }
+            PutBackStep::Raise { to } => {
+                self.raise(&target, to).await?;
+                format!("is back; the desired capacity is {to}, so that no member has to go")
+            }
+            PutBackStep::ExitStandby { from } => {
+                self.exit_standby(&target, from).await?;
+                "goes back into service".to_owned()
+            }
+        };
+        // What stood in the way to the end is told by the last answer: cleaning up does not hide it.
+        let reason = if target.has_time() {
+            target.say(&done)
+        } else {
+            request.put_back.reason.clone()
+        };
+        Ok(wait(request, STEP_WAIT, &reason))
+    }
+
     /// One request for everything that is ours on the Node, but for the records. The phase says that nothing is drained any more.
     pub(crate) async fn undo_kubernetes(&self, target: &Target) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
@@ -56,14 +131,33 @@ impl RestoreNode {
         .map(|_| ())
     }
 
+    /// Says on the Node that it is being put back: of two in a group the one that said so first goes first.
+    async fn queue(&self, target: &Target, request: &RestoreRequest) -> Result<(), Error> {
+        let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
+            return Ok(());
+        };
+        let now = request.context.now().to_string();
+        node_record::amend_node(&cluster.client, node.clone(), |node| {
+            target.check_claim(node)?;
+            let is_queued = node.queued_since().is_some();
+            Ok::<_, Error>((!is_queued).then(|| NodeChange::new().annotate(PUT_BACK_ANNOTATION, &now)))
+        })
+        .await
+        .map(|_| ())
+    }
+
     pub(crate) async fn protect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
         let tag = (PROTECTED_FOR_TAG, target.subject.instance.to_string());
         self.instances.tag_all(ids, &[tag]).await?;
         Ok(self.groups.protect(target.group_name()?, ids, true).await?)
     }
 
+    /// One that has left the group, or is leaving it, has no protection to lose.
     pub(crate) async fn unprotect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
-        self.groups.protect(target.group_name()?, ids, false).await?;
+        let members: Vec<InstanceId> = ids.iter().filter(|id| target.is_staying(id)).cloned().collect();
+        if !members.is_empty() {
+            self.groups.protect(target.group_name()?, &members, false).await?;
+        }
         Ok(self.instances.untag_all(ids, &[PROTECTED_FOR_TAG]).await?)
     }
 
@@ -103,7 +197,9 @@ impl RestoreNode {
         self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
             .await?;
         let reason = find_reason(request);
-        if request.put_back.since.is_none() && note.is_none() {
+        // A sweep's first step is its claim.
+        let steps_before = u32::from(request.leftover.is_some());
+        if request.put_back.steps <= steps_before && note.is_none() {
             return Ok(Answer::new(RestoreVerdict::Untouched, reason));
         }
         let mut text = format!("{reason}\nThe node was put back: {}", target.say("is in service"));
@@ -129,7 +225,8 @@ impl RestoreNode {
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
         let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind, request);
-        self.give_up(&mut target, request).await?;
+        self.give_up(&mut target, *stuck == Stuck::TooLong, request)
+            .await?;
         let node = self.release(&target, &[], &[]).await?;
         target.forget_claim(node);
         let mut why = target
@@ -165,19 +262,30 @@ impl RestoreNode {
             return Ok(target.forget(request));
         }
         let verdict = target.tell_once(RestoreVerdict::Kept, request);
-        self.give_up(&mut target, request).await?;
+        self.give_up(&mut target, false, request).await?;
+        if target.cluster.is_ok() {
+            // It would hold the node, and a place in its group's queue.
+            let node = self.release(&target, &[], &[]).await?;
+            target.forget_claim(node);
+        }
         Ok(Answer::new(verdict, target.write_report(note, request)))
     }
 
-    /// Writes on the instance that it is a person's from now on, who is told that once.
-    async fn give_up(&self, target: &mut Target, request: &RestoreRequest) -> Result<(), Error> {
-        let is_new = !target.is_going() && !target.has_given_up();
-        if let Some(instance) = target.instance.as_mut().filter(|_| is_new) {
-            let now = request.context.now().to_string();
+    /// Writes on the instance that it is a person's from now on, who is told that once; after a refusal, each time.
+    pub(crate) async fn give_up(
+        &self,
+        target: &mut Target,
+        was_refused: bool,
+        request: &RestoreRequest,
+    ) -> Result<(), Error> {
+        let is_told = target.is_going() || (target.gave_up().is_some() && !was_refused);
+        if let Some(instance) = target.instance.as_mut().filter(|_| !is_told) {
+            let at = request.context.now();
+            let value = GaveUp { at, was_refused }.to_string();
             self.instances
-                .tag(&instance.id, &[(GAVE_UP_TAG, now.clone())])
+                .tag(&instance.id, &[(GAVE_UP_TAG, value.clone())])
                 .await?;
-            instance.tags.insert(GAVE_UP_TAG.to_owned(), now);
+            instance.tags.insert(GAVE_UP_TAG.to_owned(), value);
         }
         Ok(())
     }
@@ -197,7 +305,8 @@ impl RestoreNode {
                     return Ok(None);
                 }
                 let mut change = NodeChange::new().remove_label(GROUP_LABEL);
-                for annotation in [CLAIM_ANNOTATION, PROGRESS_ANNOTATION].iter().chain(annotations) {
+                let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
+                for annotation in always.iter().chain(annotations) {
                     change = change.remove_annotation(annotation);
                 }
                 Ok::<_, Error>(Some(change))
@@ -250,9 +359,10 @@ impl Target {
         self.amend_newcomers(ids, |node| {
             let mut change = NodeChange::new();
             if is_ours(node, CORDONED_FOR_ANNOTATION) {
-                change = change
-                    .remove_annotation(CORDONED_FOR_ANNOTATION)
-                    .unschedulable(false);
+                change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
+            }
+            if is_ours(node, CORDONED_FOR_ANNOTATION) && node.is_cordoned_by_us() {
+                change = change.unschedulable(false);
             }
             if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
                 change = change.remove_annotation(REPLACEMENT_FOR_ANNOTATION);

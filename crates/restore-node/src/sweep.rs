@@ -5,7 +5,6 @@ use recycle::claim::{Claim, Phase, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::ids::ExecutionArn;
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
-use recycle::put_back::PutBackStep;
 use recycle::sweep::{LeftoverDecision, judge_leftover};
 
 use crate::target::Target;
@@ -14,40 +13,67 @@ use crate::{Error, RestoreNode, wait};
 /// Seconds until a claim that was written is acted on.
 const AT_ONCE: u32 = 1;
 
+/// How a sweep stands to a node.
+pub(crate) enum Standing {
+    /// The claim is this sweep's.
+    Ours,
+    /// Nobody works on it; the claim that was there, if there was one.
+    Free(Option<Claim>),
+    /// What to answer instead.
+    Leave(Box<Answer<RestoreVerdict>>),
+}
+
 impl RestoreNode {
-    /// Makes the claim this sweep's, unless somebody works on the node. None once it is; before that, or instead, the answer.
+    /// Looks at the claim alone: of a node that somebody works on nothing else is read.
+    pub(crate) async fn judge_leftover(
+        &self,
+        target: &mut Target,
+        request: &RestoreRequest,
+    ) -> Result<Standing, Error> {
+        let (found, now) = (target.claim(), request.context.now());
+        let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), now) {
+            LeftoverDecision::PutBack => return Ok(Standing::Ours),
+            LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
+            LeftoverDecision::AskOwner(owner) => ask_owner(owner),
+            LeftoverDecision::Wait(seconds) => {
+                let reason = target.say("waits: a function of its execution may still be at work");
+                Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
+            }
+            LeftoverDecision::Leave(reason) => Answer::new(RestoreVerdict::Untouched, reason),
+            LeftoverDecision::Unreadable(text) => {
+                let verdict = target.tell_once(RestoreVerdict::Kept, request);
+                self.give_up(target, false, request).await?;
+                let state = format!(
+                    "carries {text:?} where its claim should be; remove it if nobody works on the node"
+                );
+                Answer::new(verdict, target.say(&state))
+            }
+        };
+        Ok(Standing::Leave(Box::new(answer)))
+    }
+
+    /// Makes the claim this sweep's; the answer then. None if there is nothing that could carry one, so that nobody can hold it.
     pub(crate) async fn claim_leftover(
         &self,
         target: &Target,
+        former: Option<Claim>,
         request: &RestoreRequest,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
         let now = request.context.now();
-        let found = target.claim();
-        let leave = |reason: &str| Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
-        let former = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), now) {
-            LeftoverDecision::PutBack => return Ok(None),
-            LeftoverDecision::Claim(former) => former,
-            LeftoverDecision::AskOwner(owner) => return Ok(Some(ask_owner(owner))),
-            LeftoverDecision::Wait(seconds) => {
-                let reason = target.say("waits: a function of its execution may still be at work");
-                return Ok(Some(Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)));
-            }
-            LeftoverDecision::Leave(reason) => return leave(&reason),
-            LeftoverDecision::Unreadable(text) => {
-                return Err(Error::UnreadableClaim(target.say(&format!("carries {text:?}"))));
-            }
-        };
-        if target.is_hopeless() {
-            return leave(&target.say("is a person's to see to, who was told"));
+        if target
+            .gave_up()
+            .is_some_and(|gave_up| gave_up.is_final(&target.next_step(), now))
+        {
+            let reason = target.say("is a person's to see to, who was told");
+            return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
         let group = former.as_ref().map(|claim| claim.group.clone());
         let group = group.or_else(|| target.group.as_ref().map(|group| group.name.clone()));
-        // Where nothing is left to carry a claim, nobody else can hold it.
         let (Some(group), false) = (group, target.is_going()) else {
             return Ok(None);
         };
         let claim = Claim {
-            phase: former.as_ref().map_or(Phase::Standby, |claim| claim.phase),
+            phase: former.map_or(Phase::Standby, |claim| claim.phase),
             ..Claim::new(target.me.clone(), group, Urgency::Planned, now)
         };
         self.write_claim(target, &claim).await?;
@@ -67,17 +93,6 @@ impl RestoreNode {
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&target.subject.instance, &tags).await?)
-    }
-}
-
-impl Target {
-    /// What could not be put back before cannot be put back now.
-    fn is_hopeless(&self) -> bool {
-        let is_end = matches!(
-            self.next_step(),
-            PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_)
-        );
-        is_end && self.has_given_up()
     }
 }
 
@@ -122,13 +137,15 @@ mod tests {
 
     async fn claimed(
         aws: &ScriptedAws,
-        target: &Target,
+        mut target: Target,
         request: &RestoreRequest,
     ) -> Option<Answer<RestoreVerdict>> {
-        RestoreNode::new(&aws.config())
-            .claim_leftover(target, request)
-            .await
-            .unwrap()
+        let step = RestoreNode::new(&aws.config());
+        match step.judge_leftover(&mut target, request).await.unwrap() {
+            Standing::Ours => None,
+            Standing::Free(former) => step.claim_leftover(&target, former, request).await.unwrap(),
+            Standing::Leave(answer) => Some(*answer),
+        }
     }
 
     #[tokio::test]
@@ -136,7 +153,7 @@ mod tests {
         let kube = ScriptedKube::new().on("PATCH", NODE, 200, json!({"metadata": {"name": "node-a"}}));
         let aws = ScriptedAws::new().on("CreateTags", "");
         let target = target_in(&kube, Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, &target, &request(Some(600))).await.unwrap();
+        let answer = claimed(&aws, target, &request(Some(600))).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
             (RestoreVerdict::Wait, AT_ONCE)
@@ -155,10 +172,10 @@ mod tests {
     #[tokio::test]
     async fn an_owner_is_asked_about_and_given_time_before_its_claim_is_touched() {
         let aws = ScriptedAws::new();
-        let target = target(Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, &target, &request(None)).await.unwrap();
+        let theirs = || target(Some(claim("two")), Some(claim("two")));
+        let answer = claimed(&aws, theirs(), &request(None)).await.unwrap();
         assert_eq!(answer.owner, Some(claim("two").fence.execution));
-        let answer = claimed(&aws, &target, &request(Some(60))).await.unwrap();
+        let answer = claimed(&aws, theirs(), &request(Some(60))).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (RestoreVerdict::Wait, 240));
         assert!(aws.calls().is_empty());
     }
@@ -166,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn a_claim_of_this_sweep_is_worked_on() {
         let target = target(Some(claim("one")), Some(claim("one")));
-        assert_eq!(claimed(&ScriptedAws::new(), &target, &request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), target, &request(None)).await, None);
     }
 
     #[tokio::test]
@@ -181,7 +198,7 @@ mod tests {
         }
         let group = target.group.as_mut().unwrap();
         (group.min, group.max) = (group.desired, group.desired);
-        let answer = claimed(&aws, &target, &request(None)).await.unwrap();
+        let answer = claimed(&aws, target, &request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
@@ -190,23 +207,51 @@ mod tests {
     async fn an_instance_that_is_gone_needs_no_claim() {
         let mut target = target(None, None);
         target.instance = None;
-        assert_eq!(claimed(&ScriptedAws::new(), &target, &request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), target, &request(None)).await, None);
     }
 
     #[tokio::test]
-    async fn a_claim_that_somebody_edited_is_a_persons() {
-        let mut target = target(None, None);
-        if let Ok(cluster) = &mut target.cluster {
-            let annotations = &mut cluster.node.as_mut().unwrap().annotations;
-            annotations.insert(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned());
-        }
-        let step = RestoreNode::new(&ScriptedAws::new().config());
-        let error = step.claim_leftover(&target, &request(None)).await.unwrap_err();
+    async fn a_claim_that_somebody_edited_is_a_persons_who_is_told_once() {
+        let edited = |tags: &[&str]| {
+            let mut target = target(None, None);
+            if let Ok(cluster) = &mut target.cluster {
+                let annotations = &mut cluster.node.as_mut().unwrap().annotations;
+                annotations.insert(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned());
+            }
+            for tag in tags {
+                let tags = &mut target.instance.as_mut().unwrap().tags;
+                tags.insert((*tag).to_owned(), "2027-01-01T00:00:00Z".to_owned());
+            }
+            target
+        };
+        let aws = ScriptedAws::new().on("CreateTags", "");
+        let answer = claimed(&aws, edited(&[]), &request(None)).await.unwrap();
+        assert_eq!(answer.verdict, RestoreVerdict::Kept);
+        assert!(
+            answer
+                .reason
+                .contains("carries \"mine!\" where its claim should be"),
+            "{}",
+            answer.reason
+        );
+        assert!(aws.calls()[0].contains("gave-up"), "{}", aws.calls()[0]);
+
+        let aws = ScriptedAws::new();
+        let answer = claimed(&aws, edited(&[GAVE_UP_TAG]), &request(None))
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, RestoreVerdict::Untouched);
+        assert!(aws.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_said_in_this_very_step_is_said_again_if_it_was_not_heard() {
+        let mut told = target(None, None);
+        let tags = &mut told.instance.as_mut().unwrap().tags;
+        tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:30:00Z".to_owned());
         assert_eq!(
-            error.to_string(),
-            format!(
-                "failed to read the claim: node node-a ({OLD}) carries \"mine!\"; remove it if nobody works on the node"
-            )
+            told.tell_once(RestoreVerdict::Kept, &request(None)),
+            RestoreVerdict::Kept
         );
     }
 }

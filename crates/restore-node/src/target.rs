@@ -1,19 +1,19 @@
 //! The node as it is now, and everything around it that a put-back looks at: read afresh for every step.
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use node_record::draining_taint;
 use recycle::claim::{StoredClaim, holds_claim};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
 use recycle::failure::with_causes;
-use recycle::ids::{Fence, GroupName, InstanceId};
+use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
 use recycle::names::{
-    CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG,
+    CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG,
 };
-use recycle::node::{Group, Instance, Member, NodeFacts};
+use recycle::node::{Group, Instance, Member, NodeFacts, draining_taint};
 use recycle::pods::is_empty_node;
 use recycle::put_back::{
-    Deeds, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
+    Deeds, GaveUp, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
 };
 use recycle::replacement::newcomers;
 
@@ -22,13 +22,14 @@ use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
     pub(crate) subject: Subject,
+    pub(crate) me: Fence,
     pub(crate) instance: Option<Instance>,
-    pub(crate) group: Option<Group>,
     /// Why the cluster could not be asked, if it could not.
     pub(crate) cluster: Result<Cluster, String>,
+    // From here on what `look_around` reads.
+    pub(crate) group: Option<Group>,
     pub(crate) deeds: Deeds,
-    pub(crate) me: Fence,
-    /// The members that carry our protection and are still to be had.
+    /// The instances that carry our protection and are still to be had.
     protected: Vec<InstanceId>,
     waited: i64,
     steps: u32,
@@ -40,114 +41,123 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<NodeFacts>,
     /// Who came after EnterStandby; none without a record of who was there before.
     pub(crate) newcomers: Option<Vec<Newcomer>>,
-    /// Other Nodes that a put-back of this node has cordoned; only a sweep looks for them.
+    /// Other Nodes that a put-back of this node has cordoned.
     pub(crate) marked: Vec<Newcomer>,
+    /// The Node of the group that is put back first.
+    pub(crate) ahead: Option<NodeName>,
 }
 
 impl RestoreNode {
-    /// Reads both halves. A cluster that will not answer is left out: the AWS half stands by itself.
-    pub(crate) async fn fetch(&self, subject: Subject, request: &RestoreRequest) -> Result<Target, Error> {
-        let id = &subject.instance;
-        let instance = self.instances.fetch(id).await?;
-        let group = self.fetch_group(&subject, instance.as_ref(), request).await?;
-        let members: Vec<InstanceId> = group
-            .iter()
-            .flat_map(|group| &group.members)
-            .map(|member| member.instance.clone())
-            .collect();
-        let around = self.instances.fetch_all(&members).await?;
-        let cluster = self
-            .fetch_cluster(&subject, instance.as_ref(), group.as_ref(), &around, request)
-            .await
-            .map_err(|error| with_causes(&error));
+    /// Reads instance and Node, and with them the claim. A cluster that will not answer is left out: the AWS half stands by itself.
+    pub(crate) async fn look(&self, subject: Subject, request: &RestoreRequest) -> Result<Target, Error> {
+        let instance = self.instances.fetch(&subject.instance).await?;
+        let cluster = self.open(&subject, instance.as_ref()).await;
         let (now, since) = (request.context.now(), request.put_back.since);
         Ok(Target {
-            deeds: read_deeds(instance.as_ref())?,
-            protected: find_protected(id, group.as_ref(), &around),
             me: request.context.fence(),
+            cluster: cluster.map_err(|error| with_causes(&error)),
             waited: count_seconds(since, now),
             steps: request.put_back.steps,
+            group: None,
+            deeds: Deeds::default(),
+            protected: Vec::new(),
             instance,
-            group,
-            cluster,
             subject,
         })
     }
 
-    /// The group that it is a member of, or the one in which it was claimed, or the one of those that are protected for it.
-    async fn fetch_group(
-        &self,
-        subject: &Subject,
-        instance: Option<&Instance>,
-        request: &RestoreRequest,
-    ) -> Result<Option<Group>, Error> {
-        let found = self.groups.find(&subject.instance).await?;
-        match (found, instance.and_then(Instance::claim)) {
-            (None, Some(StoredClaim::Known(claim))) => Ok(self.groups.fetch(&claim.group).await?),
-            (None, _) if request.leftover.is_some() => {
-                let owner = subject.instance.as_str();
-                let protected = self.instances.fetch_tagged(PROTECTED_FOR_TAG, owner).await?;
-                match protected.iter().find(|instance| !instance.is_gone()) {
-                    Some(member) => Ok(self.groups.find(&member.id).await?),
-                    None => Ok(None),
-                }
-            }
-            (found, _) => Ok(found),
-        }
-    }
-
-    async fn fetch_cluster(
-        &self,
-        subject: &Subject,
-        instance: Option<&Instance>,
-        group: Option<&Group>,
-        around: &[Instance],
-        request: &RestoreRequest,
-    ) -> Result<Cluster, Error> {
+    async fn open(&self, subject: &Subject, instance: Option<&Instance>) -> Result<Cluster, Error> {
         let cluster = self.access.describe_cluster(&subject.cluster).await?;
         let client = self.access.connect(&cluster).await?;
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
         let node = node_record::find_node(&client, &subject.instance, hint).await?;
-        let before = node
-            .as_ref()
-            .and_then(|node| node.record().ok())
-            .map(|record| record.members_before)
-            .filter(|before| !before.is_empty());
-        let newcomers = match (before, group) {
-            (Some(before), Some(group)) => {
-                Some(fetch_newcomers(&client, newcomers(group, &before), around).await?)
-            }
-            (None, _) | (_, None) => None,
-        };
-        let marked = match &request.leftover {
-            Some(_) => find_cordoned(
-                node_record::list_nodes(&client).await?,
-                &subject.instance,
-                newcomers.as_deref(),
-            ),
-            None => Vec::new(),
-        };
         Ok(Cluster {
             client,
             node,
-            newcomers,
-            marked,
+            newcomers: None,
+            marked: Vec::new(),
+            ahead: None,
         })
+    }
+
+    /// Reads the group, and what a put-back has left on its members.
+    pub(crate) async fn look_around(
+        &self,
+        target: &mut Target,
+        request: &RestoreRequest,
+    ) -> Result<(), Error> {
+        let id = target.subject.instance.clone();
+        let tagged = self
+            .instances
+            .fetch_tagged(PROTECTED_FOR_TAG, id.as_str())
+            .await?;
+        let protected = tagged.into_iter().filter(|instance| !instance.is_gone());
+        target.protected = protected.map(|instance| instance.id).collect();
+        target.group = self.fetch_group(target, request).await?;
+        target.deeds = read_deeds(target.instance.as_ref())?;
+        if let Ok(cluster) = &mut target.cluster
+            && let Err(error) = cluster.look_around(&id, target.group.as_ref()).await
+        {
+            target.lose_sight(with_causes(&error));
+        }
+        Ok(())
+    }
+
+    /// The group that it is a member of, or the one in which it was claimed, or the one of those that are protected for it.
+    async fn fetch_group(&self, target: &Target, request: &RestoreRequest) -> Result<Option<Group>, Error> {
+        let id = &target.subject.instance;
+        let found = self.groups.find(id).await?;
+        match (found, target.instance.as_ref().and_then(Instance::claim)) {
+            (None, Some(StoredClaim::Known(claim))) => Ok(self.groups.fetch(&claim.group).await?),
+            (None, _) if request.leftover.is_some() => match target.protected.first() {
+                Some(member) => Ok(self.groups.find(member).await?),
+                None => Ok(None),
+            },
+            (found, _) => Ok(found),
+        }
     }
 }
 
+impl Cluster {
+    async fn look_around(&mut self, old: &InstanceId, group: Option<&Group>) -> Result<(), Error> {
+        let nodes = node_record::list_nodes(&self.client).await?;
+        let record = self.node.as_ref().and_then(|node| node.record().ok());
+        let before = record
+            .map(|record| record.members_before)
+            .filter(|before| !before.is_empty());
+        if let (Some(before), Some(group)) = (before, group) {
+            let members = newcomers(group, &before);
+            self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
+        }
+        self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
+        self.marked = find_cordoned(nodes, old, self.newcomers.as_deref());
+        Ok(())
+    }
+}
+
+/// Of the Nodes of the group that are being put back, the one that began first, if that is not this one.
+fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
+    let queued = |node: &NodeFacts| node.queued_since().map(|since| (since, node.name.clone()));
+    let group = node.labels.get(GROUP_LABEL)?;
+    let first = nodes
+        .iter()
+        .filter(|other| other.labels.get(GROUP_LABEL) == Some(group))
+        .filter_map(queued)
+        .min()?;
+    (first < queued(node)?).then_some(first.1)
+}
+
 /// Those that carry our cordon for this instance, and came at a time that nobody remembers.
-fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, newcomers: Option<&[Newcomer]>) -> Vec<Newcomer> {
+fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, known: Option<&[Newcomer]>) -> Vec<Newcomer> {
     let is_known =
-        |id: &InstanceId| newcomers.is_some_and(|known| known.iter().any(|other| other.instance == *id));
-    let cordoned_for = |node: &NodeFacts| {
-        node.annotations
-            .get(CORDONED_FOR_ANNOTATION)
-            .is_some_and(|owner| owner == old.as_str())
-    };
+        |id: &InstanceId| known.is_some_and(|known| known.iter().any(|other| other.instance == *id));
     nodes
         .into_iter()
-        .filter(cordoned_for)
+        .filter(|node| {
+            node.annotations
+                .get(CORDONED_FOR_ANNOTATION)
+                .is_some_and(|owner| owner == old.as_str())
+        })
         .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
         .map(|(instance, node)| Newcomer {
             instance,
@@ -158,51 +168,39 @@ fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, newcomers: Option<&[Ne
         .collect()
 }
 
+/// Ten at once: a group that changes a lot has hundreds after a long drain.
 async fn fetch_newcomers(
     client: &kube::Client,
     members: Vec<&Member>,
-    around: &[Instance],
+    nodes: &[NodeFacts],
 ) -> Result<Vec<Newcomer>, Error> {
-    let mut found = Vec::new();
-    for member in members {
-        let instance = around.iter().find(|instance| instance.id == member.instance);
-        let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-        let node = node_record::find_node(client, &member.instance, hint).await?;
+    let fetch = async |member: &Member| {
+        let node = nodes
+            .iter()
+            .find(|node| node.instance.as_ref() == Some(&member.instance))
+            .cloned();
         let has_pods = match &node {
-            Some(node) => !is_empty_node(&node_record::list_pods(client, &node.name).await?),
-            None => false,
+            Some(node) if !member.is_leaving() => {
+                !is_empty_node(&node_record::list_pods(client, &node.name).await?)
+            }
+            Some(_) | None => false,
         };
-        found.push(Newcomer {
+        Ok(Newcomer {
             instance: member.instance.clone(),
             lifecycle_state: member.lifecycle_state.clone(),
             node,
             has_pods,
-        });
-    }
-    Ok(found)
+        })
+    };
+    futures::stream::iter(members.into_iter().map(fetch))
+        .buffered(10)
+        .try_collect()
+        .await
 }
 
 fn read_deeds(instance: Option<&Instance>) -> Result<Deeds, Error> {
     let tag = instance.and_then(|instance| instance.tags.get(PUT_BACK_TAG));
     Ok(tag.map_or_else(|| Ok(Deeds::default()), |text| text.parse())?)
-}
-
-/// Members whose tag says that we protect them. One that is on its way out cannot be asked any more, and takes its tags with it.
-fn find_protected(old: &InstanceId, group: Option<&Group>, around: &[Instance]) -> Vec<InstanceId> {
-    let is_ours = |member: &&Member| {
-        let tags = around
-            .iter()
-            .find(|instance| instance.id == member.instance)
-            .map(|instance| &instance.tags);
-        let owner = tags.and_then(|tags| tags.get(PROTECTED_FOR_TAG));
-        owner.is_some_and(|owner| owner == old.as_str())
-    };
-    let members = group.iter().flat_map(|group| &group.members);
-    members
-        .filter(|member| !member.is_leaving())
-        .filter(is_ours)
-        .map(|member| member.instance.clone())
-        .collect()
 }
 
 fn count_seconds(since: Option<Timestamp>, now: Timestamp) -> i64 {
@@ -245,11 +243,16 @@ impl Target {
         holds_claim(self.claim().as_ref(), &self.me)
     }
 
-    /// An earlier try of the last step took the claim away, and was not heard.
-    pub(crate) fn has_been_released(&self, request: &RestoreRequest) -> bool {
-        request.put_back.since.is_some()
-            && self.claim().is_none()
-            && matches!(self.next_step(), PutBackStep::Done(_))
+    /// Whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and was not heard.
+    pub(crate) fn may_go_on(&self, request: &RestoreRequest) -> bool {
+        let was_released = request.put_back.since.is_some() && self.claim().is_none();
+        self.is_ours() || (was_released && self.me.redrive_count == 0)
+    }
+
+    /// A member of the group, and not on its way out.
+    pub(crate) fn is_staying(&self, id: &InstanceId) -> bool {
+        let member = self.group.as_ref().and_then(|group| group.member(id));
+        member.is_some_and(|member| !member.is_leaving())
     }
 
     /// It is gone, or on its way out of its group.
@@ -261,11 +264,39 @@ impl Target {
         self.instance.as_ref().is_none_or(Instance::is_gone) || member.is_some_and(Member::is_leaving)
     }
 
-    /// A person was told that it is hers.
-    pub(crate) fn has_given_up(&self) -> bool {
-        self.instance
-            .as_ref()
-            .is_some_and(|instance| instance.tags.contains_key(GAVE_UP_TAG))
+    /// Without a claim nothing may be changed but what the end repeats.
+    pub(crate) fn may_act(&self, request: &RestoreRequest) -> bool {
+        let is_end = match self.next_step() {
+            PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_) => true,
+            PutBackStep::UndoKubernetes
+            | PutBackStep::Queue
+            | PutBackStep::Protect(_)
+            | PutBackStep::CordonReplacement(_)
+            | PutBackStep::TerminateReplacement(_)
+            | PutBackStep::Lower { .. }
+            | PutBackStep::Raise { .. }
+            | PutBackStep::ExitStandby { .. }
+            | PutBackStep::ReleaseReplacements { .. }
+            | PutBackStep::Unprotect(_)
+            | PutBackStep::Wait(..) => false,
+        };
+        request.leftover.is_some() || is_end || self.is_ours()
+    }
+
+    /// That it is a person's to see to, and since when.
+    pub(crate) fn gave_up(&self) -> Option<GaveUp> {
+        self.instance.as_ref().and_then(Instance::gave_up)
+    }
+
+    /// A sweep says nothing of what people were told before it began.
+    pub(crate) fn tell_once(&self, verdict: RestoreVerdict, request: &RestoreRequest) -> RestoreVerdict {
+        let began = request.put_back.since.unwrap_or_else(|| request.context.now());
+        let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < began);
+        if request.leftover.is_some() && was_told {
+            RestoreVerdict::Untouched
+        } else {
+            verdict
+        }
     }
 
     pub(crate) fn next_step(&self) -> PutBackStep {
@@ -277,20 +308,16 @@ impl Target {
     }
 
     fn situation(&self) -> Situation<'_> {
+        let cluster = self.cluster.as_ref().ok();
         Situation {
             id: &self.subject.instance,
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
-            newcomers: self
-                .cluster
-                .as_ref()
-                .ok()
-                .and_then(|cluster| cluster.newcomers.as_deref()),
-            marked: self
-                .cluster
-                .as_ref()
-                .map_or(&[], |cluster| cluster.marked.as_slice()),
+            newcomers: cluster.and_then(|cluster| cluster.newcomers.as_deref()),
+            marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),
+            queued_since: self.node().and_then(NodeFacts::queued_since),
+            ahead: cluster.and_then(|cluster| cluster.ahead.as_ref()),
             protected: &self.protected,
             deeds: &self.deeds,
             waited: self.waited,
@@ -360,15 +387,6 @@ impl Target {
         )
     }
 
-    /// A sweep says nothing of what a person was told before.
-    pub(crate) fn tell_once(&self, verdict: RestoreVerdict, request: &RestoreRequest) -> RestoreVerdict {
-        if request.leftover.is_some() && self.has_given_up() {
-            RestoreVerdict::Untouched
-        } else {
-            verdict
-        }
-    }
-
     /// What is left, and the commands that take it away.
     pub(crate) fn write_report(&self, note: Option<String>, request: &RestoreRequest) -> String {
         let mut left = self.describe_what_is_left();
@@ -392,10 +410,10 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, STANDBY_TAG};
+    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG};
 
     use super::*;
-    use crate::fixtures::{OLD, claim, id, instance, member, node, target};
+    use crate::fixtures::{OLD, claim, node, target};
 
     #[tokio::test]
     async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {
@@ -413,28 +431,33 @@ mod tests {
     }
 
     #[test]
-    fn only_members_that_carry_our_tag_are_ours_to_unprotect() {
-        let group = Group {
-            members: vec![
-                member("i-0aaaaaaaaaaaaaaa1", "InService"),
-                member("i-0aaaaaaaaaaaaaaa2", "InService"),
-                member("i-0aaaaaaaaaaaaaaa3", "Terminating:Wait"),
-                member("i-0aaaaaaaaaaaaaaa4", "InService"),
-            ],
-            ..crate::fixtures::group()
+    fn of_the_groups_nodes_that_are_put_back_the_first_goes_first() {
+        let queued = |name: &str, group: &str, since: Option<&str>| {
+            let since = since.map(|since| (PUT_BACK_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
+            NodeFacts {
+                name: name.parse().unwrap(),
+                labels: [(GROUP_LABEL.to_owned(), group.to_owned())].into(),
+                annotations: since.into_iter().collect(),
+                ..node(None)
+            }
         };
-        let tagged = |id: &str, owner: &str| Instance {
-            id: id.parse().unwrap(),
-            tags: [(PROTECTED_FOR_TAG.to_owned(), owner.to_owned())].into(),
-            ..instance(None)
+        let me = queued("b", "workers", Some("01:00:00"));
+        let ahead = |others: &[NodeFacts]| {
+            let nodes: Vec<NodeFacts> = others.iter().cloned().chain([me.clone()]).collect();
+            find_ahead(&me, &nodes).map(|name| name.to_string())
         };
-        let around = [
-            tagged("i-0aaaaaaaaaaaaaaa1", OLD),
-            tagged("i-0aaaaaaaaaaaaaaa2", "i-0bbbbbbbbbbbbbbbb"),
-            tagged("i-0aaaaaaaaaaaaaaa3", OLD),
-        ];
-        let found = find_protected(&id(), Some(&group), &around);
-        assert_eq!(found, ["i-0aaaaaaaaaaaaaaa1".parse().unwrap()]);
+        assert_eq!(ahead(&[]), None);
+        assert_eq!(
+            ahead(&[queued("c", "workers", Some("00:59:59"))]).as_deref(),
+            Some("c")
+        );
+        assert_eq!(
+            ahead(&[queued("a", "workers", Some("01:00:00"))]).as_deref(),
+            Some("a")
+        );
+        assert_eq!(ahead(&[queued("c", "workers", Some("01:00:00"))]), None);
+        assert_eq!(ahead(&[queued("a", "others", Some("00:00:00"))]), None);
+        assert_eq!(ahead(&[queued("a", "workers", None)]), None);
     }
 
     #[tokio::test]

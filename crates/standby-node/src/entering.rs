@@ -4,7 +4,7 @@ use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, StandbyVerdict};
 use recycle::ids::InstanceId;
-use recycle::names::{CLAIM_TAG, STANDBY_TAG};
+use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, STANDBY_TAG};
 use recycle::node::Record;
 use recycle::poll::next_wait;
 
@@ -18,7 +18,12 @@ impl StandbyNode {
             ..case.claim.clone()
         };
         record(&case, &claim).await?;
-        let tags = [(STANDBY_TAG, case.now.to_string()), (CLAIM_TAG, claim.to_tag())];
+        let tags = [
+            (STANDBY_TAG, case.now.to_string()),
+            (CLAIM_TAG, claim.to_tag()),
+            // What an earlier put-back did to the group has been and gone.
+            (PUT_BACK_TAG, String::new()),
+        ];
         self.instances.tag(id, &tags).await?;
         let story = case.say("goes into Standby, so that a replacement is launched");
         node_record::tell(

@@ -7,14 +7,12 @@ mod error;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use node_record::{
-    NodeChange, amend_node, check_claim, draining_taint, group_label, is_draining_taint, open, tell,
-};
+use node_record::{NodeChange, amend_node, check_claim, group_label, open, tell};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
 use recycle::ids::InstanceId;
 use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL};
-use recycle::node::{NodeFacts, Record};
+use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint};
 
 pub use error::Error;
 

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::claim::Phase;
 use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
-use crate::names::DRAINING_TAINT;
+use crate::names::{DRAINING_TAINT, FIELD_MANAGER};
 
 /// A group with its sizes, a node in it, and what surrounds them.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ struct World {
     protected: Vec<InstanceId>,
     deeds: Deeds,
     kubernetes: KubernetesHalf,
+    queued_since: Option<Timestamp>,
+    ahead: Option<NodeName>,
     waited: i64,
 }
 
@@ -35,6 +38,8 @@ impl World {
             protected: Vec::new(),
             deeds: Deeds::default(),
             kubernetes: KubernetesHalf::Clean,
+            queued_since: Some(at(0)),
+            ahead: None,
             waited: 0,
         }
     }
@@ -63,6 +68,8 @@ impl World {
             kubernetes: self.kubernetes,
             newcomers: self.newcomers.as_deref(),
             marked: &[],
+            queued_since: self.queued_since,
+            ahead: self.ahead.as_ref(),
             protected: &self.protected,
             deeds: &self.deeds,
             waited: self.waited,
@@ -86,6 +93,7 @@ impl World {
     fn take(&mut self, step: &PutBackStep) -> bool {
         match step {
             PutBackStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
+            PutBackStep::Queue => self.queued_since = Some(at(0)),
             PutBackStep::Protect(ids) => {
                 for id in ids {
                     self.member_mut(id).protected_from_scale_in = true;
@@ -166,6 +174,7 @@ impl World {
                 PutBackStep::ExitStandby { .. } => Some("exit"),
                 PutBackStep::TerminateReplacement(_) => Some("drop"),
                 PutBackStep::UndoKubernetes
+                | PutBackStep::Queue
                 | PutBackStep::Protect(_)
                 | PutBackStep::Unprotect(_)
                 | PutBackStep::CordonReplacement(_)
@@ -450,6 +459,7 @@ fn drained() -> NodeFacts {
         schema: 1,
         members_before: vec![id(OLD)],
         tainted_at: Some(at(0)),
+        excluded_at: Some(at(60)),
         ..Record::default()
     };
     with_record(&record)
@@ -528,8 +538,10 @@ fn only_values_that_are_still_ours_are_undone() {
     let mut relabelled = drained();
     relabelled.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, "mine")]);
     assert!(!undo(&relabelled).remove_label, "labelled by somebody else");
-    let mut earlier = claimed(drained(), Phase::Draining, &record());
-    earlier.taints.clear();
+    let earlier = with_record(&Record {
+        excluded_at: None,
+        ..record()
+    });
     assert!(!undo(&earlier).remove_label, "we had not come that far");
 
     let mut edited = drained();
@@ -542,6 +554,45 @@ fn only_values_that_are_still_ours_are_undone() {
         (undo.uncordon, undo.remove_label, undo.record),
         (false, false, None)
     );
+}
+
+#[test]
+fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
+    let mut world = World::new(FREE);
+    world.queued_since = None;
+    assert_eq!(world.next(), PutBackStep::Queue);
+    world.take(&PutBackStep::Queue);
+    world.ahead = Some("first".parse().unwrap());
+    assert!(matches!(world.next(), PutBackStep::Wait(STEP_WAIT, reason) if reason.contains("node first")));
+    world.waited = i64::from(LINE_PATIENCE);
+    assert!(matches!(world.next(), PutBackStep::Protect(_)), "not for ever");
+    world.waited = 0;
+    world.kubernetes = KubernetesHalf::Unseen;
+    world.waited = i64::from(CLUSTER_PATIENCE);
+    assert!(
+        !matches!(world.next(), PutBackStep::Queue),
+        "who sees no Nodes does not wait for them"
+    );
+}
+
+#[test]
+fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_one() {
+    let end = PutBackStep::LeaveInStandby(Stuck::AtMaximum);
+    let way = PutBackStep::ExitStandby { from: 2 };
+    let gave_up = |was_refused| GaveUp {
+        at: at(0),
+        was_refused,
+    };
+    assert!(gave_up(false).is_final(&end, at(9_999_999)));
+    assert!(!gave_up(false).is_final(&way, at(1)));
+    assert!(gave_up(true).is_final(&way, at(REFUSED_PATIENCE - 1)));
+    assert!(!gave_up(true).is_final(&way, at(REFUSED_PATIENCE)));
+    for was_refused in [false, true] {
+        assert_eq!(
+            gave_up(was_refused).to_string().parse::<GaveUp>().unwrap(),
+            gave_up(was_refused)
+        );
+    }
 }
 
 proptest! {
@@ -561,7 +612,7 @@ proptest! {
         for number in 1..desired {
             world.group.members.push(member(&format!("i-0{number:016x}"), "InService"));
         }
-        let has_pods = replacement.is_some_and(|(state, pods)| state == "InService" && pods);
+        let has_pods = replacement.is_some_and(|(_, pods)| pods);
         if let Some((state, _)) = replacement {
             world = world.with_replacement(state, has_pods);
         }
