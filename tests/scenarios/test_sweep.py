@@ -2,6 +2,8 @@
 
 import pytest
 
+from world.kube_client import MERGE_PATCH
+
 STATES = [
     "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "WaitForReplacement", "TaintNode", "CheckPods", "PodsGone",
     "EvictPods", "WaitForPods", "DetachTerminate", "NodeDisposed", "WaitForDisposal",
@@ -40,6 +42,12 @@ def ours(world, group):
         found += [(instance, key) for key in world.instance(instance).tags if key.startswith("recycle-eks:")]
     protected = [m.instance_id for m in world.autoscaling.group(group.name).instance_states if m.protected_from_scale_in]
     return found + [(instance, "protected") for instance in protected]
+
+
+def cordon_as_we_do(world, node):
+    """Under our name as the field manager, by which a cordon is known to be ours."""
+    path = f"/api/v1/nodes/{node.name}?fieldManager=recycle-eks"
+    world.kubernetes.must("PATCH", path, {"spec": {"unschedulable": True}}, MERGE_PATCH)
 
 
 def wait(world, time):
@@ -118,6 +126,27 @@ def test_an_execution_that_is_stopped_is_followed_at_once_and_told_of_once(world
     assert len(told) == 1 and execution.arn in told[0] and node.instance_id in told[0]
 
 
+@pytest.mark.parametrize(("status", "error"), [("TIMED_OUT", None), ("FAILED", "States.Runtime")])
+def test_an_end_that_no_catcher_sees_is_followed_as_well(world, node, status, error):
+    world.let_sweep()
+    execution = begin(world, node)
+    world.clock.run(until=lambda: len(execution.entered("WaitForPods")) >= 3, limit=86_400)
+    running = world.engine.execution(execution.arn)
+    if error:
+        room, world.engine.history_limit = world.engine.history_limit, len(running.events) + 5
+    else:
+        world.engine.finish(running, "TIMED_OUT")
+    world.clock.run(until=lambda: execution.status != "RUNNING", limit=2 * 86_400)
+    if error:
+        world.engine.history_limit = room
+    assert (execution.status, running.error) == (status, error)
+
+    wait(world, "15m")
+
+    assert ours(world, node.group) == []
+    assert node.group.states[node.instance_id] == "InService"
+
+
 def test_a_running_execution_is_left_alone(world, node):
     execution = begin(world, node)
     world.run("2h")
@@ -186,7 +215,7 @@ def test_protection_and_cordon_for_a_node_that_is_gone_are_taken_away(world, nod
     other = node.group.nodes[1]
     gone = "i-0fedcba9876543210"
     other.annotate("recycle-eks/cordoned-for", gone)
-    other.kubernetes.cordon()
+    cordon_as_we_do(world, other)
     node.group.protect(other)
     world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:protected-for", "Value": gone}])
 

@@ -130,7 +130,7 @@ impl Cluster {
             self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
         }
         self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
-        self.marked = find_cordoned(nodes, old, self.newcomers.as_deref());
+        self.marked = find_cordoned(nodes, old, group, self.newcomers.as_deref());
         Ok(())
     }
 }
@@ -148,7 +148,16 @@ fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
 }
 
 /// Those that carry our cordon for this instance, and came at a time that nobody remembers.
-fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, known: Option<&[Newcomer]>) -> Vec<Newcomer> {
+fn find_cordoned(
+    nodes: Vec<NodeFacts>,
+    old: &InstanceId,
+    group: Option<&Group>,
+    known: Option<&[Newcomer]>,
+) -> Vec<Newcomer> {
+    let lifecycle_state = |id: &InstanceId| {
+        let member = group.and_then(|group| group.member(id));
+        member.map(|member| member.lifecycle_state.clone())
+    };
     let is_known =
         |id: &InstanceId| known.is_some_and(|known| known.iter().any(|other| other.instance == *id));
     nodes
@@ -160,8 +169,8 @@ fn find_cordoned(nodes: Vec<NodeFacts>, old: &InstanceId, known: Option<&[Newcom
         })
         .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
         .map(|(instance, node)| Newcomer {
+            lifecycle_state: lifecycle_state(&instance).unwrap_or_default(),
             instance,
-            lifecycle_state: String::new(),
             node: Some(node),
             has_pods: true,
         })
