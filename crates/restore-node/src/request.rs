@@ -81,8 +81,7 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
     if let Some(why) = unseen {
         let why: String = why.chars().take(LONGEST_WHY).collect();
         lines.push(format!(
-            "What is left on its Node object cannot be seen now ({why}). Once the cluster answers, start another execution: it \
-             resumes, or says what is left there."
+            "What is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
         ));
     }
     if !left.commands.is_empty() {
@@ -164,7 +163,7 @@ mod tests {
         let unseen = write_report("oh", "", &left(false), Some("connection refused"));
         assert!(unseen.contains("(connection refused)"), "{unseen}");
         assert!(
-            unseen.contains("Once the cluster answers, start another execution"),
+            unseen.contains("Once the cluster answers, the next sweep"),
             "{unseen}"
         );
         assert!(unseen.ends_with("undo"), "{unseen}");
