@@ -85,6 +85,22 @@ def test_nobody_is_told_to_resume_a_node_whose_object_was_deleted(world, node, j
     assert "aws autoscaling exit-standby" in end.cause
 
 
+def test_a_node_that_a_person_terminates_in_the_drain_is_lost_and_leaves_nothing(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", lambda: node.group.terminate(node))
+
+    end = execution.finishes()
+    world.run(end.at + 900)
+    swept = world.sweep().finishes()
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost")
+    assert swept.status == "SUCCEEDED" and world.notifications and all("was put back" not in text for text in world.notifications)
+    assert sorted(node.group.states.values()) == ["InService"] * len(node.group.states)
+    for other in node.group.nodes:
+        assert not [key for key in {**other.annotations, **other.labels} if key in ("recycle-eks/claim", "recycle-eks/record")]
+        assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
+
+
 def test_a_label_from_before_is_not_taken_away(world, node):
     node.kubernetes.label(**{EXCLUDE: "its-owner"})
     world.faults.refuse(
