@@ -4,7 +4,6 @@ use instance_record::ec2::Instances;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, holds_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe_instance};
-use recycle::ids::ExecutionArn;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
 use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
@@ -156,14 +155,6 @@ impl Target {
             last_eviction: None,
             disposing_since: None,
         }
-    }
-}
-
-pub(crate) fn ask_owner(owner: ExecutionArn) -> Answer<ClaimVerdict> {
-    let reason = format!("{owner} holds the claim; whether it still runs is asked");
-    Answer {
-        owner: Some(owner),
-        ..Answer::new(ClaimVerdict::AskOwner, reason)
     }
 }
 

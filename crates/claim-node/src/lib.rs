@@ -76,7 +76,7 @@ impl ClaimNode {
             ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
             ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
             ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
-            ClaimDecision::AskOwner(owner) => return Ok(claiming::ask_owner(owner)),
+            ClaimDecision::AskOwner(owner) => return Ok(Answer::asking(ClaimVerdict::AskOwner, owner)),
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };

@@ -284,6 +284,15 @@ impl<V> Answer<V> {
         }
     }
 
+    /// The answer of one who has to know first whether the owner of a claim still runs.
+    pub fn asking(verdict: V, owner: ExecutionArn) -> Self {
+        let reason = format!("{owner} holds the claim; whether it still runs is asked");
+        Self {
+            owner: Some(owner),
+            ..Self::new(verdict, reason)
+        }
+    }
+
     /// The same with what to carry.
     #[must_use]
     pub fn carrying(mut self, run: Run) -> Self {

@@ -35,14 +35,10 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
     let cordoned_for = nodes
         .iter()
         .filter_map(|node| named(node.annotations.get(CORDONED_FOR_ANNOTATION)));
-    let marked_instances = instances
-        .iter()
-        .filter(|instance| !instance.is_gone())
-        .filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
-    let protected_for = instances
-        .iter()
-        .filter(|instance| !instance.is_gone())
-        .filter_map(|instance| named(instance.tags.get(PROTECTED_FOR_TAG)));
+    let living = || instances.iter().filter(|instance| !instance.is_gone());
+    let marked_instances =
+        living().filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
+    let protected_for = living().filter_map(|instance| named(instance.tags.get(PROTECTED_FOR_TAG)));
     marked_nodes
         .filter_map(|node| node.instance.clone())
         .chain(cordoned_for)
@@ -128,8 +124,7 @@ mod tests {
     use super::*;
     use crate::claim::Phase;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::DRAINING_TAINT;
-    use crate::names::{REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
+    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
 
     const OTHER: &str = "i-0dddddddddddddddd";
 
@@ -153,9 +148,32 @@ mod tests {
     }
 
     #[test]
+    fn the_times_are_those_of_the_module() {
+        let rule = format!("\"rate({} minutes)\"", INTERVAL / 60);
+        assert!(
+            include_str!("../../../terraform/sweep.tf").contains(&rule),
+            "{rule}"
+        );
+        let timeouts: Vec<i64> = include_str!("../../../terraform/functions.tf")
+            .split("timeout = ")
+            .filter_map(|rest| rest.split([' ', '\n']).next()?.parse().ok())
+            .collect();
+        assert!(!timeouts.is_empty());
+        assert!(
+            timeouts.iter().all(|seconds| *seconds < LONGEST_CALL),
+            "{timeouts:?}"
+        );
+    }
+
+    #[test]
     fn whatever_is_ours_on_a_node_names_its_instance() {
         let itself = node("a").instance.unwrap().to_string();
-        for key in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
+        for key in [
+            CLAIM_ANNOTATION,
+            RECORD_ANNOTATION,
+            PROGRESS_ANNOTATION,
+            PUT_BACK_ANNOTATION,
+        ] {
             assert_eq!(
                 found(&[with_annotation(key, "{}")], &[]),
                 [itself.as_str()],

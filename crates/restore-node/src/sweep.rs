@@ -3,7 +3,6 @@
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
-use recycle::ids::ExecutionArn;
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
 use recycle::sweep::{LeftoverDecision, judge_leftover};
 
@@ -34,7 +33,7 @@ impl RestoreNode {
         let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), now) {
             LeftoverDecision::PutBack => return Ok(Standing::Ours),
             LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
-            LeftoverDecision::AskOwner(owner) => ask_owner(owner),
+            LeftoverDecision::AskOwner(owner) => Answer::asking(RestoreVerdict::AskOwner, owner),
             LeftoverDecision::Wait(seconds) => {
                 let reason = target.say("waits: a function of its execution may still be at work");
                 Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
@@ -93,14 +92,6 @@ impl RestoreNode {
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&target.subject.instance, &tags).await?)
-    }
-}
-
-fn ask_owner(owner: ExecutionArn) -> Answer<RestoreVerdict> {
-    let reason = format!("{owner} holds the claim; whether it still runs is asked");
-    Answer {
-        owner: Some(owner),
-        ..Answer::new(RestoreVerdict::AskOwner, reason)
     }
 }
 
