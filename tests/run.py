@@ -83,6 +83,10 @@ def long_tests() -> list[Step]:
     ]
 
 
+#: A line with which pytest, cargo, clippy or Terraform names what failed; the summary repeats it.
+FAILURE = re.compile(r"(FAILED|ERROR) |---- .* ----$|error(:|\[)|\s+run \".*\"\.\.\. fail")
+
+
 @dataclass
 class Result:
     """What became of a step."""
@@ -92,6 +96,7 @@ class Result:
     passed: int
     failed: int
     seconds: float
+    failures: list[str]
 
     @property
     def counted(self) -> str:
@@ -131,13 +136,16 @@ class Run:
             print(f"{number:>4}  {line}", end="", flush=True)
         code = process.wait()
         passed, failed = step.count("".join(lines)) if step.count else (0, 0)
-        return Result(step, code, passed, failed or int(code != 0), time.monotonic() - started)
+        failures = [line.rstrip() for line in lines if FAILURE.match(line)]
+        return Result(step, code, passed, failed or int(code != 0), time.monotonic() - started, failures)
 
     def sum_up(self) -> int:
         print("\nSummary")
         for each in self.results:
             mark = "  <-- failed" if each.failed else ""
             print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{mark}")
+            for line in each.failures if each.failed else []:
+                print(f"      {line}")
         failed = sum(each.failed for each in self.results)
         print(f"\n{sum(each.passed for each in self.results)} passed, {failed} failed")
         return 1 if failed else 0
