@@ -309,13 +309,15 @@ def test_a_call_may_borrow_time_in_which_others_run(clock):
 
 def test_threads_of_one_call_share_a_loan(clock):
     done: list[float] = []
+    noting = threading.Lock()
 
     def start(call: Call) -> None:
         def work() -> None:
             call.borrow(10)
-            done.append(clock.elapsed())
-            if len(done) == 2:
-                call.answer()
+            with noting:  # or the other thread may come between the look at the clock and the note of it
+                done.append(clock.elapsed())
+                if len(done) == 2:
+                    call.answer()
 
         with clock._changed:  # both threads borrow before the driver can jump
             threads = [threading.Thread(target=work) for _ in range(2)]
