@@ -1231,7 +1231,7 @@ def test_a_drain_of_20_hours_takes_about_a_second_and_nine_events_a_poll(sfn):
 
 def test_other_threads_start_and_stop_executions_while_the_driver_runs(sfn):
     short = sfn.machines.put("short", machine("W", W=wait(10, "W2"), W2=wait(10)))
-    # The driver may get through many virtual seconds before a thread comes to stop what it has just started, but not through these.
+    # The driver may get through many virtual seconds before a thread comes to stop what it started, but not through these.
     long = sfn.machines.put("long", machine("W", W=wait(10, "W2"), W2=wait(99_999_999)))
     started: list[Execution] = []
 
