@@ -31,7 +31,7 @@ _PROBE = Identity(
 )
 _REGION = "eu-west-1"
 
-_IN_FORCE_LIMIT = 10.0
+_IN_FORCE_LIMIT = 60.0
 """Seconds; a rewritten file is usually in force after 0.01-0.05."""
 
 _POLL = 0.005

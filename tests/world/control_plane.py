@@ -42,7 +42,7 @@ both on the virtual clock). Not run, because no scenario needs them: endpoints, 
 
 FROZEN_BETWEEN_SETTLES = ("kube-controller-manager", "kube-scheduler")
 
-_START_LIMIT = 60.0
+_START_LIMIT = 180.0
 """Seconds; a start takes 2-3 on two idle cores, and several clones may start at once."""
 
 _POLL = 0.02
@@ -147,6 +147,11 @@ class ControlPlane:
                 if "address already in use" in log and str(_AUTHENTICATOR_HEALTH_PORT) not in log:
                     raise PortTaken(f"{name} found its port taken:\n{log[-2000:]}")
                 raise ComponentDied(f"{name} ended with exit code {process.returncode}:\n{log[-2000:]}")
+
+    def is_at_work(self) -> bool:
+        """Whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
+        What is under way between two components keeps one of them at work; what waits for a time to come does not."""
+        return any(_can_run(thread) for each in self._processes.values() for thread in _threads(each.pid))
 
     def log(self, component: str) -> str:
         """What a component wrote so far."""
@@ -349,6 +354,18 @@ class PortTaken(ComponentDied):
 def die_with_parent() -> None:
     """Runs in the child between fork and exec. SIGKILL: the API server takes a minute to end once etcd is gone."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _threads(pid: int) -> list[pathlib.Path]:
+    return list(pathlib.Path(f"/proc/{pid}/task").glob("[0-9]*"))
+
+
+def _can_run(thread: pathlib.Path) -> bool:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] in ("R", "D")
+    except OSError:
+        # It has ended since.
+        return False
 
 
 def free_ports(count: int) -> list[int]:

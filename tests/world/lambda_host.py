@@ -53,6 +53,9 @@ from world.state_errors import ServiceError
 # AWS Lambda quotas: the init phase is limited to 10 s.
 INIT_SECONDS = 10.0
 
+# Real seconds that this machine may take for it: it is no Lambda, and several sessions may share its cores.
+INIT_PATIENCE = 120.0
+
 # Asynchronous invocation: "Lambda attempts to run the function two more times, with a one-minute wait before the first
 # retry and two minutes before the second" (developer guide, "How Lambda handles errors and retries with asynchronous
 # invocation").
@@ -461,7 +464,7 @@ class Sandbox:
             )
         self.alive = True
         threading.Thread(target=self._watch, name=f"watch {self.function}", daemon=True).start()
-        ready = self._ready.wait(INIT_SECONDS)
+        ready = self._ready.wait(INIT_PATIENCE)
         self.init_ms = (time.perf_counter() - started) * 1e3
         if self._init_error is not None or not self.alive or not ready:
             payload = (
