@@ -285,6 +285,10 @@ class Kubernetes:
         `age`: virtual seconds that it has existed already. `allocatable` adds to 8 CPUs, 32 GiB and 58 pods."""
         all_taints = [dict(taint) for taint in (*taints, *startup_taints)]
         region = zone[:-1]
+        capacity = {"cpu": "8", "memory": "32Gi", "pods": "58", **(allocatable or {})}
+        # One request for everything, or the node controller may come to look while a node has not said yet that it is Ready. If
+        # no other node is there, it takes that for a failure of its own, and if the next node is the first of another zone, it
+        # never again evicts from the first one's zone (handleDisruption in pkg/controller/nodelifecycle).
         created = self._admin().create(
             "/api/v1/nodes",
             {
@@ -306,26 +310,20 @@ class Kubernetes:
                     },
                 },
                 "spec": {"providerID": provider_id, "taints": all_taints},
+                "status": {
+                    "capacity": capacity,
+                    "allocatable": capacity,
+                    "addresses": [
+                        {"type": "InternalIP", "address": "10.0.0.1"},
+                        {"type": "InternalDNS", "address": name},
+                        {"type": "Hostname", "address": name},
+                    ],
+                    "nodeInfo": _NODE_INFO,
+                    "conditions": [_ready_condition(*(_READY if ready else _NOT_READY))],
+                },
             },
         )
         node = Node(self, name, created["metadata"]["uid"])
-        capacity = {"cpu": "8", "memory": "32Gi", "pods": "58", **(allocatable or {})}
-        node.report(
-            {
-                "capacity": capacity,
-                "allocatable": capacity,
-                "addresses": [
-                    {"type": "InternalIP", "address": "10.0.0.1"},
-                    {"type": "InternalDNS", "address": name},
-                    {"type": "Hostname", "address": name},
-                ],
-                "nodeInfo": _NODE_INFO,
-            }
-        )
-        if ready:
-            node.becomes_ready()
-        else:
-            node.becomes_unready()
         if startup_taints:
             keys = [taint["key"] for taint in startup_taints]
             self.clock.after(startup_taints_go_after, lambda: node.remove_taints(*keys))
@@ -672,15 +670,15 @@ class Node:
 
     def becomes_ready(self) -> None:
         """The kubelet reports that all is well."""
-        self._report_condition("True", "KubeletReady", "kubelet is posting ready status")
+        self.report({"conditions": [_ready_condition(*_READY)]})
 
     def becomes_unready(self) -> None:
         """The kubelet reports that something is missing, as it does before the network plugin runs."""
-        self._report_condition("False", "KubeletNotReady", "container runtime network not ready")
+        self.report({"conditions": [_ready_condition(*_NOT_READY)]})
 
     def stops_reporting(self) -> None:
         """The kubelet has not been heard of: the machine hangs, or is gone."""
-        self._report_condition("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        self.report({"conditions": [_ready_condition(*_SILENT)]})
 
     def cordon(self) -> None:
         """A person runs `kubectl cordon`."""
@@ -723,17 +721,22 @@ class Node:
         path = f"/api/v1/nodes/{self.name}/status"
         self._kubernetes.must("PATCH", path, {"status": status}, STRATEGIC_MERGE_PATCH)
 
-    def _report_condition(self, status: str, reason: str, message: str) -> None:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        condition = {
-            "type": "Ready",
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-            "lastHeartbeatTime": now,
-        }
-        self.report({"conditions": [condition]})
+
+_READY = ("True", "KubeletReady", "kubelet is posting ready status")
+_NOT_READY = ("False", "KubeletNotReady", "container runtime network not ready")
+_SILENT = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+
+
+def _ready_condition(status: str, reason: str, message: str) -> Json:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+        "lastHeartbeatTime": now,
+    }
 
 
 class Pod:
