@@ -50,7 +50,7 @@ def build(architectures: list[str], dist: Path) -> None:
         bin_folder = install_python(PINS, "cargo-lambda").parent
         add_targets(architectures)
     for architecture in architectures:
-        with steps.step(f"Lambda functions for {architecture}", "about 10 minutes on 2 cores the first time"):
+        with steps.step(f"Lambda functions for {architecture}", "about 12 minutes on 2 cores the first time"):
             folder = compile_for(architecture, bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)
             pack({name: folder / name / "bootstrap" for name in LAMBDAS}, dist / architecture, level=9)
