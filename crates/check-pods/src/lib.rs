@@ -7,11 +7,14 @@ mod outage;
 mod view;
 
 use eks_auth::Access;
-use node_record::{NodeChange, amend_node, check_claim, list_pods, open, tell, tell_progress};
+use node_record::{
+    NodeChange, amend_node, check_claim, hold_back, list_pods, open, tainted_since, tell, tell_progress,
+};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
 use recycle::drain::{DrainVerdict, judge_drain, only_waits};
 use recycle::node::NodeFacts;
+use recycle::pods::survey_pods;
 use recycle::poll::POLL_BUDGET;
 
 use crate::view::View;
@@ -45,7 +48,10 @@ async fn check(
     let now = context.now();
     let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
-    let view = View::new(&node, &pods, &run, now)?;
+    let tainted_since = tainted_since(&node, run.draining_since)?;
+    let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
+    let survey = hold_back(client, &node, survey).await?;
+    let view = View::new(&node, survey, &run, now);
     let last_eviction_tried = run.last_eviction.is_some();
     let drain_timeout = run.input.drain_timeout_seconds;
     let verdict = judge_drain(
@@ -87,7 +93,7 @@ async fn check(
     Ok(answer)
 }
 
-/// Nothing moves any more, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
+/// Nothing moves for now, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
 /// to be foreseen, and is not worth a second turn.
 async fn begin_to_wait(
     client: &kube::Client,
@@ -108,7 +114,7 @@ async fn begin_to_wait(
         Ok::<_, Error>(Some(NodeChange::new().claim(&waiting)?))
     })
     .await?;
-    let story = "Only waits for pods that end by themselves; another node of its group may have its turn";
+    let story = "Only waits, for pods that end by themselves or for a node in their volumes' zone; another node of its group may have its turn";
     tell(client, &node.name, Phase::Waiting, story, context.now(), &fence).await;
     Ok(node)
 }
