@@ -55,6 +55,9 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     progress = json.loads(story.node.annotations["recycle-eks/progress"])
     assert "zone_mismatch 1 pod (default/db-0)" in progress["summary"] and progress["blocked_by"][0].startswith(sentence)
 
+    told = {event["reason"]: event["message"] for event in world.kubernetes.events(story.node.name)}
+    assert told["RecycleWaiting"].startswith("Holds back by zone_mismatch 1 pod (default/db-0) until another node can use")
+
     story.workers.grow(2)
     end = execution.finishes()
 

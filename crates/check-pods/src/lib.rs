@@ -12,9 +12,9 @@ use node_record::{
 };
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
-use recycle::drain::{DrainVerdict, judge_drain, only_waits};
+use recycle::drain::{DrainVerdict, describe_waiting, judge_drain, only_waits};
 use recycle::node::NodeFacts;
-use recycle::pods::survey_pods;
+use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::POLL_BUDGET;
 
 use crate::view::View;
@@ -64,7 +64,7 @@ async fn check(
         last_eviction_tried,
     );
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
-        begin_to_wait(client, node, context, &run).await?
+        begin_to_wait(client, node, context, &run, &view.survey).await?
     } else {
         node
     };
@@ -100,6 +100,7 @@ async fn begin_to_wait(
     node: NodeFacts,
     context: &Context,
     run: &Run,
+    survey: &PodSurvey,
 ) -> Result<NodeFacts, Error> {
     let fence = context.fence();
     let node = amend_node(client, node, |node| {
@@ -114,8 +115,8 @@ async fn begin_to_wait(
         Ok::<_, Error>(Some(NodeChange::new().claim(&waiting)?))
     })
     .await?;
-    let story = "Only waits, for pods that end by themselves or for a node in their volumes' zone; another node of its group may have its turn";
-    tell(client, &node.name, Phase::Waiting, story, context.now(), &fence).await;
+    let story = describe_waiting(survey);
+    tell(client, &node.name, Phase::Waiting, &story, context.now(), &fence).await;
     Ok(node)
 }
 

@@ -224,6 +224,19 @@ pub fn only_waits(survey: &PodSurvey) -> bool {
         && only_leaving(survey).is_empty()
 }
 
+/// The story of a node that [`only_waits`].
+#[must_use]
+pub fn describe_waiting(survey: &PodSurvey) -> String {
+    let what = if survey.zone_mismatch.is_empty() {
+        "Only waits for pods that end by themselves".to_owned()
+    } else {
+        let names = first_names(&survey.zone_mismatch);
+        let held = count_and_name(survey.zone_mismatch.len(), &names);
+        format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
+    };
+    format!("{what}; another node of its group may have its turn")
+}
+
 /// Pods on their way out that nobody waits for: those that are awaited are named as such.
 fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
     let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
@@ -429,6 +442,14 @@ mod tests {
         };
         assert!(!held.is_clear());
         assert!(only_waits(&held), "nothing moves for now");
+        assert_eq!(
+            describe_waiting(&held),
+            "Holds back by zone_mismatch 1 pod (default/db-0) until another node can use their volumes, and only waits; another node of \
+             its group may have its turn"
+        );
+        assert!(
+            describe_waiting(&waiting()).starts_with("Only waits for pods that end by themselves; another")
+        );
         let verdict =
             |survey: &PodSurvey, now| judge_drain(survey, at(0), at(now), until(86_400), DAY, 1, false);
         assert_eq!(verdict(&held, 0), DrainVerdict::Wait(30));
