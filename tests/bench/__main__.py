@@ -31,14 +31,14 @@ from typing import Any
 import package
 from bench import python_peer
 from bench.figures import Goal, Measure, goal_lines, goals_of, table
-from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_pods, remove_pods, set_up
+from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
 from prepare import LAMBDAS, Steps, host_architecture, say, version
 from world import deployment
 from world.lambda_host import Sandbox
 from world.world import World
 
-CLUSTER_SIZES = (20, 1_000, 5_000)
-PODS_PER_OTHER_NODE = 100
+#: Pods and nodes.
+CLUSTER_SIZES = ((20, 5), (1_000, 40), (5_000, 200))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
             started = starts(world, scene, plan)
         with steps.step(f"Evictions of {PODS_EVICTED} pods, in turns", f"{plan.evictions * 8} seconds"):
             evicted = evictions(world, scene, plan)
-        with steps.step(f"Checks with up to {CLUSTER_SIZES[-1]:,} pods in the cluster", "2 minutes"):
+        with steps.step("Checks with up to {:,} pods on {} nodes in the cluster".format(*CLUSTER_SIZES[-1]), "2 minutes"):
             checked = list(checks(world, scene, plan))
     finally:
         world.stop()
@@ -196,10 +196,11 @@ def evictions(world: World, scene: Scene, plan: Plan) -> list[Measure]:
 
 def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
     """The same check in a cluster that grows, warm, in turns."""
-    for size in CLUSTER_SIZES:
+    for pods, nodes in CLUSTER_SIZES:
         there = len(world.kubernetes.pods())
-        say(f"      {size:,} pods: there are {there:,}")
-        add_pods(world, size - there, "other", lambda number: f"other-{number // PODS_PER_OTHER_NODE}")
+        say(f"      {pods:,} pods on {nodes} nodes: there are {there:,}")
+        others = add_nodes(world, nodes - len(world.kubernetes.nodes()))
+        add_pods(world, pods - there, "other", lambda number, names=others: names[number % len(names)])
         # The world keeps every pod in memory, and serves both: its own garbage collection is not to be measured.
         gc.collect()
         gc.freeze()
@@ -210,7 +211,7 @@ def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
                     called = call(sandbox, step)
                     if number > 0:
                         taken[column].append(called)
-        yield wall_and_cpu(f"a check with {size:,} pods in the cluster", *taken)
+        yield wall_and_cpu(f"a check with {pods:,} pods on {nodes} nodes in the cluster", *taken)
 
 
 def wall_and_cpu(name: str, ours: list[Called], python: list[Called]) -> list[Measure]:

@@ -103,6 +103,15 @@ def asked(world: World, execution: Execution, function: str) -> tuple[str, Json]
     raise BenchFailed(f"{function} was never asked")
 
 
+def add_nodes(world: World, count: int) -> list[str]:
+    """Nodes of another group that are Ready; their names."""
+    before = len(world.kubernetes.nodes())
+    names = [f"other-{before + number}" for number in range(count)]
+    for name in names:
+        world.kubernetes.add_node(name, f"aws:///eu-west-1a/i-{name}")
+    return names
+
+
 PODS = "/api/v1/namespaces/default/pods"
 _numbers = itertools.count()
 

@@ -128,6 +128,8 @@ class Launch:
     failure: str | None = None
     # For the Kubernetes half: whether a Node appears once the instance runs.
     joins_cluster: bool = True
+    # Where, although another zone of the group is emptier: the group goes to another zone when one has no capacity.
+    zone: str | None = None
 
 
 class Wait:
@@ -328,7 +330,7 @@ class AutoScaling:
     def _launch(self, group: Group) -> Member | None:
         planned = self._launches.get(group.name)
         launch = planned.pop(0) if planned else Launch()
-        subnet = self._emptiest_subnet(group)
+        subnet = self._emptiest_subnet(group, launch.zone)
         if launch.failure is not None:
             self._launch_failed(group, launch.failure.format(zone=subnet.availability_zone), subnet)
             return None
@@ -346,14 +348,16 @@ class AutoScaling:
             self._later(member, seconds, self._runs)
         return member
 
-    def _emptiest_subnet(self, group: Group) -> Any:
+    def _emptiest_subnet(self, group: Group, zone: str | None = None) -> Any:
+        """Of the group's zones, or in this one."""
         counts = self._zone_counts(group)
         if group.vpc_zone_identifier:
             subnets = [self.ec2.backend.get_subnet(name) for name in group.vpc_zone_identifier.split(",")]
         else:
             defaults = self.ec2.backend.get_default_subnets()
             subnets = [defaults[zone] for zone in group.availability_zones]
-        return min(subnets, key=lambda subnet: counts.get(subnet.availability_zone, 0))
+        allowed = [subnet for subnet in subnets if zone in (None, subnet.availability_zone)]
+        return min(allowed, key=lambda subnet: counts.get(subnet.availability_zone, 0))
 
     def _run_instance(self, group: Group, launch: Launch, subnet: Any) -> Member:
         tags = {**group.get_propagated_tags(), ASG_NAME_TAG: group.name, **group.instance_tags}

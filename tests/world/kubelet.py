@@ -10,7 +10,8 @@ manners are annotations, so that a Deployment's replacement pods inherit them fr
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
 made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
-vanish after a minute) and eviction by NoExecute taints (tolerated for as long as the pod says).
+vanish after a minute), eviction by NoExecute taints (tolerated for as long as the pod says), and what attaches volumes: a node's
+status has those of its pods that are bound, until the pods are gone.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Kubelet:
         self._orphaned_since: dict[str, float] = {}
         self._placed_since: dict[str, float] = {}
         self._alarms: set[tuple[str, float]] = set()
+        self._volumes: dict[str, tuple[str, ...]] = {}
+        self._keeping_volumes: set[str] = set()
         self._writers = ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="kubelet")
 
     def stop(self) -> None:
@@ -80,11 +83,17 @@ class Kubelet:
         self._orphaned_since.clear()
         self._placed_since.clear()
         self._alarms.clear()
+        self._volumes.clear()
+        self._keeping_volumes.clear()
 
     def keep_running(self, static_pod: Json) -> None:
         """From now on this pod is made again whenever somebody deletes it, until its node goes."""
         metadata = static_pod["metadata"]
         self._static_pods[metadata["namespace"], metadata["name"]] = static_pod
+
+    def keep_volumes(self, node_uid: str) -> None:
+        """From now on nothing is detached from this node."""
+        self._keeping_volumes.add(node_uid)
 
     def act(self) -> bool:
         """Does everything that is due at this moment of virtual time; whether there was anything to do."""
@@ -92,6 +101,7 @@ class Kubelet:
         nodes = {node["metadata"]["name"]: node for node in self._state.all("nodes")}
         due = [write for pod in pods if (write := self._due_for_pod(pod, nodes))]
         due += self._due_for_static_pods(pods, nodes)
+        due += self._due_for_volumes(pods, nodes)
         list(self._writers.map(lambda write: write(), due))
         return bool(due)
 
@@ -166,6 +176,40 @@ class Kubelet:
                 del self._static_pods[key]
         missing = [pod for key, pod in self._static_pods.items() if key not in present]
         return [lambda pod=pod: self._client.create(_pods_path(pod), pod) for pod in missing]
+
+    def _due_for_volumes(self, pods: Iterable[Json], nodes: dict[str, Json]) -> list[Callable[[], object]]:
+        in_use: dict[str, set[str]] = {}
+        for pod in pods:
+            if pod["spec"].get("nodeName") in nodes:
+                in_use.setdefault(pod["spec"]["nodeName"], set()).update(self._volumes_of(pod))
+        due = []
+        for name, node in nodes.items():
+            uid = node["metadata"]["uid"]
+            before = self._volumes.get(uid, ())
+            kept = before if uid in self._keeping_volumes else ()
+            now = tuple(sorted({*in_use.get(name, ()), *kept}))
+            if now != before:
+                self._volumes[uid] = now
+                due.append(lambda name=name, now=now: self._report_volumes(name, now))
+        return due
+
+    def _volumes_of(self, pod: Json) -> Iterable[str]:
+        """The bound ones, as a kubelet names them."""
+        for each in pod["spec"].get("volumes") or ():
+            if "persistentVolumeClaim" not in each:
+                continue
+            name = each["persistentVolumeClaim"]["claimName"]
+            claim = self._state.get("persistentvolumeclaims", name, pod["metadata"]["namespace"])
+            volume = self._state.get("persistentvolumes", claim["spec"].get("volumeName", "")) if claim else None
+            if volume:
+                csi = volume["spec"]["csi"]
+                yield f"kubernetes.io/csi/{csi['driver']}^{csi['volumeHandle']}"
+
+    def _report_volumes(self, node: str, volumes: tuple[str, ...]) -> None:
+        status = {"status": status_of_volumes(volumes)}
+        answer = self._client.call("PATCH", f"/api/v1/nodes/{node}/status", status, STRATEGIC_MERGE_PATCH)
+        if answer.status >= 300 and not _is_gone(answer):
+            raise Refused("PATCH", node, answer)
 
     def _is_due(self, uid: str, moment: float) -> bool:
         """Whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
@@ -260,6 +304,12 @@ class Kubelet:
         answer = self._client.call("PATCH", path, change, STRATEGIC_MERGE_PATCH)
         if answer.status >= 300 and not _is_gone(answer):
             raise Refused("PATCH", path, answer)
+
+
+def status_of_volumes(names: Iterable[str]) -> Json:
+    """The part of a Node's status that says which volumes are attached to it and in use."""
+    names = list(names)
+    return {"volumesInUse": names, "volumesAttached": [{"name": name, "devicePath": ""} for name in names]}
 
 
 _NODE_NOT_READY = "NodeNotReady"

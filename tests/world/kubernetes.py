@@ -37,7 +37,7 @@ from .faults import Plan
 from .folders import temporary_folder
 from .kube_client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient
 from .kube_proxy import KubeProxy, KubernetesCall
-from .kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet
+from .kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet, status_of_volumes
 from .sts import Sts, StsProxy
 from .virtual_times import VirtualTimes
 
@@ -250,6 +250,10 @@ class Kubernetes:
         """Replaces all access entries: (ARN of a role or user, Kubernetes user name, groups). In force on return."""
         self._entries.set(entries)
 
+    def volumes_hang_on(self, node_uid: str) -> None:
+        """From now on no volume is detached from this node."""
+        self._kubelet.keep_volumes(node_uid)
+
     def apply(self, manifest: str) -> None:
         """Server-side apply of YAML documents. Rights given by it are in force on return."""
         documents = [document for document in yaml.safe_load_all(manifest) if document]
@@ -428,21 +432,24 @@ class Kubernetes:
 
     def zonal_volume(self, name: str, zone: str, namespace: str = "default") -> str:
         """A bound claim on a volume that exists in one zone only; its name, for `volume_claims` of a pod."""
+        return self._bound_claim(name, namespace, {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]})
+
+    def local_volume(self, name: str, on: Node, namespace: str = "default") -> str:
+        """A bound claim on a disk of this node; its name."""
+        return self._bound_claim(name, namespace, {"key": "kubernetes.io/hostname", "operator": "In", "values": [on.name]})
+
+    def unbound_claim(self, name: str, namespace: str = "default") -> str:
+        """A claim that waits for its first consumer to be placed, and longer, as nobody provisions volumes here; its name."""
         self._ensure_namespace(namespace)
-        claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "",
-                "resources": {"requests": {"storage": "1Gi"}},
-                "volumeName": f"{namespace}-{name}",
-            },
-        }
+        self._admin().create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", _claim(name, storageClassName="gp3"))
+        return name
+
+    def _bound_claim(self, name: str, namespace: str, needs: Json) -> str:
+        self._ensure_namespace(namespace)
         claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        claim = _claim(name, storageClassName="", volumeName=f"{namespace}-{name}")
+        claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
         created = self._admin().create(claims, claim)
-        in_zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}
         volume = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -452,7 +459,7 @@ class Kubernetes:
                 "capacity": {"storage": "1Gi"},
                 "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{namespace}-{name}"},
                 "claimRef": {"namespace": namespace, "name": name, "uid": created["metadata"]["uid"]},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [needs]}]}},
             },
         }
         self._admin().create("/api/v1/persistentvolumes", volume)
@@ -709,8 +716,11 @@ class Node:
 
     def set_volumes(self, *handles: str) -> None:
         """The volumes that are attached to it and in use, replacing what was said before."""
-        attached = [{"name": handle, "devicePath": ""} for handle in handles]
-        self.report({"volumesInUse": list(handles), "volumesAttached": attached})
+        self.report(status_of_volumes(handles))
+
+    def volumes_hang(self) -> None:
+        """From now on no volume is detached from it."""
+        self._kubernetes.volumes_hang_on(self.uid)
 
     def patch(self, change: Json) -> None:
         """Any merge patch."""
@@ -963,6 +973,16 @@ def pod_template(
     if node_selector:
         body["nodeSelector"] = dict(node_selector)
     return {"metadata": metadata, "spec": body}
+
+
+def _claim(name: str, **spec: Any) -> Json:
+    resources = {"requests": {"storage": "1Gi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec},
+    }
 
 
 def _selected_template(name: str, how: Json) -> Json:

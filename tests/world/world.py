@@ -376,6 +376,7 @@ class Group:
         startup_taint: str | None = None,
         taint_lasts: str | float = 0,
         allocatable: Mapping[str, str] | None = None,
+        zone: str | None = None,
     ) -> None:
         """How the next launch goes. `fails` is AWS's message, and all further launches fail, too."""
         arrival = Arrival(
@@ -386,6 +387,7 @@ class Group:
             startup_taint=startup_taint,
             taint_lasts=seconds(taint_lasts),
             allocatable=allocatable,
+            zone=zone,
         )
         self._world.autoscaling.plan_launches(self.name, *[arrival] * (1000 if fails else 1))
 
@@ -394,6 +396,10 @@ class Group:
         self._world.aws.client("autoscaling").set_instance_protection(
             AutoScalingGroupName=self.name, InstanceIds=[node.instance_id], ProtectedFromScaleIn=True
         )
+
+    def grow(self, desired: int) -> None:
+        """A person sets the desired capacity."""
+        self._world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName=self.name, DesiredCapacity=desired)
 
     def suspend(self, *processes: str) -> None:
         """A person suspends processes such as Launch."""
@@ -444,6 +450,11 @@ class Node:
     def labels(self) -> dict[str, str]:
         """The Node's labels."""
         return self.kubernetes.labels
+
+    @property
+    def zone(self) -> str:
+        """Its Availability Zone."""
+        return self.labels["topology.kubernetes.io/zone"]
 
     def has_taint(self, key: str) -> bool:
         """Whether it has a taint of this key."""

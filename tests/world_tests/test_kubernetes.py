@@ -242,6 +242,32 @@ def test_a_zonal_volume_holds_its_pod_in_its_zone(kubernetes: Kubernetes, old: N
     assert [pod.node_name for pod in database.pods()] == ["same-zone"]
 
 
+def test_a_nodes_status_has_the_volumes_of_its_pods_as_long_as_they_are_there(kubernetes: Kubernetes, old: Node) -> None:
+    claims = [kubernetes.zonal_volume("data", "eu-west-1a"), kubernetes.unbound_claim("later")]
+    pod = kubernetes.bare_pod("db", on=old, volume_claims=claims)
+    kubernetes.settle()
+    assert volumes_of(old) == ["kubernetes.io/csi/ebs.csi.aws.com^vol-default-data"]
+    pod.deleted()
+    kubernetes.settle()
+    assert volumes_of(old) == []
+
+
+def test_a_volume_that_hangs_stays_in_the_status(kubernetes: Kubernetes, old: Node) -> None:
+    pod = kubernetes.bare_pod("db", on=old, volume_claims=[kubernetes.local_volume("disk", old)])
+    kubernetes.settle()
+    old.volumes_hang()
+    pod.deleted()
+    kubernetes.settle()
+    assert not pod.exists
+    assert volumes_of(old) == ["kubernetes.io/csi/ebs.csi.aws.com^vol-default-disk"]
+
+
+def volumes_of(node: Node) -> list[str]:
+    status = node.object["status"]
+    assert [each["name"] for each in status.get("volumesAttached", [])] == status.get("volumesInUse", [])
+    return status.get("volumesInUse", [])
+
+
 def test_a_daemon_set_is_on_every_node_it_tolerates_and_comes_back_on_a_cordoned_one(
     kubernetes: Kubernetes, old: Node, new: Node
 ) -> None:

@@ -7,11 +7,14 @@ mod outage;
 mod view;
 
 use eks_auth::Access;
-use node_record::{NodeChange, amend_node, check_claim, list_pods, open, tell, tell_progress};
+use node_record::{
+    NodeChange, amend_node, check_claim, hold_back, list_pods, open, tainted_since, tell, tell_progress,
+};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
-use recycle::drain::{DrainVerdict, judge_drain, only_waits};
+use recycle::drain::{DrainVerdict, describe_waiting, judge_drain, only_waits};
 use recycle::node::NodeFacts;
+use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::POLL_BUDGET;
 
 use crate::view::View;
@@ -45,7 +48,10 @@ async fn check(
     let now = context.now();
     let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
-    let view = View::new(&node, &pods, &run, now)?;
+    let tainted_since = tainted_since(&node, run.draining_since)?;
+    let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
+    let survey = hold_back(client, &node, survey).await?;
+    let view = View::new(&node, survey, &run, now);
     let last_eviction_tried = run.last_eviction.is_some();
     let drain_timeout = run.input.drain_timeout_seconds;
     let verdict = judge_drain(
@@ -58,7 +64,7 @@ async fn check(
         last_eviction_tried,
     );
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
-        begin_to_wait(client, node, context, &run).await?
+        begin_to_wait(client, node, context, &run, &view.survey).await?
     } else {
         node
     };
@@ -87,13 +93,14 @@ async fn check(
     Ok(answer)
 }
 
-/// Nothing moves any more, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
+/// Nothing moves for now, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
 /// to be foreseen, and is not worth a second turn.
 async fn begin_to_wait(
     client: &kube::Client,
     node: NodeFacts,
     context: &Context,
     run: &Run,
+    survey: &PodSurvey,
 ) -> Result<NodeFacts, Error> {
     let fence = context.fence();
     let node = amend_node(client, node, |node| {
@@ -108,8 +115,8 @@ async fn begin_to_wait(
         Ok::<_, Error>(Some(NodeChange::new().claim(&waiting)?))
     })
     .await?;
-    let story = "Only waits for pods that end by themselves; another node of its group may have its turn";
-    tell(client, &node.name, Phase::Waiting, story, context.now(), &fence).await;
+    let story = describe_waiting(survey);
+    tell(client, &node.name, Phase::Waiting, &story, context.now(), &fence).await;
     Ok(node)
 }
 

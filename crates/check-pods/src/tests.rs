@@ -257,6 +257,54 @@ async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict
     assert!(written(&gone).unwrap().blocked_by.is_empty());
 }
 
+/// A pod with a volume in zone a, of which these are the nodes.
+fn with_volume(kube: ScriptedKube, nodes: &[Value]) -> ScriptedKube {
+    let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]});
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}});
+    let metadata = json!({"name": "data"});
+    kube.on(
+        "GET",
+        "/namespaces/jobs/persistentvolumeclaims/data",
+        200,
+        json!({"metadata": metadata, "spec": {"volumeName": "pv-1"}}),
+    )
+    .on(
+        "GET",
+        "/persistentvolumes/pv-1",
+        200,
+        json!({"metadata": metadata, "spec": {"nodeAffinity": affinity}}),
+    )
+    .on("GET", "/nodes?", 200, list(nodes))
+}
+
+#[tokio::test]
+async fn a_pod_whose_volume_has_no_other_node_is_held_and_told() {
+    let mut database = evictable();
+    database["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let held = with_volume(kube(node(&[]), &[database.clone()]), &[node(&[])]);
+    let answer = run(&held).await.unwrap();
+    assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Wait, 36));
+    assert_eq!(answer.counts, [("zone_mismatch".to_owned(), 1)].into());
+    assert_eq!(answer.names["zone_mismatch"], ["jobs/web"]);
+    let because =
+        "jobs/web is not evicted: its volume pv-1 needs a node with topology.kubernetes.io/zone in (a)";
+    assert!(answer.reason.contains(because), "{}", answer.reason);
+    assert!(written(&held).unwrap().blocked_by[0].starts_with(because));
+
+    let late = with_volume(kube(node(&[]), &[database.clone()]), &[]);
+    let error = run_at(&late, "2027-01-02T06:00:00Z", 9).await.unwrap_err();
+    assert_eq!(error.failure(), Failure::DrainTimedOut);
+    let text = error.to_string();
+    assert!(text.contains("zone_mismatch") && text.contains(because), "{text}");
+
+    let mut other = node(&[]);
+    other["metadata"]["name"] = json!("b");
+    other["spec"] = json!({});
+    other["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    let free = with_volume(kube(node(&[]), &[database]), &[other]);
+    assert_eq!(run(&free).await.unwrap().verdict, CheckVerdict::Evict);
+}
+
 #[tokio::test]
 async fn somebody_elses_change_at_the_same_moment_costs_only_the_progress() {
     let kube = ScriptedKube::new()

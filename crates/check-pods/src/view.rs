@@ -1,14 +1,15 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
 use jiff::Timestamp;
-use node_record::{read_progress, tainted_since};
+use node_record::read_progress;
 use recycle::contract::Run;
 use recycle::drain::{Deadline, Progress, describe_pods, find_deadline, write_progress};
 use recycle::names::{DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT};
 use recycle::node::{NodeFacts, is_draining_taint};
-use recycle::pods::{PodFacts, PodSurvey, survey_pods};
+use recycle::pods::PodSurvey;
 
-use crate::Error;
+/// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
+const MOST_HELD: usize = 1;
 
 /// What is seen at this moment.
 pub(crate) struct View {
@@ -20,20 +21,19 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(node: &NodeFacts, pods: &[PodFacts], run: &Run, now: Timestamp) -> Result<Self, Error> {
-        let tainted_since = tainted_since(node, run.draining_since)?;
-        let survey = survey_pods(pods, &run.input.awaited, run.input.evict, tainted_since);
+    pub(crate) fn new(node: &NodeFacts, survey: PodSurvey, run: &Run, now: Timestamp) -> Self {
         let since = run.draining_since.unwrap_or(now);
         let drain_until = node.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
         let (deadline, remark) = find_deadline(since, now, run.input.drain_timeout_seconds, drain_until);
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
-        Ok(Self {
+        let held = survey.held_because.iter().take(MOST_HELD).cloned();
+        Self {
+            remarks: held.chain(remark).chain(taint_gone).collect(),
             survey,
             since,
             deadline,
-            remarks: remark.into_iter().chain(taint_gone).collect(),
-        })
+        }
     }
 
     /// Why the verdict is what it is.

@@ -3,6 +3,7 @@
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict};
+use recycle::disposal::describe_volumes_left;
 use recycle::input::Dispose;
 use recycle::names::{
     CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG, STOPPED_TAG,
@@ -42,13 +43,15 @@ impl DetachTerminate {
             Err(instance_record::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
             called => called?,
         }
-        Ok(case.wait(seconds, "its group terminates it"))
+        let reason = with_volumes_left("its group terminates it", &case);
+        Ok(case.wait(seconds, &reason))
     }
 
     pub(crate) async fn stop(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
         self.record(&case, |_| Ok(NodeChange::new())).await?;
         self.instances.stop(&case.run.input.instance_id).await?;
-        Ok(case.wait(seconds, "it is being stopped"))
+        let reason = with_volumes_left("it is being stopped", &case);
+        Ok(case.wait(seconds, &reason))
     }
 
     /// Stopped: the tag tells people, the Node goes, and the claim goes last, since it is what lets us do this.
@@ -140,6 +143,13 @@ impl DetachTerminate {
             .and_then(|group| group.member(&case.run.input.instance_id));
         Ok(member.is_none_or(|member| member.lifecycle_state.starts_with("Terminat")))
     }
+}
+
+fn with_volumes_left(what: &str, case: &Case) -> String {
+    std::iter::once(what.to_owned())
+        .chain(describe_volumes_left(case.node.as_ref()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]

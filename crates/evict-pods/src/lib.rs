@@ -7,9 +7,9 @@ mod error;
 mod requests;
 
 use eks_auth::Access;
-use node_record::{check_claim, list_pods, open, read_progress, tainted_since, tell_progress};
+use node_record::{check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell_progress};
 use recycle::contract::{Answer, Context, EvictVerdict, Run, StepRequest};
-use recycle::drain::Progress;
+use recycle::drain::{Progress, first_obstacles};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::node::NodeFacts;
 use recycle::pods::survey_pods;
@@ -47,11 +47,12 @@ async fn evict(
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
-    let requests = requests::send_all(client, survey.evictable).await;
+    let survey = hold_back(client, &node, survey).await?;
+    let requests = requests::send_all(client, survey.evictable.clone()).await;
     // The story is told by `check-pods`; what stands in the way, only we know.
     if let Some(progress) = read_progress(&node) {
         let progress = Progress {
-            blocked_by: requests.obstacles(),
+            blocked_by: first_obstacles(&survey, &requests.obstacles()),
             ..progress
         };
         tell_progress(client, &node, &progress).await?;

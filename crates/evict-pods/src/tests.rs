@@ -155,6 +155,45 @@ async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_
 }
 
 #[tokio::test]
+async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
+    let mut database = pod("db-0", "db", "StatefulSet", "2027-01-01T00:00:00Z");
+    database["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]});
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    let kube = kube(&node(&[]), &[database, web("web")])
+        .on(
+            "GET",
+            "/namespaces/shop/persistentvolumeclaims/data",
+            200,
+            json!({"metadata": {"name": "data"}, "spec": {"volumeName": "local"}}),
+        )
+        .on(
+            "GET",
+            "/persistentvolumes/local",
+            200,
+            json!({"metadata": {"name": "local"}, "spec": {"nodeAffinity": affinity}}),
+        )
+        .on(
+            "GET",
+            "/nodes?",
+            200,
+            json!({"metadata": {}, "items": [node(&[])]}),
+        )
+        .on("POST", "/pods/web/eviction", 201, success());
+    let answer = run(&kube).await.unwrap();
+    assert_eq!(evicted(&kube), ["web"]);
+    assert_eq!(answer.counts, [("evicted".to_owned(), 1)].into());
+    let told = blocked_by(&kube).unwrap();
+    assert_eq!(
+        told,
+        json!([
+            "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
+             that takes pods"
+        ])
+    );
+}
+
+#[tokio::test]
 async fn no_answer_to_one_pod_keeps_the_others() {
     let names = [
         "accepted",

@@ -109,6 +109,46 @@ where
     }
 }
 
+/// Whether an object of a list is such: asked page by page, and no further than the first that is. A continue token that has expired on
+/// the way starts the list again, once.
+pub(crate) async fn any<K>(
+    api: &Api<K>,
+    params: ListParams,
+    call: Call<'_>,
+    is_such: impl Fn(K) -> bool,
+) -> Result<bool, Error>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    match any_in_pages(api, params.clone(), call, &is_such).await {
+        Err(Error::Expired { .. }) => any_in_pages(api, params, call, &is_such).await,
+        finished => finished,
+    }
+}
+
+async fn any_in_pages<K>(
+    api: &Api<K>,
+    mut params: ListParams,
+    call: Call<'_>,
+    is_such: &impl Fn(K) -> bool,
+) -> Result<bool, Error>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    loop {
+        let page = send(api.list(&params))
+            .await
+            .map_err(|trouble| Error::from_trouble(call, trouble))?;
+        if page.items.into_iter().any(is_such) {
+            return Ok(true);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(false),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Node;

@@ -12,6 +12,7 @@ mod permissions;
 mod pods;
 mod progress;
 mod taint;
+mod volumes;
 
 pub use access::open;
 pub use error::Error;
@@ -24,3 +25,4 @@ pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};
 pub use progress::{read_progress, tell_progress};
 pub use taint::tainted_since;
+pub use volumes::hold_back;

@@ -124,6 +124,26 @@ pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<
     Ok(found.into_iter().filter_map(read_node).collect())
 }
 
+/// Nodes in a page, where one of them is enough. A zone has at most one or two that are drained or not Ready at a time.
+const FEW: u32 = 20;
+
+/// Whether one of the Nodes that match a label selector is such; none is asked about beyond the page of the first.
+pub(crate) async fn is_any_node(
+    client: &kube::Client,
+    selector: &str,
+    is_such: impl Fn(&NodeFacts) -> bool,
+) -> Result<bool, Error> {
+    let params = ListParams::default().labels(selector).limit(FEW);
+    let name = format!("with {selector}");
+    let call = Call {
+        verb: "list",
+        resource: "nodes",
+        name: &name,
+    };
+    let is_such = |node| read_node(node).as_ref().is_some_and(&is_such);
+    call::any(&nodes(client), params, call, is_such).await
+}
+
 /// What every acting step does first: the Node's claim, if it is still ours. `urgency` is ours.
 pub fn check_claim(node: &NodeFacts, me: &Fence, urgency: Urgency) -> Result<Claim, ClaimLost> {
     claim::check_claim(node.claim(), me, urgency, &format!("node {}", node.name))

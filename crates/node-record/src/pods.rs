@@ -22,6 +22,19 @@ type Pod = Object<Option<Spec>, Status>;
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     restart_policy: Option<String>,
+    volumes: Vec<PodVolume>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodVolume {
+    persistent_volume_claim: Option<ClaimReference>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimReference {
+    claim_name: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -134,6 +147,7 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
 
 fn read_pod(pod: Pod) -> PodFacts {
     let metadata = pod.metadata;
+    let spec = pod.spec.unwrap_or_default();
     let controller = metadata
         .owner_references
         .unwrap_or_default()
@@ -155,11 +169,14 @@ fn read_pod(pod: Pod) -> PodFacts {
             .status
             .and_then(|status| status.phase)
             .unwrap_or_else(|| "Unknown".to_owned()),
-        restart_policy: pod
-            .spec
-            .and_then(|spec| spec.restart_policy)
-            .unwrap_or_else(|| "Always".to_owned()),
+        restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
         created_at: metadata.creation_timestamp.map(|Time(time)| time),
         deletion_at: metadata.deletion_timestamp.map(|Time(time)| time),
+        volume_claims: spec
+            .volumes
+            .into_iter()
+            .filter_map(|volume| volume.persistent_volume_claim)
+            .map(|claim| claim.claim_name)
+            .collect(),
     }
 }

@@ -26,6 +26,7 @@ fn some_pod() -> PodFacts {
         restart_policy: "Never".to_owned(),
         created_at: None,
         deletion_at: None,
+        volume_claims: Vec::new(),
     }
 }
 
@@ -77,7 +78,15 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
                 {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "y", "controller": true},
             ],
         },
-        "spec": {"restartPolicy": "Never", "containers": []},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [],
+            "volumes": [
+                {"name": "scratch", "emptyDir": {}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": "data-train-0"}},
+                {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+            ],
+        },
         "status": {"phase": "Running"},
     });
     let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[answer], None));
@@ -92,6 +101,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
         }),
         created_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
         deletion_at: Some("2027-01-01T01:00:00Z".parse().unwrap()),
+        volume_claims: vec!["data-train-0".to_owned()],
         ..some_pod()
     };
     assert_eq!(pods, [expected]);

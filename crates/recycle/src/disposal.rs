@@ -8,10 +8,13 @@ use jiff::Timestamp;
 use crate::input::Dispose;
 use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, STOPPED_TAG};
 use crate::node::{Instance, NodeFacts};
+use crate::pods::{NAMES_PER_CLASS, cut_text};
 use crate::poll::next_wait;
 
 /// Seconds to wait for volumes to detach before disposing anyway: a detach that takes longer than five minutes hangs.
 pub const VOLUME_GRACE: u32 = 300;
+/// To how many characters a volume's name is cut: EBS's have 21.
+const LONGEST_VOLUME: usize = 60;
 /// Seconds between two looks at an instance that is going.
 pub const DISPOSAL_WAIT: u32 = 30;
 /// Seconds that an instance may take to go once nothing holds it any more: half an hour, several times what EC2 needs. Longer waits
@@ -134,10 +137,37 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
     if !node.volumes.is_empty() && volumes_left > 0 {
         return Some(DisposalStep::Wait(
             next_wait(timing.waited, volumes_left, 0, None),
-            format!("volumes are still attached ({})", node.volumes.len()),
+            format!("volumes are still attached ({})", name_volumes(node)),
         ));
     }
     None
+}
+
+/// The volumes with which the instance goes although they were given their time; none if there are none.
+#[must_use]
+pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
+    let node = node.filter(|node| !node.volumes.is_empty())?;
+    Some(format!(
+        "with volumes that have not been detached in {VOLUME_GRACE} seconds ({}): a pod that needs one may have to wait until EC2 has \
+         taken it off",
+        name_volumes(node)
+    ))
+}
+
+/// The first five, by the name that the cloud gives them: `kubernetes.io/csi/ebs.csi.aws.com^vol-1`.
+fn name_volumes(node: &NodeFacts) -> String {
+    let names = node.volumes.iter().take(NAMES_PER_CLASS);
+    let short = |name: &String| {
+        let mut name = name.rsplit(['^', '/']).next().unwrap_or(name).to_owned();
+        cut_text(&mut name, LONGEST_VOLUME);
+        name
+    };
+    let more = if node.volumes.len() > NAMES_PER_CLASS {
+        ", …"
+    } else {
+        ""
+    };
+    format!("{}{more}", names.map(short).collect::<Vec<_>>().join(", "))
 }
 
 fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
@@ -195,6 +225,29 @@ mod tests {
             volumes: vec!["vol-1".to_owned()],
             ..out_of_balancers()
         }
+    }
+
+    #[test]
+    fn the_volumes_with_which_an_instance_goes_are_named() {
+        assert_eq!(describe_volumes_left(None), None);
+        assert_eq!(describe_volumes_left(Some(&node("old"))), None);
+        let six = (0..6).map(|number| format!("kubernetes.io/csi/ebs.csi.aws.com^vol-{number}"));
+        let node = NodeFacts {
+            volumes: six.collect(),
+            ..node("old")
+        };
+        let text = describe_volumes_left(Some(&node)).unwrap();
+        assert!(
+            text.starts_with(
+                "with volumes that have not been detached in 300 seconds (vol-0, vol-1, vol-2, vol-3, vol-4, …): "
+            ),
+            "{text}"
+        );
+        let endless = NodeFacts {
+            volumes: vec!["x".repeat(5_000)],
+            ..node
+        };
+        assert!(describe_volumes_left(Some(&endless)).unwrap().len() < 300);
     }
 
     fn in_state(state: &str) -> Instance {
@@ -267,7 +320,7 @@ mod tests {
                     "then the volumes",
                     Some(with_volume()),
                     60,
-                    DisposalStep::Wait(30, "volumes are still attached (1)".to_owned()),
+                    DisposalStep::Wait(30, "volumes are still attached (vol-1)".to_owned()),
                 ),
                 (
                     "volumes for five minutes only",

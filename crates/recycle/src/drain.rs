@@ -194,6 +194,7 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     let mut kinds: Vec<(&str, usize, Vec<String>)> = [
         ("waits for", &survey.awaited),
         ("has still to evict", &survey.evictable),
+        ("holds back by zone_mismatch", &survey.zone_mismatch),
         ("sees leaving", &leaving),
     ]
     .into_iter()
@@ -214,11 +215,26 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     format!("it {}", parts.join(", "))
 }
 
-/// Whether the drain has come to where it only waits for pods that end by themselves: nothing is left to evict, and nothing that was
-/// evicted is still leaving.
+/// Whether the drain has come to where it only waits, for pods that end by themselves or for a node in their volumes' zone: nothing is
+/// left to evict now, and nothing that was evicted is still leaving.
 #[must_use]
 pub fn only_waits(survey: &PodSurvey) -> bool {
-    !survey.awaited.is_empty() && survey.evictable.is_empty() && only_leaving(survey).is_empty()
+    !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty())
+        && survey.evictable.is_empty()
+        && only_leaving(survey).is_empty()
+}
+
+/// The story of a node that [`only_waits`].
+#[must_use]
+pub fn describe_waiting(survey: &PodSurvey) -> String {
+    let what = if survey.zone_mismatch.is_empty() {
+        "Only waits for pods that end by themselves".to_owned()
+    } else {
+        let names = first_names(&survey.zone_mismatch);
+        let held = count_and_name(survey.zone_mismatch.len(), &names);
+        format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
+    };
+    format!("{what}; another node of its group may have its turn")
 }
 
 /// Pods on their way out that nobody waits for: those that are awaited are named as such.
@@ -239,7 +255,7 @@ fn count_and_name(count: usize, names: &[String]) -> String {
 }
 
 /// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
-/// `blocked` says what stands in the way of evictions, one sentence each.
+/// `blocked` says what stands in the way of evictions, one sentence each; what holds pods back is added.
 #[must_use]
 pub fn write_progress(
     survey: &PodSurvey,
@@ -247,17 +263,24 @@ pub fn write_progress(
     since: Timestamp,
     deadline: Deadline,
 ) -> Progress {
-    let mut blocked_by = blocked.to_vec();
-    blocked_by.sort();
-    blocked_by.truncate(crate::pods::NAMES_PER_CLASS);
     Progress {
         summary: describe_pods(survey),
         waits_for: first_names(&survey.awaited),
         leaving: first_names(&survey.terminating),
-        blocked_by,
+        blocked_by: first_obstacles(survey, blocked),
         since,
         until: deadline.at,
     }
+}
+
+/// What stands in the way of evictions, and what holds pods back: the first five sentences, in an order that does not change.
+#[must_use]
+pub fn first_obstacles(survey: &PodSurvey, blocked: &[String]) -> Vec<String> {
+    let mut obstacles: Vec<String> = [blocked, &survey.held_because].concat();
+    obstacles.sort();
+    obstacles.dedup();
+    obstacles.truncate(crate::pods::NAMES_PER_CLASS);
+    obstacles
 }
 
 #[cfg(test)]
@@ -408,6 +431,49 @@ mod tests {
             };
             assert!(text.contains(expected), "{name}: {text}");
         }
+    }
+
+    #[test]
+    fn pods_that_are_held_back_hold_the_node_and_are_said() {
+        let held = PodSurvey {
+            zone_mismatch: vec![pod("db-0")],
+            held_because: vec!["default/db-0 is not evicted: why".to_owned()],
+            ..PodSurvey::default()
+        };
+        assert!(!held.is_clear());
+        assert!(only_waits(&held), "nothing moves for now");
+        assert_eq!(
+            describe_waiting(&held),
+            "Holds back by zone_mismatch 1 pod (default/db-0) until another node can use their volumes, and only waits; another node of \
+             its group may have its turn"
+        );
+        assert!(
+            describe_waiting(&waiting()).starts_with("Only waits for pods that end by themselves; another")
+        );
+        let verdict =
+            |survey: &PodSurvey, now| judge_drain(survey, at(0), at(now), until(86_400), DAY, 1, false);
+        assert_eq!(verdict(&held, 0), DrainVerdict::Wait(30));
+        let DrainVerdict::TimedOut(text) = verdict(&held, 86_400) else {
+            panic!("nobody is evicted at the end either")
+        };
+        assert!(
+            text.ends_with("it holds back by zone_mismatch 1 pod (default/db-0)"),
+            "{text}"
+        );
+        let blocked = vec!["default/web: a budget".to_owned(), held.held_because[0].clone()];
+        let progress = write_progress(&held, &blocked, at(0), until(86_400));
+        assert_eq!(
+            progress.blocked_by,
+            ["default/db-0 is not evicted: why", "default/web: a budget"]
+        );
+        let others_move = PodSurvey {
+            evictable: vec![pod("web")],
+            ..held
+        };
+        assert!(!only_waits(&others_move));
+        assert_eq!(verdict(&others_move, 0), DrainVerdict::Evict(30));
+        assert_eq!(others_move.counts()["zone_mismatch"], 1);
+        assert_eq!(others_move.names()["zone_mismatch"], ["default/db-0"]);
     }
 
     #[test]

@@ -156,6 +156,7 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         restart_policy: "Always".to_owned(),
         created_at: Some(at(-3_600)),
         deletion_at: None,
+        volume_claims: Vec::new(),
     }
 }
 

@@ -26,3 +26,4 @@ pub mod selector;
 pub mod sweep;
 pub mod tables;
 pub mod turn;
+pub mod zones;

@@ -53,6 +53,16 @@ pub const PERMISSIONS: &[Permission] = &[
     },
     Permission {
         group: "",
+        resource: "persistentvolumeclaims",
+        verb: "get",
+    },
+    Permission {
+        group: "",
+        resource: "persistentvolumes",
+        verb: "get",
+    },
+    Permission {
+        group: "",
         resource: "events",
         verb: "create",
     },

@@ -57,6 +57,8 @@ pub struct PodFacts {
     pub created_at: Option<Timestamp>,
     /// `metadata.deletionTimestamp`: it includes the grace period.
     pub deletion_at: Option<Timestamp>,
+    /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
+    pub volume_claims: Vec<String>,
 }
 
 impl PodFacts {
@@ -108,6 +110,11 @@ impl PodFacts {
         is(DO_NOT_DISRUPT_ANNOTATION, "true") || is(SAFE_TO_EVICT_ANNOTATION, "false")
     }
 
+    /// Our annotation says `evict`.
+    pub(crate) fn is_told_to_go(&self) -> bool {
+        self.annotated_class() == Ok(Some(PodClass::Evict))
+    }
+
     /// What our annotation says; none if there is none, an error if it says nothing that we know.
     fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
         match self.annotations.get(DRAIN_ANNOTATION).map(String::as_str) {
@@ -133,13 +140,17 @@ pub enum PodClass {
 }
 
 /// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `awaited`, `evictable`,
-/// `tolerates_taint` and the pods that are only `terminating` are disjoint.
+/// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSurvey {
     /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that have not been asked to go yet.
     pub evictable: Vec<PodFacts>,
+    /// Pods that would be evicted, but for a volume that no other node can use now ([`crate::zones`]): they hold the node.
+    pub zone_mismatch: Vec<PodFacts>,
+    /// Of each of them, which volume and which nodes: one sentence.
+    pub held_because: Vec<String>,
     /// Pods that are on their way out; those that are waited for are also among `awaited`.
     pub terminating: Vec<PodFacts>,
     /// Awaited pods that cannot end by themselves; also among `awaited`.
@@ -251,7 +262,10 @@ impl PodSurvey {
     /// Nothing is left that holds the node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.awaited.is_empty() && self.evictable.is_empty() && self.terminating.is_empty()
+        self.awaited.is_empty()
+            && self.evictable.is_empty()
+            && self.zone_mismatch.is_empty()
+            && self.terminating.is_empty()
     }
 
     /// How many pods of each class: the `counts` of an answer. A class without pods is left out.
@@ -280,10 +294,11 @@ impl PodSurvey {
         names
     }
 
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 7] {
+    fn classes(&self) -> [(&'static str, &[PodFacts]); 8] {
         [
             ("awaited", &self.awaited),
             ("evictable", &self.evictable),
+            ("zone_mismatch", &self.zone_mismatch),
             ("terminating", &self.terminating),
             ("never_ends", &self.never_ends),
             ("bare", &self.bare),

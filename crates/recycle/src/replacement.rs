@@ -133,7 +133,7 @@ fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &Node
 /// Whether pods of the old node could be kept away by this taint: it keeps pods away at all, and the old node has none like it.
 /// Taints of Kubernetes itself (not ready, cordoned, not initialised) and our own speak of a node's state, not of its kind:
 /// they count even if the old node, which may be sick or drained already, has them too.
-fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
+pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
     const STATES: [&str; 3] = [
         "node.kubernetes.io/",
         "node.cloudprovider.kubernetes.io/",

@@ -1,0 +1,438 @@
+//! Volumes that only some nodes can use, an EBS volume in its zone above all: pods that would find no place if they were evicted
+//! now are held back until there is one.
+//!
+//! Whether a node has room for a pod, and whether the pod's own rules allow it there, is the scheduler's affair.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::node::NodeFacts;
+use crate::pods::{PodFacts, PodSurvey, cut_text};
+use crate::replacement::is_in_the_way;
+
+/// To how many characters the nodes that a volume needs are cut in a sentence. One zone takes 45.
+const LONGEST_NODES: usize = 120;
+
+/// A PersistentVolumeClaim: its namespace and name.
+pub type VolumeClaim = (String, String);
+
+/// One of the ways in which a volume can be reached (`spec.nodeAffinity.required.nodeSelectorTerms` of a PersistentVolume): a node has to
+/// meet all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelectorTerm {
+    /// What a node's labels have to be.
+    pub match_expressions: Vec<Requirement>,
+    /// What its fields have to be, such as `metadata.name`.
+    pub match_fields: Vec<Requirement>,
+}
+
+/// One requirement of a [`NodeSelectorTerm`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Requirement {
+    /// The label, such as `topology.kubernetes.io/zone`.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
+    pub operator: String,
+    /// What the label may or may not be.
+    pub values: Vec<String>,
+}
+
+/// Where a volume can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// Everywhere, or nobody can tell where.
+    Anywhere,
+    /// On nodes that match one of these label selectors.
+    Nodes(Vec<String>),
+}
+
+/// A PersistentVolume that is bound to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// `metadata.name`.
+    pub name: String,
+    /// Where it can be used.
+    pub reach: Reach,
+}
+
+/// Reads where a volume can be used. A term that no label selector can say counts as met: only what is known for certain holds a pod.
+#[must_use]
+pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
+    // An empty term matches no node (Kubernetes API reference of NodeSelectorTerm).
+    let selectors: Option<Vec<String>> = terms
+        .iter()
+        .filter(|term| !term.match_expressions.is_empty() || !term.match_fields.is_empty())
+        .map(write_selector)
+        .collect();
+    match selectors {
+        Some(selectors) if !selectors.is_empty() => Reach::Nodes(selectors),
+        Some(_) | None => Reach::Anywhere,
+    }
+}
+
+/// The term as a label selector, which has the same operators but for `Gt` and `Lt`, and no fields.
+fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
+    if !term.match_fields.is_empty() {
+        return None;
+    }
+    let write = |requirement: &Requirement| {
+        let Requirement {
+            key,
+            operator,
+            values,
+        } = requirement;
+        let values = values.join(",");
+        match operator.as_str() {
+            "In" => Some(format!("{key} in ({values})")),
+            "NotIn" => Some(format!("{key} notin ({values})")),
+            "Exists" => Some(key.clone()),
+            "DoesNotExist" => Some(format!("!{key}")),
+            _ => None,
+        }
+    };
+    let parts: Option<Vec<String>> = term.match_expressions.iter().map(write).collect();
+    Some(parts?.join(","))
+}
+
+/// The claims whose volumes decide whether these pods may be evicted. A pod that is annotated `evict` goes, wherever it ends up.
+#[must_use]
+pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
+    evictable
+        .iter()
+        .filter(|pod| !pod.is_told_to_go())
+        .flat_map(claims_of)
+        .collect()
+}
+
+fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
+    pod.volume_claims
+        .iter()
+        .map(|claim| (pod.namespace.clone(), claim.clone()))
+}
+
+/// The label selectors of all nodes that these volumes need, each once: to be asked for.
+#[must_use]
+pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String> {
+    volumes
+        .values()
+        .flat_map(|volume| match &volume.reach {
+            Reach::Anywhere => &[],
+            Reach::Nodes(selectors) => selectors.as_slice(),
+        })
+        .cloned()
+        .collect()
+}
+
+/// Whether pods of `old` could be placed on this node, as far as it is the node's to say: it is another one, Ready, not cordoned, and
+/// has no taint that keeps pods of `old` away.
+#[must_use]
+pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
+    node.name != old.name
+        && node.ready
+        && !node.unschedulable
+        && !node.taints.iter().any(|taint| is_in_the_way(taint, old))
+}
+
+/// Takes the pods out of those to evict that have a volume which no other node can use now. A claim without an entry in `volumes` is not
+/// bound, and the scheduler will find it a place. `places` are the selectors for which there is a node that could take them.
+#[must_use]
+pub fn hold_back(
+    mut survey: PodSurvey,
+    volumes: &BTreeMap<VolumeClaim, Volume>,
+    places: &BTreeSet<String>,
+) -> PodSurvey {
+    let (mut free, mut held, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    for pod in std::mem::take(&mut survey.evictable) {
+        match find_bond(&pod, volumes, places) {
+            Some((volume, selectors)) => {
+                reasons.push(describe_bond(&pod, volume, selectors));
+                held.push(pod);
+            }
+            None => free.push(pod),
+        }
+    }
+    PodSurvey {
+        evictable: free,
+        zone_mismatch: held,
+        held_because: reasons,
+        ..survey
+    }
+}
+
+/// The first volume of the pod that can be used nowhere else now, and on which nodes it could be.
+fn find_bond<'a>(
+    pod: &PodFacts,
+    volumes: &'a BTreeMap<VolumeClaim, Volume>,
+    places: &BTreeSet<String>,
+) -> Option<(&'a Volume, &'a [String])> {
+    if pod.is_told_to_go() {
+        return None;
+    }
+    claims_of(pod)
+        .filter_map(|claim| volumes.get(&claim))
+        .find_map(|volume| match &volume.reach {
+            Reach::Anywhere => None,
+            Reach::Nodes(selectors) => {
+                let has_place = selectors.iter().any(|selector| places.contains(selector));
+                (!has_place).then_some((volume, selectors.as_slice()))
+            }
+        })
+}
+
+fn describe_bond(pod: &PodFacts, volume: &Volume, selectors: &[String]) -> String {
+    let mut nodes = selectors.join(" or ");
+    cut_text(&mut nodes, LONGEST_NODES);
+    format!(
+        "{} is not evicted: its volume {} needs a node with {nodes}, and there is no other that takes pods",
+        pod.full_name(),
+        volume.name
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{node, pod, strings, taint};
+
+    fn terms(value: Value) -> Vec<NodeSelectorTerm> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn zone(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    }
+
+    #[test]
+    fn a_volumes_reach_is_read_as_the_scheduler_reads_it() {
+        let standard = "topology.kubernetes.io/zone";
+        let field = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]});
+        let two = json!({"matchExpressions": [
+            {"key": standard, "operator": "In", "values": ["a"]},
+            {"key": "arch", "operator": "NotIn", "values": ["arm64", "s390x"]},
+        ]});
+        let cases: [(&str, Value, Option<&[&str]>); 11] = [
+            ("no affinity", json!([]), None),
+            (
+                "a zone",
+                json!([zone(standard, "In", &["eu-west-1a"])]),
+                Some(&["topology.kubernetes.io/zone in (eu-west-1a)"]),
+            ),
+            (
+                "the EBS driver's own label",
+                json!([zone("topology.ebs.csi.aws.com/zone", "In", &["eu-west-1a"])]),
+                Some(&["topology.ebs.csi.aws.com/zone in (eu-west-1a)"]),
+            ),
+            (
+                "a disk of two zones",
+                json!([zone(standard, "In", &["a", "b"])]),
+                Some(&["topology.kubernetes.io/zone in (a,b)"]),
+            ),
+            (
+                "a local disk",
+                json!([zone("kubernetes.io/hostname", "In", &["ip-10-0-0-1"])]),
+                Some(&["kubernetes.io/hostname in (ip-10-0-0-1)"]),
+            ),
+            (
+                "one term or another",
+                json!([zone(standard, "In", &["a"]), zone("ssd", "Exists", &[])]),
+                Some(&["topology.kubernetes.io/zone in (a)", "ssd"]),
+            ),
+            (
+                "all of a term",
+                json!([two]),
+                Some(&["topology.kubernetes.io/zone in (a),arch notin (arm64,s390x)"]),
+            ),
+            (
+                "a label that must not be there",
+                json!([zone("spot", "DoesNotExist", &[])]),
+                Some(&["!spot"]),
+            ),
+            (
+                "what no label selector can say",
+                json!([zone("generation", "Gt", &["3"])]),
+                None,
+            ),
+            ("a field", json!([zone(standard, "In", &["a"]), field]), None),
+            (
+                "an empty term, which matches nothing",
+                json!([{}, zone(standard, "In", &["a"])]),
+                Some(&["topology.kubernetes.io/zone in (a)"]),
+            ),
+        ];
+        for (name, given, expected) in cases {
+            let expected = expected.map_or(Reach::Anywhere, |selectors| {
+                Reach::Nodes(selectors.iter().map(|selector| (*selector).to_owned()).collect())
+            });
+            assert_eq!(read_reach(&terms(given)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_another_node_that_takes_pods_of_the_old_one() {
+        let draining = taint("recycle-eks/draining", "NoSchedule");
+        let old = NodeFacts {
+            unschedulable: true,
+            taints: vec![draining.clone(), taint("team", "NoSchedule")],
+            ..node("old")
+        };
+        let with = |taint| NodeFacts {
+            taints: vec![taint],
+            ..node("new")
+        };
+        let cases = [
+            ("a free node", node("new"), true),
+            ("the old node itself", node("old"), false),
+            (
+                "a node that is not Ready",
+                NodeFacts {
+                    ready: false,
+                    ..node("new")
+                },
+                false,
+            ),
+            (
+                "a cordoned node",
+                NodeFacts {
+                    unschedulable: true,
+                    ..node("new")
+                },
+                false,
+            ),
+            ("a node of the same kind", with(taint("team", "NoSchedule")), true),
+            ("a node of another kind", with(taint("gpu", "NoSchedule")), false),
+            (
+                "a node that throws pods out",
+                with(taint("gpu", "NoExecute")),
+                false,
+            ),
+            (
+                "a node that would rather not",
+                with(taint("gpu", "PreferNoSchedule")),
+                true,
+            ),
+            ("a node that is being drained itself", with(draining), false),
+        ];
+        for (name, candidate, expected) in cases {
+            assert_eq!(could_take_pods_of(&old, &candidate), expected, "{name}");
+        }
+    }
+
+    fn database(name: &str, claims: &[&str]) -> PodFacts {
+        PodFacts {
+            volume_claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+            ..pod(name)
+        }
+    }
+
+    fn volumes() -> BTreeMap<VolumeClaim, Volume> {
+        let volume = |claim: &str, selectors: &[&str]| {
+            let reach = if selectors.is_empty() {
+                Reach::Anywhere
+            } else {
+                Reach::Nodes(selectors.iter().map(|selector| (*selector).to_owned()).collect())
+            };
+            let name = format!("pv-{claim}");
+            (("default".to_owned(), claim.to_owned()), Volume { name, reach })
+        };
+        BTreeMap::from([
+            volume("nfs", &[]),
+            volume("zone-a", &["zone in (a)"]),
+            volume("zone-b", &["zone in (b)"]),
+            volume("either", &["zone in (a)", "zone in (b)"]),
+        ])
+    }
+
+    #[test]
+    fn only_a_pod_whose_volume_no_other_node_can_use_is_held() {
+        let told_to_go = PodFacts {
+            annotations: strings([("recycle-eks/drain", "evict")]),
+            ..database("told", &["zone-a"])
+        };
+        let elsewhere = PodFacts {
+            namespace: "other".to_owned(),
+            ..database("namesake", &["zone-a"])
+        };
+        let cases: [(&str, PodFacts, bool); 9] = [
+            ("no claim", pod("web"), false),
+            (
+                "a volume that is reached from anywhere",
+                database("x", &["nfs"]),
+                false,
+            ),
+            ("a zone without a node", database("x", &["zone-a"]), true),
+            ("a zone with a node", database("x", &["zone-b"]), false),
+            ("one zone of two has a node", database("x", &["either"]), false),
+            (
+                "one volume of two cannot be reached",
+                database("x", &["zone-b", "zone-a"]),
+                true,
+            ),
+            (
+                "a claim that is not bound, or gone",
+                database("x", &["unbound"]),
+                false,
+            ),
+            ("a person said evict", told_to_go, false),
+            ("a claim of the same name in another namespace", elsewhere, false),
+        ];
+        let places = BTreeSet::from(["zone in (b)".to_owned()]);
+        for (name, pod, is_held) in cases {
+            let survey = PodSurvey {
+                evictable: vec![pod.clone()],
+                awaited: vec![database("job", &["zone-a"])],
+                ..PodSurvey::default()
+            };
+            let survey = hold_back(survey, &volumes(), &places);
+            let (held, free) = if is_held {
+                (vec![pod], vec![])
+            } else {
+                (vec![], vec![pod])
+            };
+            assert_eq!(
+                (&survey.zone_mismatch, &survey.evictable),
+                (&held, &free),
+                "{name}"
+            );
+            assert_eq!(survey.awaited.len(), 1, "{name}");
+            assert_eq!(survey.held_because.len(), held.len(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_holds_a_pod_is_said_with_volume_and_zone() {
+        let survey = PodSurvey {
+            evictable: vec![database("db-0", &["either"])],
+            ..PodSurvey::default()
+        };
+        let survey = hold_back(survey, &volumes(), &BTreeSet::new());
+        assert_eq!(
+            survey.held_because,
+            [
+                "default/db-0 is not evicted: its volume pv-either needs a node with zone in (a) or zone in (b), and there is no \
+                 other that takes pods"
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_asked_for_pods_without_claims_or_that_go_anyway() {
+        let told_to_go = PodFacts {
+            annotations: strings([("recycle-eks/drain", "evict")]),
+            ..database("told", &["zone-a"])
+        };
+        assert!(claims_to_ask_for(&[pod("web"), told_to_go]).is_empty());
+        let asked = claims_to_ask_for(&[database("a", &["one", "two"]), database("b", &["one"])]);
+        let claim = |name: &str| ("default".to_owned(), name.to_owned());
+        assert_eq!(asked, BTreeSet::from([claim("one"), claim("two")]));
+        let selectors = selectors_of(&volumes());
+        assert_eq!(
+            selectors,
+            BTreeSet::from(["zone in (a)".to_owned(), "zone in (b)".to_owned()])
+        );
+    }
+}

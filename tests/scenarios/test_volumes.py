@@ -1,0 +1,202 @@
+"""Pods whose volumes only some nodes can use: held as long as no other such node takes pods, while all others go."""
+
+import json
+
+import pytest
+
+from world.autoscaling import Unknowns
+from world.world import World
+
+SWITCHES = [None, *(name for name in vars(Unknowns) if not name.startswith("_"))]
+HERE, THERE = "eu-west-1a", "eu-west-1b"
+#: The longest time between two looks.
+A_LOOK = 900
+
+
+class Story:
+    """The only node of a group over two zones, with a database whose volume is in its zone; the replacement is in the other."""
+
+    def __init__(self, world: World, elsewhere: bool = True, switch: str | None = None) -> None:
+        if switch:
+            setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+        self.world = world
+        self.workers = world.group("workers", size=1, minimum=1, maximum=4, zones=[HERE, THERE])
+        self.node = self.workers.nodes[0]
+        assert self.node.zone == HERE
+        self.workers.next_launch(zone=THERE if elsewhere else HERE)
+        claim = world.kubernetes.zonal_volume("data", HERE)
+        self.database = self.node.stateful_set("db", volume_claims=[claim])
+        self.web = self.node.deployment("web", replicas=2)
+        world.kubernetes.settle()
+        self.pod = self.database.pods()[0]
+
+    def evictions_of(self, name: str) -> list[float]:
+        evictions = self.world.calls("kubernetes:POST pods/eviction")
+        return [call.at for call in evictions if call.parameters["name"].startswith(name)]
+
+    def is_held(self) -> bool:
+        return self.pod.exists and not self.pod.is_terminating and self.pod.node_name == self.node.name
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, switch):
+    story = Story(world, switch=switch)
+    execution = world.recycle(story.node)
+    world.run("30m")
+
+    assert story.workers.newest.zone == THERE
+    assert {pod.node_name for pod in story.web.running_pods()} == {story.workers.newest.name}
+    assert story.is_held() and story.evictions_of("db") == []
+    answer = execution.answers("CheckPods")[-1]
+    assert (answer["verdict"], answer["counts"]["zone_mismatch"]) == ("wait", 1)
+    assert answer["names"]["zone_mismatch"] == ["default/db-0"]
+    sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
+    assert sentence in answer["reason"]
+    progress = json.loads(story.node.annotations["recycle-eks/progress"])
+    assert "zone_mismatch 1 pod (default/db-0)" in progress["summary"] and progress["blocked_by"][0].startswith(sentence)
+
+    told = {event["reason"]: event["message"] for event in world.kubernetes.events(story.node.name)}
+    assert told["RecycleWaiting"].startswith("Holds back by zone_mismatch 1 pod (default/db-0) until another node can use")
+
+    story.workers.grow(2)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    (database,) = story.database.running_pods()
+    new = next(node for node in story.workers.nodes if node.name == database.node_name)
+    assert new.zone == HERE
+    assert story.evictions_of("db")[0] <= new.ready_at + A_LOOK
+    assert not story.node.exists
+
+
+def test_a_replacement_in_the_same_zone_takes_the_pod(world):
+    story = Story(world, elsewhere=False)
+
+    execution = world.recycle(story.node)
+
+    assert execution.finishes().outcome == "recycled"
+    assert not any("zone_mismatch" in answer["counts"] for answer in execution.answers("CheckPods"))
+    assert [pod.node_name for pod in story.database.running_pods()] == [story.workers.newest.name]
+    assert story.evictions_of("db")[0] == story.evictions_of("web")[0]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_put_back(world, switch):
+    story = Story(world, switch=switch)
+
+    end = world.recycle(story.node, drain_timeout_seconds=900).finishes()
+    world.run(end.at + 1200)
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
+    assert "zone_mismatch 1 pod (default/db-0)" in end.cause and f"topology.kubernetes.io/zone in ({HERE})" in end.cause
+    assert story.evictions_of("db") == [] and story.is_held() and story.pod.phase == "Running"
+    assert story.workers.states[story.node.instance_id] == "InService"
+    assert not story.node.unschedulable and not story.node.has_taint("recycle-eks/draining")
+    assert not [key for key in {**story.node.annotations, **story.node.labels} if key.startswith("recycle-eks/")]
+
+
+def test_a_node_that_only_holds_pods_lets_the_next_one_have_its_turn_which_may_free_it(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=4, zones=[HERE, THERE])
+    # Else the group would see to the old one's zone by itself, at the cost of the other.
+    workers.suspend("AZRebalance")
+    old, other = sorted(workers.nodes, key=lambda node: node.zone)
+    workers.next_launch(zone=THERE)
+    database = old.stateful_set("db", volume_claims=[world.kubernetes.zonal_volume("data", HERE)])
+    first = world.recycle(old)
+    world.run("1h")
+    second = world.recycle(other)
+
+    assert [second.finishes().outcome, first.finishes().outcome] == ["recycled", "recycled"]
+
+    (pod,) = database.running_pods()
+    assert pod.node_name in {node.name for node in workers.nodes if node.zone == HERE}
+
+
+def test_a_node_in_the_zone_that_takes_no_pods_is_no_place(world):
+    story = Story(world)
+    other = world.group("other", size=1, minimum=1, maximum=2, zones=[HERE]).nodes[0]
+    other.kubernetes.add_taint("dedicated", value="gpu")
+    execution = world.recycle(story.node)
+    world.run("1h")
+    assert story.is_held()
+
+    other.kubernetes.remove_taints("dedicated")
+
+    assert execution.finishes().outcome == "recycled"
+    assert [pod.node_name for pod in story.database.running_pods()] == [other.name]
+
+
+def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
+    workers = world.group("workers", size=1, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    cache = node.stateful_set("cache", volume_claims=[world.kubernetes.local_volume("disk", node.kubernetes)])
+    world.kubernetes.settle()
+    (pod,) = cache.pods()
+    execution = world.recycle(node)
+    world.run("1h")
+    assert f"kubernetes.io/hostname in ({node.name})" in execution.answers("CheckPods")[-1]["reason"]
+    assert pod.exists and not pod.is_terminating
+
+    pod.annotate(**{"recycle-eks/drain": "evict"})
+
+    assert execution.finishes().outcome == "recycled"
+    assert [pod.phase for pod in cache.pods()] == ["Pending"]
+
+
+def test_a_claim_that_is_not_bound_holds_nobody(world):
+    node = world.group("workers", size=1, minimum=1, maximum=3).nodes[0]
+    node.stateful_set("db", volume_claims=[world.kubernetes.unbound_claim("later")])
+
+    execution = world.recycle(node)
+
+    assert execution.finishes().outcome == "recycled"
+    assert not any("zone_mismatch" in answer["counts"] for answer in execution.answers("CheckPods"))
+
+
+@pytest.mark.parametrize("action", ["kubernetes:GET persistentvolumeclaims", "kubernetes:GET persistentvolumes"])
+def test_a_volume_that_cannot_be_read_now_is_waited_for(world, action):
+    story = Story(world)
+    world.faults.refuse(action, code="ServiceUnavailable", status=503, times=5)
+    execution = world.recycle(story.node)
+    world.run("1h")
+
+    assert "the cluster cannot be asked" in execution.answers("CheckPods")[0]["reason"]
+    assert story.is_held() and story.evictions_of("db") == [] and story.evictions_of("web") != []
+    story.workers.grow(2)
+    assert execution.finishes().outcome == "recycled"
+    assert world.faults.not_struck() == []
+
+
+def test_without_claims_no_volume_is_asked_for(world):
+    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+    node.deployment("web", replicas=2, uses_empty_dir=True)
+    node.job("train", labels={"app": "train"}, volume_claims=[world.kubernetes.zonal_volume("scratch", HERE)])
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("1h")
+
+    assert execution.answers("CheckPods")[-1]["counts"]["awaited"] == 1
+    assert world.calls("kubernetes:GET persistentvolume*") == []
+
+
+def test_a_volume_that_is_not_detached_is_named_when_the_instance_goes_after_five_minutes(world):
+    story = Story(world, elsewhere=False)
+    story.node.kubernetes.volumes_hang()
+    execution = world.recycle(story.node)
+
+    assert execution.finishes().outcome == "recycled"
+
+    disposing = execution.entered("DetachTerminate")[0]
+    terminated = world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")[0].at
+    assert 300 <= terminated - disposing <= 300 + 60 + 60
+    reasons = [answer["reason"] for answer in execution.answers("DetachTerminate")]
+    assert any("volumes are still attached (vol-default-data)" in reason for reason in reasons)
+    assert any("volumes that have not been detached in 300 seconds (vol-default-data)" in reason for reason in reasons)
+
+
+def test_volumes_that_are_detached_with_their_pods_cost_no_time(world):
+    story = Story(world, elsewhere=False)
+
+    execution = world.recycle(story.node)
+
+    assert execution.finishes().outcome == "recycled"
+    assert not any("volumes" in answer["reason"] for answer in execution.answers("DetachTerminate"))
