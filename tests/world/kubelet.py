@@ -10,7 +10,8 @@ manners are annotations, so that a Deployment's replacement pods inherit them fr
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
 made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
-vanish after a minute) and eviction by NoExecute taints (tolerated for as long as the pod says).
+vanish after a minute, those that are to go from a node that is out of service at once) and eviction by NoExecute taints
+(tolerated for as long as the pod says).
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ class Kubelet:
         self._orphaned_since.pop(pod["metadata"]["uid"], None)
         if not is_terminating(pod) and not is_finished(pod) and self._is_evicted_by_taint(pod, node):
             return lambda: self._evict_by_taint(pod)
+        if is_terminating(pod) and not is_ready(node) and _is_out_of_service(node):
+            return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
         if not is_ready(node):
             return (lambda: self._report_ready(pod, False)) if is_ready(pod) else None
         if is_terminating(pod):
@@ -263,6 +266,12 @@ class Kubelet:
 
 
 _NODE_NOT_READY = "NodeNotReady"
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def _is_out_of_service(node: Json) -> bool:
+    """Somebody has said that the machine is off: pod garbage collection ends what its kubelet cannot."""
+    return any(taint["key"] == _OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _is_gone(answer: Answer) -> bool:
