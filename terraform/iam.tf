@@ -14,11 +14,13 @@ locals {
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
     standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back"]
-    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped"]
+    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped", "recycle-eks:detached", "recycle-eks:protected-for"]
     restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up"]
   }
   tags_removed = {
-    detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:gave-up"]
+    detach-terminate = [
+      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:gave-up", "recycle-eks:protected-for",
+    ]
     restore-node = [
       "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up",
     ]
@@ -103,6 +105,13 @@ locals {
         Sid       = "TerminateInstancesOfThisCluster"
         Effect    = "Allow"
         Action    = "autoscaling:TerminateInstanceInAutoScalingGroup"
+        Resource  = local.groups
+        Condition = { StringEquals = local.of_this_cluster }
+      },
+      {
+        Sid       = "DetachInstancesOfThisClusterAndProtectTheOthersMeanwhile"
+        Effect    = "Allow"
+        Action    = ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"]
         Resource  = local.groups
         Condition = { StringEquals = local.of_this_cluster }
       },

@@ -42,6 +42,8 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       evict-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
       detach-terminate = tolist([
         "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DetachInstances",
+        "autoscaling:SetInstanceProtection",
         "autoscaling:TerminateInstanceInAutoScalingGroup",
         "ec2:CreateTags",
         "ec2:DeleteTags",

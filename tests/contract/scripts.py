@@ -41,6 +41,16 @@ LOOPS = [
     ),
     ("disposal", {"detach_terminate": ["wait", "wait", "recycled"]}, ["WaitForDisposal", "DetachTerminate", "NodeDisposed"]),
     (
+        "replacement of a node that is gone",
+        {"detach_terminate": ["await_replacement"], "claim_node": ["taint"], "standby_node": ["wait", "wait", "recycled"]},
+        ["WaitForReplacement", "StandbyNode", "ReplacementReady"],
+    ),
+    (
+        "a node that is lost and well again",
+        {"check_pods": ["lost", "lost", "dispose"], "detach_terminate": ["check_pods", "check_pods", "recycled"]},
+        ["CheckPods", "PodsGone", "DetachTerminate", "NodeDisposed"],
+    ),
+    (
         "pods that came back",
         {"detach_terminate": ["check_pods", "check_pods", "recycled"], "check_pods": ["dispose"] * 3},
         ["CheckPods", "PodsGone", "DetachTerminate", "NodeDisposed"],

@@ -77,6 +77,11 @@ NO_CAPACITY = (
     "will be working on provisioning additional capacity. Launching EC2 instance failed."
 )
 
+RESERVATION_FULL = (
+    "The requested reservation does not have sufficient compatible and available capacity for this request. Launching EC2 "
+    "instance failed."
+)
+
 
 @dataclass
 class Timings:
@@ -112,6 +117,8 @@ class Unknowns:
     enter_standby_at_max_launches: bool = True
     # DetachInstances on a Standby member without decrement "may cause other instances to terminate unexpectedly".
     detach_from_standby_kills_another: bool = False
+    # DetachInstances on a Standby member without decrement launches one more than desired, then trims.
+    detach_from_standby_launches_extra: bool = False
     # Standby members count for the balance of zones, so that nothing is moved because of them.
     standby_counts_for_zone_balance: bool = False
 
@@ -188,6 +195,7 @@ class AutoScaling:
         self.on_terminated: list[Callable[[Member], None]] = []
         self.on_state_change: list[Callable[[Member, str, str], None]] = []
         self._launches: dict[str, list[Launch]] = {}
+        self._capacity: dict[str, int] = {}
         self._activities: dict[str, list[dict[str, Any]]] = {}
         self._pending_timers: dict[tuple[str, str], Any] = {}
         self._deployed_hooks: dict[str, LifecycleHook] = {}
@@ -227,6 +235,10 @@ class AutoScaling:
             self._launches.pop(group_name, None)
             self.reconcile(self.group(group_name))
 
+    def reserve_capacity(self, group_name: str, instances: int) -> None:
+        """So many machines are there for a group's instances, as in a reservation: a launch beyond them fails until one has terminated."""
+        self._capacity[group_name] = instances
+
     def remember_hooks(self) -> None:
         """Call it after a deployment: its lifecycle hooks come back at each reset, for groups of the same name."""
         with LOCK:
@@ -248,7 +260,7 @@ class AutoScaling:
     def _reset(self) -> None:
         """The backend is empty already; brings back what was deployed."""
         self.timings, self.unknowns = Timings(), Unknowns()
-        for book in (self.refreshes, self._launches, self._activities, self._pending_timers):
+        for book in (self.refreshes, self._launches, self._capacity, self._activities, self._pending_timers):
             book.clear()
         self.backend.lifecycle_hooks.update(self._deployed_hooks)
 
@@ -328,6 +340,9 @@ class AutoScaling:
     # Launching
 
     def _launch(self, group: Group) -> Member | None:
+        if self._is_full(group):
+            self._launch_failed(group, RESERVATION_FULL, self._emptiest_subnet(group))
+            return None
         planned = self._launches.get(group.name)
         launch = planned.pop(0) if planned else Launch()
         subnet = self._emptiest_subnet(group, launch.zone)
@@ -347,6 +362,11 @@ class AutoScaling:
             seconds = self.timings.launch if launch.seconds is None else launch.seconds
             self._later(member, seconds, self._runs)
         return member
+
+    def _is_full(self, group: Group) -> bool:
+        """A machine is taken until EC2 has terminated what runs on it."""
+        taken = sum(m.instance._state.name != "terminated" for m in group.instance_states)
+        return taken >= self._capacity.get(group.name, taken + 1)
 
     def _emptiest_subnet(self, group: Group, zone: str | None = None) -> Any:
         """Of the group's zones, or in this one."""
@@ -866,6 +886,25 @@ class AutoScaling:
             self._later(member, self.timings.exit_standby, self._in_service)
         return {"Activities": activities}
 
+    def attach_instances(self, parameters: dict[str, Any]) -> None:
+        """The desired capacity grows by each of them; they go into service as after Standby."""
+        group = self.group(parameters["AutoScalingGroupName"])
+        instances = [self.ec2.instance(instance_id) for instance_id in parameters["InstanceIds"]]
+        if group.desired_capacity + len(instances) > group.max_size:
+            raise ValidationError(
+                f"{_sizes(group)} To attach {len(instances)} {_instances(len(instances))}, please update the AutoScalingGroup "
+                "sizes appropriately."
+            )
+        for instance in instances:
+            if self.member(instance.id) is not None or instance._state.name != "running":
+                raise ValidationError(f"Invalid Instance ID(s): ['{instance.id}'] specified.")
+        for instance in instances:
+            member = Member(instance, group, Launch(), protected=False)
+            group.instance_states.append(member)
+            group.desired_capacity += 1
+            self.ec2.backend.create_tags([instance.id], {ASG_NAME_TAG: group.name})
+            self._later(member, self.timings.exit_standby, self._in_service)
+
     def detach_instances(self, parameters: dict[str, Any]) -> dict[str, Any]:
         group, members = self._members(parameters, ("InService", "Standby"))
         decrement = bool(parameters["ShouldDecrementDesiredCapacity"])
@@ -889,6 +928,8 @@ class AutoScaling:
             self._later(member, delay, self._detached)
             if from_standby and not decrement and self.unknowns.detach_from_standby_kills_another:
                 self._kill_another(group)
+            if from_standby and not decrement and self.unknowns.detach_from_standby_launches_extra:
+                self._launch_surplus(group)
         self.reconcile(group)
         return {"Activities": activities}
 
@@ -926,11 +967,15 @@ class AutoScaling:
         extra = state in ON_STANDBY and not decrement and self.unknowns.terminate_from_standby_launches_extra
         member.unreplaced = False
         activity = self._terminate(member, cause, replace=True, run_hooks=state != "Terminating:Retained")
-        if extra and not self._suspended(group, "Launch"):
-            launched = self._launch(group)
-            if launched is not None:
-                launched.surplus = True
+        if extra:
+            self._launch_surplus(group)
         return {"Activity": dict(activity)}
+
+    def _launch_surplus(self, group: Group) -> None:
+        """One more than desired; the group trims itself when it is in service."""
+        launched = None if self._suspended(group, "Launch") else self._launch(group)
+        if launched is not None:
+            launched.surplus = True
 
     def set_instance_protection(self, parameters: dict[str, Any]) -> dict[str, Any]:
         _, members = self._members(parameters, (*COUNTED, *ON_STANDBY))
@@ -1094,6 +1139,7 @@ ANSWERED_HERE = (
     "set_desired_capacity",
     "enter_standby",
     "exit_standby",
+    "attach_instances",
     "detach_instances",
     "terminate_instance_in_auto_scaling_group",
     "set_instance_protection",

@@ -10,8 +10,9 @@ manners are annotations, so that a Deployment's replacement pods inherit them fr
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
 made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
-vanish after a minute), eviction by NoExecute taints (tolerated for as long as the pod says), and what attaches volumes: a node's
-status has those of its pods that are bound, until the pods are gone.
+vanish after a minute, those that are to go from a node that is out of service at once), eviction by NoExecute taints
+(tolerated for as long as the pod says), and what attaches volumes: a node's status has those of its pods that are bound, until
+the pods are gone.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ class Kubelet:
         self._orphaned_since.pop(pod["metadata"]["uid"], None)
         if not is_terminating(pod) and not is_finished(pod) and self._is_evicted_by_taint(pod, node):
             return lambda: self._evict_by_taint(pod)
+        if is_terminating(pod) and not is_ready(node) and _is_out_of_service(node):
+            return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
         if not is_ready(node):
             return (lambda: self._report_ready(pod, False)) if is_ready(pod) else None
         if is_terminating(pod):
@@ -313,6 +316,12 @@ def status_of_volumes(names: Iterable[str]) -> Json:
 
 
 _NODE_NOT_READY = "NodeNotReady"
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def _is_out_of_service(node: Json) -> bool:
+    """Somebody has said that the machine is off: pod garbage collection ends what its kubelet cannot."""
+    return any(taint["key"] == _OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _is_gone(answer: Answer) -> bool:

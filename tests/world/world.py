@@ -39,6 +39,11 @@ from world.stepfunctions_api import install as install_step_functions
 #: An execution may take this long, in virtual seconds, before a scenario gives it up: the longest drain and a day more.
 PATIENCE = 31 * 86_400
 
+#: Seconds until the node controller says that a kubelet is silent (kube-controller-manager's --node-monitor-grace-period).
+NODE_MONITOR_GRACE = 50
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
@@ -71,6 +76,8 @@ class World:
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}
+        self.has_cloud_controller = True
+        """The cloud controller deletes the Nodes of terminated instances; a scenario may do without."""
         self._uninstall = contextlib.ExitStack()
 
     # -- its life ------------------------------------------------------------------------------------------------
@@ -103,6 +110,7 @@ class World:
         self.clock.before_jump.append(self.kubernetes.settle)
         self.autoscaling.on_in_service.append(self._joins)
         self.autoscaling.on_terminated.append(self._leaves)
+        self.ec2.on_change.append(self._power_changes)
         self._say("starting the Kubernetes control plane (3 seconds)")
         self.kubernetes.start()
         self.kubernetes.proxy.caller_of = self.aws.callers.get
@@ -137,6 +145,7 @@ class World:
         self.host.reset()
         self.kubernetes.reset()
         self.groups.clear()
+        self.has_cloud_controller = True
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -279,25 +288,48 @@ class World:
         """A kubelet registers when its instance is in service; one that comes back from Standby is registered already."""
         group = self.groups[member.group.name]
         arrival = member.launch if isinstance(member.launch, Arrival) else Arrival(joins_cluster=member.launch.joins_cluster)
-        if group.cluster != CLUSTER or not arrival.joins_cluster or group.node_of(member.instance_id) is not None:
-            return
+        if group.cluster == CLUSTER and arrival.joins_cluster and group.node_of(member.instance_id) is None:
+            self._register(group, member.instance, arrival)
+
+    def _register(self, group: Group, instance: Any, arrival: Arrival) -> None:
         taints = [{"key": arrival.startup_taint, "effect": "NoSchedule"}] if arrival.startup_taint else []
+        zone = instance.placement.zone
         node = self.kubernetes.add_node(
-            member.instance.private_dns_name,
-            f"aws:///{member.availability_zone}/{member.instance_id}",
-            member.availability_zone,
+            instance.private_dns_name,
+            f"aws:///{zone}/{instance.id}",
+            zone,
             labels=group.labels,
             ready=arrival.becomes_ready,
             startup_taints=taints,
             startup_taints_go_after=arrival.taint_lasts,
             allocatable=arrival.allocatable,
         )
-        group.nodes_seen[member.instance_id] = Node(group, member.instance_id, node, self.clock.elapsed())
+        group.nodes_seen[instance.id] = Node(group, instance.id, node, self.clock.elapsed())
+
+    def _power_changes(self, instance: Any, old: str, new: str) -> None:
+        """What a cluster sees of a machine that goes off or on again, whoever did it."""
+        node = next((seen for group in self.groups.values() if (seen := group.node_of(instance.id))), None)
+        if node is None:
+            return
+        if new in ("shutting-down", "stopping"):
+            self.clock.after(NODE_MONITOR_GRACE, lambda: self._falls_silent(node))
+        elif new == "stopped" and node.exists:
+            node.kubernetes.add_taint("node.cloudprovider.kubernetes.io/shutdown")
+        elif new == "terminated" and self.has_cloud_controller:
+            self.kubernetes.remove_node(node.name)
+        elif new == "running" and node.exists:
+            node.reports_again()
+        elif new == "running":
+            self._register(node.group, instance, Arrival())
+
+    def _falls_silent(self, node: Node) -> None:
+        if node.exists and self.instance(node.instance_id).state != "running":
+            node.falls_silent()
 
     def _leaves(self, member: Any) -> None:
         """The cloud controller deletes the Node of a terminated instance."""
         group = self.groups.get(member.group.name)
-        if group and member.instance_id in group.nodes_seen:
+        if group and self.has_cloud_controller and member.instance_id in group.nodes_seen:
             self.kubernetes.remove_node(group.nodes_seen[member.instance_id].name)
 
 
@@ -405,6 +437,10 @@ class Group:
         """A person suspends processes such as Launch."""
         self._world.aws.client("autoscaling").suspend_processes(AutoScalingGroupName=self.name, ScalingProcesses=processes)
 
+    def reserve_capacity(self, instances: int) -> None:
+        """So many machines are there for it, as in a reservation: a launch beyond them fails until one has terminated."""
+        self._world.autoscaling.reserve_capacity(self.name, instances)
+
     def terminate(self, node: Node) -> None:
         """A person terminates a member; the group replaces it."""
         self._world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -459,6 +495,29 @@ class Node:
     def has_taint(self, key: str) -> bool:
         """Whether it has a taint of this key."""
         return any(taint["key"] == key for taint in self.kubernetes.taints)
+
+    def falls_silent(self) -> None:
+        """Its kubelet is not heard of any more; the node controller says so, and gives its pods five minutes."""
+        self.kubernetes.stops_reporting()
+        for effect in ("NoSchedule", "NoExecute"):
+            self.kubernetes.add_taint(UNREACHABLE, effect)
+
+    def reports_again(self) -> None:
+        """Its kubelet is back."""
+        self.kubernetes.remove_taints(UNREACHABLE, "node.cloudprovider.kubernetes.io/shutdown")
+        self.kubernetes.becomes_ready()
+
+    def is_terminated_in_the_console(self) -> None:
+        """A person terminates its instance, behind its group's back."""
+        self.group._world.aws.client("ec2").terminate_instances(InstanceIds=[self.instance_id])
+
+    def is_stopped_in_the_console(self) -> None:
+        """A person stops its instance, behind its group's back."""
+        self.group._world.aws.client("ec2").stop_instances(InstanceIds=[self.instance_id])
+
+    def object_is_deleted(self) -> None:
+        """A person runs `kubectl delete node`."""
+        self.group._world.kubernetes.remove_node(self.name)
 
     def annotate(self, key: str, value: str | None) -> None:
         """A person annotates it."""

@@ -556,6 +556,47 @@ def test_detaching_from_standby_leaves_protected_members_alone_whatever_the_swit
     assert set(account.ids) == {other, replacement}
 
 
+@pytest.mark.parametrize("extra", [False, True])
+def test_whether_detaching_from_standby_launches_one_too_many_is_a_switch(account, extra):
+    account.group()
+    account.autoscaling.unknowns.detach_from_standby_launches_extra = extra
+    old, other, replacement = account.standby()
+    account.protect(other, replacement)
+    account.detach(old)
+    assert len(account.ids) == 3 + extra
+    account.settle()
+    assert set(account.ids) == {other, replacement}
+
+
+def test_an_attached_instance_goes_into_service_and_counts(account):
+    account.group()
+    first = account.ids[0]
+    account.detach(first)
+    account.settle()
+    attach = account.client("autoscaling").attach_instances
+
+    attach(AutoScalingGroupName="workers", InstanceIds=[first])
+    account.settle()
+
+    assert account.states[first] == "InService" and account.state_list == ["InService"] * 3
+    other = account.ids[1]
+    account.detach(other)
+    account.settle()
+    assert "please update the AutoScalingGroup sizes" in refusal(attach, AutoScalingGroupName="workers", InstanceIds=[other])
+
+
+def test_a_launch_beyond_the_reserved_machines_fails_until_one_is_free(account):
+    account.group()
+    account.autoscaling.reserve_capacity("workers", 2)
+    first = account.ids[0]
+    account.client("autoscaling").terminate_instance_in_auto_scaling_group(InstanceId=first, ShouldDecrementDesiredCapacity=False)
+    assert sorted(account.states.values()) == ["InService", "Terminating"]
+    failed = account.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="workers")["Activities"]
+    assert any(each["StatusCode"] == "Failed" and "reservation" in each["StatusMessage"] for each in failed)
+    account.settle()
+    assert first not in account.ids and account.state_list == ["InService", "InService"]
+
+
 # Lifecycle hooks
 
 

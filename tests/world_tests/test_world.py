@@ -334,3 +334,46 @@ def test_a_redriven_execution_knows_that_it_is_one(world):
     counts = [each["Payload"]["context"]["Execution"].get("RedriveCount") for each in sent if "Payload" in each]
     assert counts[0] in (None, 0) and counts[-1] == 1
     assert world.engine.describe(execution.arn)["redriveCount"] == 1
+
+
+def test_a_machine_that_is_terminated_takes_its_node_along_unless_there_is_no_cloud_controller(world):
+    for has_cloud_controller in (True, False):
+        world.reset()
+        world.has_cloud_controller = has_cloud_controller
+        node = world.group("workers", size=1).nodes[0]
+        node.is_terminated_in_the_console()
+        world.run("2m")
+        assert node.exists is not has_cloud_controller
+        assert has_cloud_controller or not node.kubernetes.is_ready
+
+
+def test_a_machine_that_is_started_again_has_its_kubelet_back(world):
+    group = world.group("workers", size=1)
+    node = group.nodes[0]
+    group.suspend("HealthCheck")
+    for deleted in (False, True):
+        node.is_stopped_in_the_console()
+        world.run(world.clock.elapsed() + 120)
+        assert not node.kubernetes.is_ready
+        if deleted:
+            node.object_is_deleted()
+        world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
+        world.run(world.clock.elapsed() + 120)
+        now = group.node_of(node.instance_id)
+        assert now.exists and now.kubernetes.is_ready and not now.kubernetes.taints
+        assert node.exists is not deleted
+
+
+def test_pods_leave_a_machine_that_is_off_at_once_when_somebody_says_so(world):
+    group = world.group("workers", size=2)
+    node = group.nodes[0]
+    database = node.stateful_set("db")
+    group.suspend("HealthCheck")
+    node.is_stopped_in_the_console()
+    world.run("20m")
+    (stuck,) = database.pods()
+    assert stuck.node_name == node.name
+    node.kubernetes.add_taint("node.kubernetes.io/out-of-service", "NoExecute", "nodeshutdown")
+    world.run("21m")
+    (moved,) = database.running_pods()
+    assert moved.node_name != node.name

@@ -7,12 +7,14 @@ mod outage;
 mod view;
 
 use eks_auth::Access;
+use jiff::Timestamp;
 use node_record::{
     NodeChange, amend_node, check_claim, hold_back, list_pods, open, tainted_since, tell, tell_progress,
 };
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
+use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest, describe_instance};
 use recycle::drain::{DrainVerdict, describe_waiting, judge_drain, only_waits};
+use recycle::lost::{find_loss, note_holders};
 use recycle::node::NodeFacts;
 use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::POLL_BUDGET;
@@ -42,14 +44,24 @@ async fn check(
     mut run: Run,
     polls: u32,
 ) -> Result<Answer<CheckVerdict>, Error> {
-    let node = node.ok_or_else(|| node_record::Error::NodeGone {
-        node: run.node.to_string(),
-    })?;
     let now = context.now();
+    // Names of Nodes are used again: one that names another instance is another Node.
+    let is_ours = |node: &NodeFacts| {
+        node.instance
+            .as_ref()
+            .is_none_or(|id| *id == run.input.instance_id)
+    };
+    let Some(node) = node.filter(is_ours) else {
+        return lose(client, None, run, now).await;
+    };
     let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
+    run.holders = note_holders(&survey, None, now);
+    if !survey.is_clear() && find_loss(Some(&node), now).is_some() {
+        return lose(client, Some(&node), run, now).await;
+    }
     let survey = hold_back(client, &node, survey).await?;
     let view = View::new(&node, survey, &run, now);
     let last_eviction_tried = run.last_eviction.is_some();
@@ -91,6 +103,27 @@ async fn check(
     answer.counts = view.survey.counts();
     answer.names = view.survey.names();
     Ok(answer)
+}
+
+/// Hands a node that counts as lost to `detach-terminate`, which asks EC2. The pods of a Node that is gone are still listed for a minute.
+async fn lose(
+    client: &kube::Client,
+    node: Option<&NodeFacts>,
+    mut run: Run,
+    now: Timestamp,
+) -> Result<Answer<CheckVerdict>, Error> {
+    if node.is_none() {
+        let pods = list_pods(client, &run.node).await?;
+        let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, run.draining_since);
+        run.holders = note_holders(&survey, run.holders.take(), now);
+    }
+    run.lost = find_loss(node, now);
+    let why = run.lost.as_ref().map_or("", |lost| lost.why.as_str());
+    let reason = format!(
+        "{} may be lost: {why}",
+        describe_instance(&run.input.instance_id, Some(&run.node))
+    );
+    Ok(Answer::new(CheckVerdict::Lost, reason).carrying(run))
 }
 
 /// Nothing moves for now, so that another node of the group may have its turn. It stays like that: what may be evicted later was not

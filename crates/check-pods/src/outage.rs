@@ -16,7 +16,8 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<
     let drain_timeout = run.input.drain_timeout_seconds;
     let planned = find_deadline(since, now, drain_timeout, None).0;
     let deadline = run.drain_until.unwrap_or(planned.at);
-    let may_pass = error.failure() == Failure::ServiceUnavailable;
+    // A Node that vanished between two calls is seen as missing by the next look.
+    let may_pass = matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost);
     if !may_pass || now >= deadline || run.polls > POLL_BUDGET {
         return Err(error);
     }

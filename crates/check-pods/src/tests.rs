@@ -374,12 +374,88 @@ async fn the_poll_budget_ends_a_drain_like_a_time_out() {
 }
 
 #[tokio::test]
-async fn without_the_claim_or_the_node_nothing_is_read_or_written() {
+async fn without_the_claim_nothing_is_read_or_written() {
     let unclaimed = kube(json!({"metadata": {"name": "a", "resourceVersion": "7"}}), &[]);
     assert_eq!(run(&unclaimed).await.unwrap_err().failure(), Failure::ClaimLost);
     assert_eq!(unclaimed.requests(), ["GET /api/v1/nodes/a"]);
-    let gone = ScriptedKube::new().refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found");
-    assert_eq!(run(&gone).await.unwrap_err().failure(), Failure::NodeLost);
+}
+
+fn unready(since: &str) -> Value {
+    let mut node = node(&[]);
+    node["status"]["conditions"] =
+        json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": since}]);
+    node
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_ready_for_five_minutes_is_lost_with_the_pods_that_hold_it() {
+    let answer = run(&kube(unready("2027-01-01T06:55:00Z"), &[awaited(), evictable()]))
+        .await
+        .unwrap();
+    assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Lost, 0));
+    let run = answer.run.unwrap();
+    assert_eq!(
+        run.lost.unwrap().why,
+        "it has not been Ready since 2027-01-01T06:55:00Z"
+    );
+    assert_eq!(run.holders.unwrap().names, ["jobs/train", "jobs/web"]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_lost() {
+    let shortly = run(&kube(unready("2027-01-01T06:55:01Z"), &[awaited()]))
+        .await
+        .unwrap();
+    assert_eq!(shortly.verdict, CheckVerdict::Wait);
+    assert_eq!(shortly.run.unwrap().lost, None);
+    let drained = run(&kube(unready("2027-01-01T00:00:00Z"), &[])).await.unwrap();
+    assert_eq!(drained.verdict, CheckVerdict::Dispose);
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_were_seen_last() {
+    let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+    let holders = recycle::lost::Holders {
+        count: 3,
+        names: vec!["jobs/before".to_owned()],
+        seen_at: context.now(),
+    };
+    let remembering = Run {
+        holders: Some(holders.clone()),
+        ..run
+    };
+    let mut others = node(&[]);
+    others["spec"]["providerID"] = json!("aws:///eu-west-1a/i-0bbbbbbbbbbbbbbbb");
+    for (found, pods, names) in [
+        (None, vec![], ["jobs/before"]),
+        (None, vec![awaited()], ["jobs/train"]),
+        (Some(others), vec![], ["jobs/before"]),
+    ] {
+        let kube = ScriptedKube::new();
+        let kube = match found {
+            None => kube.refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found"),
+            Some(node) => kube.on("GET", "/nodes/a", 200, node),
+        };
+        let kube = kube.on("GET", "/pods?", 200, list(&pods));
+        let node = node_record::get_node(&kube.client(), &remembering.node)
+            .await
+            .unwrap();
+        let answer = check(&kube.client(), node, &context, remembering.clone(), 0)
+            .await
+            .unwrap();
+        assert_eq!(answer.verdict, CheckVerdict::Lost);
+        let run = answer.run.unwrap();
+        assert_eq!(run.lost.unwrap().why, "its Node object is gone");
+        assert_eq!(run.holders.unwrap().names, names);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_vanishes_between_two_calls_is_looked_at_again() {
+    let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+    let gone = node_record::Error::NodeGone { node: "a".to_owned() };
+    let answer = outage::wait_out(gone.into(), run, context.now()).unwrap();
+    assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
 
 /// What becomes of an error that the API server caused, at a moment and after so many polls.

@@ -46,7 +46,9 @@ impl ClaimNode {
         let now = request.context.now();
         let claim = target.word_claim(former.as_ref(), request, input);
         target.write_claim(&claim, &self.instances).await?;
-        let queue = target.take_turn(&claim, self.settings.limits).await?;
+        let queue = target
+            .take_turn(&claim, self.settings.limits, input.replacement)
+            .await?;
 
         let subject = describe_instance(&target.instance.id, Some(&target.node.name));
         let mut reason = format!("{subject} is ours");
@@ -154,6 +156,9 @@ impl Target {
             polls: 0,
             last_eviction: None,
             disposing_since: None,
+            holders: None,
+            lost: None,
+            old: None,
         }
     }
 }

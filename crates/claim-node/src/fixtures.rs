@@ -140,5 +140,8 @@ pub(crate) fn run() -> Run {
         polls: 0,
         last_eviction: None,
         disposing_since: None,
+        holders: None,
+        lost: None,
+        old: None,
     }
 }

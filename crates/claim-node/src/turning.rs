@@ -2,16 +2,28 @@
 
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
+use recycle::input::Replacement;
 use recycle::names::PROGRESS_ANNOTATION;
-use recycle::turn::{Limits, Rival, TurnStep, decide_turn, describe_queue, find_rivals, waits_for_turn};
+use recycle::turn::{
+    Limits, Rival, TurnStep, decide_turn, describe_queue, find_rivals, find_shortage, waits_for_turn,
+};
 
 use crate::Error;
 use crate::surroundings::Target;
 
 impl Target {
     /// Takes the turn of the node, whose claim is written; else answers whose turn it is instead.
-    pub(crate) async fn take_turn(&mut self, claim: &Claim, limits: Limits) -> Result<Option<String>, Error> {
+    pub(crate) async fn take_turn(
+        &mut self,
+        claim: &Claim,
+        limits: Limits,
+        replacement: Replacement,
+    ) -> Result<Option<String>, Error> {
         let mut claim = claim.clone();
+        let limits = limits.of(replacement);
+        if let Some(shortage) = find_shortage(&claim, &self.group, replacement) {
+            return Ok(Some(shortage));
+        }
         loop {
             let rivals = self.fetch_rivals(&claim).await?;
             let queue = || describe_queue(&claim, &self.node.name, &rivals, limits);
@@ -64,7 +76,7 @@ mod tests {
         let claim = claim(phase);
         target(kube, &node(Some(&claim)))
             .await
-            .take_turn(&claim, Limits::default())
+            .take_turn(&claim, Limits::default(), Replacement::Before)
             .await
     }
 
@@ -114,6 +126,21 @@ mod tests {
         for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
             assert_eq!(take(&kube, phase).await.unwrap(), None);
         }
+        assert!(kube.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn with_after_a_group_that_is_short_of_members_is_waited_for_before_anybody_is_asked() {
+        let kube = ScriptedKube::new();
+        let claim = claim(Phase::Claimed);
+        let mut target = target(&kube, &node(Some(&claim))).await;
+        target.group.desired += 1;
+        let queue = target
+            .take_turn(&claim, Limits::default(), Replacement::After)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(queue.contains("members are in service"), "{queue}");
         assert!(kube.calls().is_empty());
     }
 

@@ -1,12 +1,15 @@
 //! What one invocation works on: read afresh, and ours.
 
+use instance_record::protection;
 use jiff::Timestamp;
 use recycle::claim::{Claim, check_claim};
-use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, describe_instance};
-use recycle::ids::Fence;
+use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
+use recycle::disposal::Departure;
+use recycle::ids::{Fence, InstanceId};
 use recycle::input::Dispose;
-use recycle::names::STOPPED_TAG;
-use recycle::node::{Instance, NodeFacts};
+use recycle::lost::find_loss;
+use recycle::names::{DETACHED_TAG, STOPPED_TAG};
+use recycle::node::{Group, Instance, Member, NodeFacts};
 use recycle::pods::{PodSurvey, survey_pods};
 
 use crate::{DetachTerminate, Error};
@@ -15,8 +18,9 @@ pub(crate) struct Case {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
     pub(crate) instance: Option<Instance>,
-    /// None if the instance is in no group any more.
-    pub(crate) lifecycle_state: Option<String>,
+    pub(crate) group: Option<Group>,
+    /// The instances that are protected from scale-in while this one is detached.
+    pub(crate) protected: Vec<InstanceId>,
     /// None if neither Node nor instance is left to carry it, or if all that was to be done is done.
     pub(crate) claim: Option<Claim>,
     pub(crate) run: Run,
@@ -35,13 +39,16 @@ impl DetachTerminate {
         let instance = self.instances.fetch(&id).await?;
         let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
-        let member = group.as_ref().and_then(|group| group.member(&id));
-        let lifecycle_state = member.map(|member| member.lifecycle_state.clone());
+        let protected = match run.input.dispose {
+            Dispose::Detach => protection::find_protected(&self.instances, &id).await?,
+            Dispose::Terminate | Dispose::Stop => Vec::new(),
+        };
         Ok(Case {
             client,
             node,
             instance,
-            lifecycle_state,
+            group,
+            protected,
             claim,
             run,
             me,
@@ -57,11 +64,18 @@ fn find_own_claim(
     run: &Run,
     me: &Fence,
 ) -> Result<Option<Claim>, Error> {
-    if let Some(node) = node {
+    let result = match run.input.dispose {
+        Dispose::Terminate => None,
+        Dispose::Stop => Some(STOPPED_TAG),
+        Dispose::Detach => Some(DETACHED_TAG),
+    };
+    let has_tag = |tag| instance.is_some_and(|instance| instance.tags.contains_key(tag));
+    let was_retired = result.is_some_and(has_tag);
+    // A detached instance keeps its Node, from which the claim goes first.
+    if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
         return Ok(Some(node_record::check_claim(node, me, run.input.urgency)?));
     }
     let Some(instance) = instance else { return Ok(None) };
-    let was_retired = run.input.dispose == Dispose::Stop && instance.tags.contains_key(STOPPED_TAG);
     let found = instance.claim();
     // EC2 takes the tags of a terminated instance away before it forgets the instance (EC2 guide, "Terminate an instance").
     if found.is_none() && (was_retired || instance.is_gone()) {
@@ -72,6 +86,53 @@ fn find_own_claim(
 }
 
 impl Case {
+    /// None if the instance is in no group any more.
+    pub(crate) fn lifecycle_state(&self) -> Option<&str> {
+        let id = &self.run.input.instance_id;
+        let member = self.group.as_ref().and_then(|group| group.member(id));
+        member.map(|member| member.lifecycle_state.as_str())
+    }
+
+    pub(crate) fn departure(&self, since: Timestamp) -> Departure<'_> {
+        let input = &self.run.input;
+        Departure {
+            id: &input.instance_id,
+            dispose: input.dispose,
+            is_lost: self.run.lost.is_some(),
+            node: self.node.as_ref(),
+            instance: self.instance.as_ref(),
+            group: self.group.as_ref(),
+            protected: &self.protected,
+            since,
+            now: self.now,
+            balancer_grace: input.load_balancer_grace_seconds,
+        }
+    }
+
+    /// It was given up as lost, and its Node is back, or Ready again, on an instance that runs as a member of its group.
+    pub(crate) fn has_recovered(&self) -> bool {
+        let runs = self
+            .instance
+            .as_ref()
+            .is_some_and(|instance| instance.state == "running");
+        let id = &self.run.input.instance_id;
+        let member = self.group.as_ref().and_then(|group| group.member(id));
+        let is_staying = member.is_some_and(|member| !Member::is_leaving(member));
+        let is_lost = find_loss(self.node.as_ref(), self.now).is_some();
+        self.run.lost.is_some() && runs && is_staying && !is_lost
+    }
+
+    /// Whether what the replacement is judged by has still to be remembered: for the way in `after`, before anything is ended.
+    pub(crate) fn has_to_remember(&self) -> bool {
+        self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
+    }
+
+    /// Who is a member of the group now.
+    pub(crate) fn members(&self) -> Vec<InstanceId> {
+        let members = self.group.iter().flat_map(|group| &group.members);
+        members.map(|member| member.instance.clone()).collect()
+    }
+
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
         let tainted_since = match &self.node {
             Some(node) => node_record::tainted_since(node, self.run.draining_since)?,
@@ -96,12 +157,25 @@ impl Case {
     /// The disposal begins anew when these pods are gone, its clocks too.
     pub(crate) fn back_to_check_pods(mut self, survey: &PodSurvey) -> Answer<DisposeVerdict> {
         let reason = self.say("has pods again that matter");
-        self.run.disposing_since = None;
+        self.begin_anew();
         Answer {
             counts: survey.counts(),
             names: survey.names(),
             ..Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run)
         }
+    }
+
+    /// The same for a node that is not lost after all.
+    pub(crate) fn recover(mut self) -> Answer<DisposeVerdict> {
+        let reason = self.say("is well again");
+        self.begin_anew();
+        Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run)
+    }
+
+    fn begin_anew(&mut self) {
+        self.run.disposing_since = None;
+        self.run.lost = None;
+        self.run.old = None;
     }
 
     pub(crate) fn wait(self, seconds: u32, reason: &str) -> Answer<DisposeVerdict> {
@@ -127,6 +201,56 @@ mod tests {
         case.run.disposing_since = Some(case.now);
         let answer = case.back_to_check_pods(&PodSurvey::default());
         assert_eq!(answer.run.unwrap().disposing_since, None);
+    }
+
+    #[tokio::test]
+    async fn a_lost_node_has_recovered_if_it_is_ready_and_runs_as_a_member() {
+        let recovered = |change: &dyn Fn(&mut Case)| {
+            let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+            case.run.lost = find_loss(None, case.now);
+            change(&mut case);
+            case.has_recovered()
+        };
+        assert!(recovered(&|_| {}));
+        let cases: [(&str, &dyn Fn(&mut Case)); 6] = [
+            ("it was never lost", &|case| case.run.lost = None),
+            ("gone", &|case| case.node = None),
+            ("not Ready", &|case| {
+                let since = case.now - jiff::SignedDuration::from_mins(6);
+                case.node.as_mut().unwrap().not_ready_since = Some(since);
+            }),
+            ("stopped", &|case| {
+                case.instance = Some(fixtures::instance("stopped"))
+            }),
+            ("on its way out", &|case| {
+                case.group = Some(fixtures::group("Terminating"))
+            }),
+            ("out of its group", &|case| case.group = None),
+        ];
+        for (name, change) in cases {
+            assert!(!recovered(change), "{name}");
+        }
+        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+        case.run.lost = find_loss(None, case.now);
+        case.run.disposing_since = Some(case.now);
+        let answer = case.recover();
+        assert_eq!(answer.verdict, DisposeVerdict::CheckPods);
+        let run = answer.run.unwrap();
+        assert_eq!((run.lost, run.disposing_since), (None, None));
+    }
+
+    #[tokio::test]
+    async fn a_detached_instance_whose_node_was_seen_to_needs_no_claim() {
+        let case = fixtures::case(&ScriptedKube::new(), "detach", "running");
+        let mut released = fixtures::node();
+        released.annotations.clear();
+        let tagged = |tag: &str| Instance {
+            tags: [(tag.to_owned(), "2027-01-01T00:00:00Z".to_owned())].into(),
+            ..fixtures::instance("running")
+        };
+        let find = |tag: &str| find_own_claim(Some(&released), Some(&tagged(tag)), &case.run, &case.me);
+        assert_eq!(find(DETACHED_TAG).unwrap(), None);
+        assert!(find(STOPPED_TAG).is_err(), "that was another disposal");
     }
 
     #[tokio::test]

@@ -15,6 +15,9 @@ pub enum Error {
     /// Nothing more can be done, and it is still there.
     #[error("{0}")]
     DoesNotGo(String),
+    /// It was lost, and is disposed of; the text names the pods that were lost with it.
+    #[error("{0}")]
+    NodeLost(String),
     /// The claim on the Node, or if there is none on the instance, is not ours.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
@@ -33,6 +36,7 @@ impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::NotAsLeft(_) | Self::DoesNotGo(_) => Failure::ServiceRefused,
+            Self::NodeLost(_) => Failure::NodeLost,
             Self::ClaimLost(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,
             Self::Node(error) => error.failure(),

@@ -7,7 +7,7 @@ use recycle::contract::{Cluster, Run, WayIn};
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Settings, parse_input};
 use recycle::names::CLAIM_ANNOTATION;
-use recycle::node::{Instance, NodeFacts};
+use recycle::node::{Group, Instance, Member, NodeFacts};
 use recycle::turn::Limits;
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
@@ -17,6 +17,7 @@ use crate::DetachTerminate;
 use crate::case::Case;
 
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
+pub(crate) const OTHER: &str = "i-0bbbbbbbbbbbbbbbb";
 
 pub(crate) fn id() -> InstanceId {
     "i-0123456789abcdef0".parse().unwrap()
@@ -82,6 +83,9 @@ fn run(dispose: &str) -> Run {
         polls: 0,
         last_eviction: None,
         disposing_since: None,
+        holders: None,
+        lost: None,
+        old: None,
     }
 }
 
@@ -92,6 +96,7 @@ pub(crate) fn node() -> NodeFacts {
         resource_version: "7".to_owned(),
         instance: Some(id()),
         ready: true,
+        not_ready_since: None,
         unschedulable: true,
         cordoned_by: None,
         taints: vec![recycle::node::draining_taint(&id())],
@@ -112,13 +117,31 @@ pub(crate) fn instance(state: &str) -> Instance {
     }
 }
 
+/// The group, with the member in a lifecycle state, and another in service.
+pub(crate) fn group(lifecycle_state: &str) -> Group {
+    let member = |id: &str, state: &str| Member {
+        instance: id.parse().unwrap(),
+        lifecycle_state: state.to_owned(),
+        protected_from_scale_in: false,
+    };
+    Group {
+        name: "workers".parse().unwrap(),
+        min: 1,
+        desired: 1,
+        max: 3,
+        members: vec![member(id().as_str(), lifecycle_state), member(OTHER, "InService")],
+        suspended: Vec::new(),
+    }
+}
+
 /// A drained node in Standby, to be disposed of as asked.
 pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
     Case {
         client: kube.client(),
         node: Some(node()),
         instance: Some(instance(state)),
-        lifecycle_state: Some("Standby".to_owned()),
+        group: Some(group("Standby")),
+        protected: Vec::new(),
         claim: Some(claim(Phase::Draining)),
         run: run(dispose),
         me: me(),

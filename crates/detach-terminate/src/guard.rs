@@ -5,6 +5,10 @@ use recycle::ids::InstanceId;
 use recycle::input::Dispose;
 use recycle::names::DRAINING_TAINT;
 use recycle::node::{Instance, NodeFacts};
+use recycle::pods::PodSurvey;
+
+use crate::Error;
+use crate::case::Case;
 
 /// Somebody put the node to use again: it is not as we left it, so that we must not end it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,18 +18,46 @@ pub struct NotAsLeft {
     state: String,
 }
 
+impl Case {
+    pub(crate) fn is_going(&self) -> bool {
+        let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
+        // Out of its group by whoever's hand: of a lost node there is nothing left to do.
+        let has_left = self.run.lost.is_some() && state.is_none();
+        has_left || is_going(dispose, self.instance.as_ref(), state)
+    }
+
+    pub(crate) fn check_as_left(&self) -> Result<(), NotAsLeft> {
+        let id = &self.run.input.instance_id;
+        check_as_left(id, self.run.way_in, self.lifecycle_state(), self.node.as_ref())
+    }
+
+    /// The pods that hold the node; none of a lost one's can be saved.
+    pub(crate) async fn survey_holders(&self) -> Result<PodSurvey, Error> {
+        match self.run.lost {
+            Some(_) => Ok(PodSurvey::default()),
+            None => self.survey_pods().await,
+        }
+    }
+}
+
 /// Whether the end of the instance has begun, so that no pod of it can be saved any more.
-pub(crate) fn is_going(dispose: Dispose, instance: Option<&Instance>, lifecycle_state: Option<&str>) -> bool {
+fn is_going(dispose: Dispose, instance: Option<&Instance>, lifecycle_state: Option<&str>) -> bool {
     let Some(instance) = instance else { return true };
     let is_stopping = matches!(instance.state.as_str(), "stopping" | "stopped");
+    let is_detached = lifecycle_state.is_none_or(|state| state.starts_with("Detach"));
     let is_terminating =
         lifecycle_state.is_some_and(|state| state.starts_with("Terminat") && state != "Terminating:Retained");
-    instance.is_gone() || is_terminating || (dispose == Dispose::Stop && is_stopping)
+    let goes_as_asked = match dispose {
+        Dispose::Terminate => false,
+        Dispose::Stop => is_stopping,
+        Dispose::Detach => is_detached,
+    };
+    instance.is_gone() || is_terminating || goes_as_asked
 }
 
 /// Checks that a running instance is still where we put it: in Standby, if it came in that way, and under our taint. A missing Node
 /// cannot take pods.
-pub(crate) fn check_as_left(
+fn check_as_left(
     id: &InstanceId,
     way_in: WayIn,
     lifecycle_state: Option<&str>,
@@ -71,6 +103,10 @@ mod tests {
             (Dispose::Terminate, "stopped", Some("Standby"), false),
             (Dispose::Stop, "stopping", Some("Standby"), true),
             (Dispose::Stop, "running", Some("Standby"), false),
+            (Dispose::Stop, "running", None, false),
+            (Dispose::Detach, "running", Some("Standby"), false),
+            (Dispose::Detach, "running", Some("Detaching"), true),
+            (Dispose::Detach, "running", None, true),
         ];
         for (dispose, state, lifecycle_state, expected) in cases {
             let instance = instance(state);

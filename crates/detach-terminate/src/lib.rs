@@ -1,5 +1,6 @@
-//! The end of a drained node: out of the balancers, volumes off, then terminated in its group, or stopped in Standby. One step for
-//! each call: recorded, then done. It evicts nothing; if pods that matter are there again, it hands the node back to `check-pods`.
+//! The end of a drained or lost node: out of the balancers, volumes off, then terminated in its group, stopped in Standby, or detached from
+//! its group. One step for each call: recorded, then done. It evicts nothing; if pods that matter are there again, or a node is not lost after
+//! all, it hands the node back to `check-pods`.
 
 mod case;
 mod error;
@@ -17,10 +18,11 @@ use jiff::Timestamp;
 use recycle::contract::{Answer, DisposeVerdict, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
 
-use crate::guard::{check_as_left, is_going};
-
 pub use error::Error;
 pub use guard::NotAsLeft;
+
+/// Seconds until the next call where nothing has to be waited for.
+const AT_ONCE: u32 = 1;
 
 /// The step.
 #[derive(Debug)]
@@ -57,26 +59,28 @@ impl DetachTerminate {
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
         let case = self.fetch(request).await?;
-        let input = &case.run.input;
-        let (node, instance, state) = (
-            case.node.as_ref(),
-            case.instance.as_ref(),
-            case.lifecycle_state.as_deref(),
-        );
-        if !is_going(input.dispose, instance, state) {
-            check_as_left(&input.instance_id, case.run.way_in, state, node)?;
-            let survey = case.survey_pods().await?;
+        if case.has_recovered() {
+            return Ok(case.recover());
+        }
+        if !case.is_going() {
+            case.check_as_left()?;
+            let survey = case.survey_holders().await?;
             if !survey.is_clear() {
                 return Ok(case.back_to_check_pods(&survey));
             }
         }
-        let grace = input.load_balancer_grace_seconds;
-        let step = next_disposal_step(input.dispose, node, instance, state, since, case.now, grace);
-        match step {
+        if case.has_to_remember() {
+            return self.remember(case).await;
+        }
+        match next_disposal_step(&case.departure(since)) {
             DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(case, seconds).await,
             DisposalStep::Wait(seconds, reason) => Ok(case.wait(seconds, &reason)),
+            DisposalStep::MarkOutOfService => self.mark_out_of_service(case).await,
             DisposalStep::Terminate(seconds) => self.terminate(case, seconds).await,
             DisposalStep::Stop(seconds) => self.stop(case, seconds).await,
+            DisposalStep::Protect(members) => self.protect(case, &members).await,
+            DisposalStep::Detach(seconds) => self.detach(case, seconds).await,
+            DisposalStep::Unprotect(members) => self.unprotect(case, &members).await,
             DisposalStep::Retire => self.retire(case).await,
             DisposalStep::Done => self.finish(case).await,
             DisposalStep::GiveUp(state) => Err(Error::DoesNotGo(case.say(&format!("does not go: {state}")))),

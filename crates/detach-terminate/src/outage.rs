@@ -15,8 +15,10 @@ pub(crate) fn wait_out(
     since: Timestamp,
     now: Timestamp,
 ) -> Result<Answer<DisposeVerdict>, Error> {
-    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds)
-        .filter(|_| error.failure() == Failure::ServiceUnavailable);
+    // A Node that vanished between two calls is none at the next.
+    let may_pass = error.failure() == Failure::ServiceUnavailable
+        || matches!(error, Error::Node(node_record::Error::NodeGone { .. }));
+    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds).filter(|_| may_pass);
     let Some(wait) = wait else { return Err(error) };
     let reason = format!("the disposal cannot go on: {}", with_causes(&error));
     Ok(Answer::new(DisposeVerdict::Wait, reason)
@@ -47,6 +49,13 @@ mod tests {
         assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
         assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
 
+        let gone = Error::Node(node_record::Error::NodeGone {
+            node: "node-a".to_owned(),
+        });
+        let answer = wait_out(gone, run.clone(), since, at(20)).unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::Wait, "the next call finds none");
+        let lost = Error::NodeLost("it is lost".to_owned());
+        assert!(wait_out(lost, run.clone(), since, at(20)).is_err());
         assert!(
             wait_out(away(), run.clone(), since, at(36)).is_err(),
             "patience is at an end"

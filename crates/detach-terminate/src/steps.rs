@@ -1,20 +1,56 @@
 //! The steps themselves: record, then act.
 
+use instance_record::protection;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, DisposeVerdict};
+use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
+use recycle::ids::InstanceId;
 use recycle::input::Dispose;
+use recycle::lost::{Lost, describe_loss};
 use recycle::names::{
-    CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG, STOPPED_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, DETACHED_TAG, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+    STOPPED_TAG,
 };
-use recycle::node::{NodeFacts, Record};
+use recycle::node::{
+    Instance, Member, NodeFacts, Record, detached_taint, is_draining_taint, out_of_service_taint,
+};
+use recycle::old_node::OldNode;
 use recycle::put_back::EXCLUDED;
 
 use crate::case::Case;
-use crate::{DetachTerminate, Error};
+use crate::{AT_ONCE, DetachTerminate, Error};
 
 impl DetachTerminate {
+    /// What the replacement is judged by has to be in the state machine's hands before the instance is ended; and on the Node, for whoever
+    /// resumes. Where an execution that is dead by now has ended it, that is where it stands.
+    pub(crate) async fn remember(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+        let members = if case.lifecycle_state() == Some("InService") {
+            let members = case.members();
+            self.record(&case, |node| {
+                let record = Record {
+                    schema: SCHEMA,
+                    members_before: members.clone(),
+                    ..node.record()?
+                };
+                Ok(NodeChange::new().record(&record)?)
+            })
+            .await?;
+            members
+        } else {
+            match &case.node {
+                Some(node) => node.record()?.members_before,
+                None => Vec::new(),
+            }
+        };
+        case.run.old = Some(OldNode::new(case.node.as_ref(), &members));
+        Ok(case.wait(
+            AT_ONCE,
+            "the members of its group are remembered, to know its replacement by",
+        ))
+    }
+
     pub(crate) async fn leave_balancers(
         &self,
         case: Case,
@@ -54,37 +90,109 @@ impl DetachTerminate {
         Ok(case.wait(seconds, &reason))
     }
 
-    /// Stopped: the tag tells people, the Node goes, and the claim goes last, since it is what lets us do this.
+    /// Other taints stay: Kubernetes takes this one away with the Node.
+    pub(crate) async fn mark_out_of_service(&self, case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+        self.record(&case, |node| {
+            let taints = node.taints.iter().cloned().chain([out_of_service_taint()]);
+            Ok(NodeChange::new().taints(taints.collect()))
+        })
+        .await?;
+        Ok(case.wait(
+            AT_ONCE,
+            "its machine is off, so that Kubernetes lets its volumes go",
+        ))
+    }
+
+    pub(crate) async fn protect(
+        &self,
+        case: Case,
+        members: &[InstanceId],
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        self.record(&case, |_| Ok(NodeChange::new())).await?;
+        let (group, cause) = (&case.run.group, &case.run.input.instance_id);
+        protection::protect(&self.groups, &self.instances, group, members, cause).await?;
+        Ok(case.wait(
+            AT_ONCE,
+            &format!(
+                "{} members of its group are protected from scale-in meanwhile",
+                members.len()
+            ),
+        ))
+    }
+
+    pub(crate) async fn detach(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
+        self.record(&case, |_| Ok(NodeChange::new())).await?;
+        let id = &case.run.input.instance_id;
+        match self.groups.detach(&case.run.group, id).await {
+            Err(instance_record::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
+            called => called?,
+        }
+        Ok(case.wait(seconds, "it is being detached from its group"))
+    }
+
+    pub(crate) async fn unprotect(
+        &self,
+        case: Case,
+        protected: &[InstanceId],
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        protection::unprotect(&self.groups, &self.instances, case.group.as_ref(), protected).await?;
+        Ok(case.wait(AT_ONCE, "no member of its group is protected any more"))
+    }
+
+    /// Stopped or detached: the tag tells people, then the Node is seen to, and the claim goes last, since it is what lets us do this.
     pub(crate) async fn retire(&self, case: Case) -> Result<Answer<DisposeVerdict>, Error> {
-        self.instances
-            .tag(
-                &case.run.input.instance_id,
-                &[(STOPPED_TAG, case.now.to_string())],
-            )
-            .await?;
-        if let Some(node) = &case.node {
-            node_record::delete_node(&case.client, node).await?;
+        let is_stopped = case.run.input.dispose == Dispose::Stop;
+        let tag = if is_stopped { STOPPED_TAG } else { DETACHED_TAG };
+        let id = &case.run.input.instance_id;
+        self.instances.tag(id, &[(tag, case.now.to_string())]).await?;
+        match &case.node {
+            Some(node) if is_stopped => node_record::delete_node(&case.client, node).await?,
+            Some(node) => leave_alone(&case, node).await?,
+            None => {}
         }
         self.finish(case).await
     }
 
-    /// Nothing is left to do. What is terminated takes its tags with it; what is stopped keeps none but the one that says so.
-    pub(crate) async fn finish(&self, case: Case) -> Result<Answer<DisposeVerdict>, Error> {
-        let outcome = match case.run.input.dispose {
-            Dispose::Terminate => "is terminated",
-            Dispose::Stop => {
-                let id = &case.run.input.instance_id;
-                self.instances
-                    .untag(
-                        id,
-                        &[CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG],
-                    )
-                    .await?;
-                "is stopped, and stays in Standby"
-            }
-            Dispose::Detach => "has left its group",
+    /// Nothing is left to do. What is terminated takes its tags with it; what stays keeps none but the one that says so.
+    pub(crate) async fn finish(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+        if let Some(lost) = case.run.lost.clone() {
+            return Err(self.report_loss(&case, &lost).await);
+        }
+        let dispose = case.run.input.dispose;
+        let is_gone = case.instance.as_ref().is_none_or(Instance::is_gone);
+        if !is_gone && dispose != Dispose::Terminate {
+            let id = &case.run.input.instance_id;
+            let tags = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
+            self.instances.untag(id, &tags).await?;
+        }
+        let outcome = match dispose {
+            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated",
+            Dispose::Terminate => "is being terminated by its group",
+            Dispose::Stop => "is stopped, and stays in Standby",
+            Dispose::Detach => "has left its group, and runs",
         };
-        Ok(Answer::new(DisposeVerdict::Recycled, case.say(outcome)).carrying(case.run))
+        let mut reason = case.say(outcome);
+        let verdict = match &case.run.old {
+            Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
+            Some(_) => {
+                reason = format!(
+                    "{reason}; an execution that has ended since began with that, so that its replacement is not known"
+                );
+                DisposeVerdict::Recycled
+            }
+            None => DisposeVerdict::Recycled,
+        };
+        // Who held it, nobody asks any more.
+        case.run.holders = None;
+        Ok(Answer::new(verdict, reason).carrying(case.run))
+    }
+
+    async fn report_loss(&self, case: &Case, lost: &Lost) -> Error {
+        let state = case.instance.as_ref().map(|instance| instance.state.as_str());
+        let subject = case.say("").trim_end().to_owned();
+        let text = describe_loss(&subject, lost, state, case.run.holders.as_ref());
+        node_record::tell_loss(&case.client, &case.run.node, &text, case.now, &case.me).await;
+        Error::NodeLost(text)
     }
 
     /// Writes the phase, with what else the step wants on the Node in the same request; then the instance's tag.
@@ -141,7 +249,7 @@ impl DetachTerminate {
         let member = group
             .as_ref()
             .and_then(|group| group.member(&case.run.input.instance_id));
-        Ok(member.is_none_or(|member| member.lifecycle_state.starts_with("Terminat")))
+        Ok(member.is_none_or(Member::is_leaving))
     }
 }
 
@@ -150,6 +258,34 @@ fn with_volumes_left(what: &str, case: &Case) -> String {
         .chain(describe_volumes_left(case.node.as_ref()))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// Of a detached instance's Node: other people's pods stay away by a taint that says why and by the cordon; of ours nothing stays. One
+/// request, the last that needs the claim.
+async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
+    let detached = detached_taint(&case.run.input.instance_id);
+    let is_done = |node: &NodeFacts| node.claim().is_none() && node.taints.contains(&detached);
+    node_record::amend_node(&case.client, node.clone(), |node| {
+        if is_done(node) {
+            return Ok(None);
+        }
+        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+        let others = node.taints.iter().filter(|taint| !is_draining_taint(taint));
+        let mut change = NodeChange::new()
+            .taints(others.cloned().chain([detached.clone()]).collect())
+            .remove_label(GROUP_LABEL);
+        for annotation in [
+            CLAIM_ANNOTATION,
+            RECORD_ANNOTATION,
+            PROGRESS_ANNOTATION,
+            DRAIN_UNTIL_ANNOTATION,
+        ] {
+            change = change.remove_annotation(annotation);
+        }
+        Ok::<_, Error>(Some(change))
+    })
+    .await
+    .map(|_| ())
 }
 
 #[cfg(test)]
@@ -263,6 +399,158 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(aws.actions(), ["CreateTags"]);
+    }
+
+    #[tokio::test]
+    async fn a_detached_instance_keeps_its_node_with_a_taint_that_says_so_and_loses_its_claim_last() {
+        let kube = kube();
+        let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
+        let answer = step(&aws).retire(case(&kube, "detach", "running")).await.unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::Recycled);
+        assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
+        assert!(
+            aws.calls()[0].contains("recycle-eks%3Adetached"),
+            "{}",
+            aws.calls()[0]
+        );
+        let body = &kube.calls()[0].body;
+        assert_eq!(
+            body["spec"],
+            json!({"taints": [{"key": "recycle-eks/detached", "value": crate::fixtures::id(), "effect": "NoSchedule"}]})
+        );
+        assert_eq!(body["metadata"]["annotations"][CLAIM_ANNOTATION], json!(null));
+
+        // Killed before the tags went: the Node says that it was done.
+        let mut done = case(&ScriptedKube::new(), "detach", "running");
+        let node = done.node.as_mut().unwrap();
+        node.annotations.clear();
+        node.taints = vec![detached_taint(&crate::fixtures::id())];
+        let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
+        step(&aws).retire(done).await.unwrap();
+        assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
+    }
+
+    #[tokio::test]
+    async fn members_are_tagged_before_they_are_protected_and_the_tag_goes_last() {
+        let others = ["i-0bbbbbbbbbbbbbbbb".parse().unwrap()];
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "");
+        step(&aws)
+            .protect(case(&kube(), "detach", "running"), &others)
+            .await
+            .unwrap();
+        assert_eq!(
+            aws.actions(),
+            ["CreateTags", "CreateTags", "SetInstanceProtection"]
+        );
+        assert!(aws.calls()[1].contains("protected-for"), "{}", aws.calls()[1]);
+
+        let aws = ScriptedAws::new()
+            .on("SetInstanceProtection", "")
+            .on("DeleteTags", "");
+        step(&aws)
+            .unprotect(case(&kube(), "detach", "running"), &others)
+            .await
+            .unwrap();
+        assert!(
+            aws.calls()[0].contains("ProtectedFromScaleIn=false"),
+            "{}",
+            aws.calls()[0]
+        );
+        assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
+    }
+
+    #[tokio::test]
+    async fn the_machine_of_a_lost_node_is_marked_as_off_beside_the_taints_that_are_there() {
+        let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
+        step(&aws)
+            .mark_out_of_service(case(&kube, "terminate", "stopped"))
+            .await
+            .unwrap();
+        let taints = &kube.calls()[0].body["spec"]["taints"];
+        assert_eq!(taints[0]["key"], "recycle-eks/draining");
+        assert_eq!(
+            taints[1],
+            json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"})
+        );
+    }
+
+    #[tokio::test]
+    async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
+        let kube = ScriptedKube::new().on("POST", "/events", 201, json!({}));
+        let mut case = case(&kube, "terminate", "terminated");
+        case.run.lost = recycle::lost::find_loss(None, case.now);
+        case.run.holders = Some(recycle::lost::Holders {
+            count: 1,
+            names: vec!["jobs/train".to_owned()],
+            seen_at: case.now,
+        });
+        let error = step(&ScriptedAws::new()).finish(case).await.unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::NodeLost(_)), "{error:?}");
+        assert!(
+            text.contains("its instance is terminated; lost with it: 1 pod (jobs/train)"),
+            "{text}"
+        );
+        let event = &kube.calls()[0].body;
+        assert_eq!(
+            (&event["reason"], &event["type"]),
+            (&json!("RecycleNodeLost"), &json!("Warning"))
+        );
+        assert_eq!(event["message"], json!(text));
+    }
+
+    fn after(kube: &ScriptedKube, lifecycle_state: &str) -> Case {
+        let mut case = case(kube, "terminate", "running");
+        case.run.way_in = recycle::contract::WayIn::After;
+        case.group = Some(crate::fixtures::group(lifecycle_state));
+        case
+    }
+
+    #[tokio::test]
+    async fn who_is_a_member_is_on_the_node_and_in_the_answer_before_an_instance_goes_first() {
+        let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
+        let answer = step(&aws).remember(after(&kube, "InService")).await.unwrap();
+        assert_eq!(
+            (answer.verdict, answer.wait_seconds),
+            (DisposeVerdict::Wait, AT_ONCE)
+        );
+        let run = answer.run.unwrap();
+        assert!(run.old.as_ref().unwrap().knows_members());
+        let record = kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
+        assert!(record.contains(crate::fixtures::OTHER), "{record}");
+
+        let mut gone = after(&ScriptedKube::new(), "Terminating");
+        gone.run.old = run.old;
+        gone.group = None;
+        gone.instance = None;
+        let answer = step(&ScriptedAws::new()).finish(gone).await.unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::AwaitReplacement);
+    }
+
+    #[tokio::test]
+    async fn whose_end_began_under_a_dead_execution_is_known_by_its_record_or_not_at_all() {
+        let mut case = after(&ScriptedKube::new(), "Terminating");
+        let record = json!({"schema": 1, "members_before": [crate::fixtures::OTHER]}).to_string();
+        let node = case.node.as_mut().unwrap();
+        node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+        let answer = step(&ScriptedAws::new()).remember(case).await.unwrap();
+        assert!(answer.run.unwrap().old.unwrap().knows_members());
+
+        let mut unknown = after(&ScriptedKube::new(), "Terminating");
+        unknown.node = None;
+        let answer = step(&ScriptedAws::new()).remember(unknown).await.unwrap();
+        let mut gone = after(&ScriptedKube::new(), "Terminating");
+        gone.run.old = answer.run.unwrap().old;
+        let answer = step(&ScriptedAws::new()).finish(gone).await.unwrap();
+        assert_eq!(answer.verdict, DisposeVerdict::Recycled);
+        assert!(
+            answer.reason.contains("its replacement is not known"),
+            "{}",
+            answer.reason
+        );
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use recycle::pods::survey_pods;
 
 pub use error::Error;
 
-/// One invocation. If the cluster cannot be asked, the next look of `check-pods` sees to it.
+/// One invocation. If the cluster cannot be asked, or the Node has vanished, the next look of `check-pods` sees to it.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
     let opened = open(access, &mut run.cluster, &run.node).await;
@@ -25,10 +25,12 @@ pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<
         Err(error) => Err(error.into()),
     };
     let answer = match evicted {
-        Err(error) if error.failure() == Failure::ServiceUnavailable => Answer::new(
-            EvictVerdict::Wait,
-            format!("the cluster cannot be asked: {}", with_causes(&error)),
-        ),
+        Err(error) if matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost) => {
+            Answer::new(
+                EvictVerdict::Wait,
+                format!("the cluster cannot be asked: {}", with_causes(&error)),
+            )
+        }
         evicted => evicted?,
     };
     Ok(answer.carrying(run))

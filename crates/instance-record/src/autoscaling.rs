@@ -11,6 +11,7 @@ const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
 const ENTER_STANDBY: &str = "autoscaling:EnterStandby";
 const EXIT_STANDBY: &str = "autoscaling:ExitStandby";
+const DETACH: &str = "autoscaling:DetachInstances";
 const SET_DESIRED: &str = "autoscaling:SetDesiredCapacity";
 const SET_PROTECTION: &str = "autoscaling:SetInstanceProtection";
 const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
@@ -95,6 +96,19 @@ impl Groups {
             .map_err(|error| Error::from_sdk(EXIT_STANDBY, error))
     }
 
+    /// DetachInstances without decrement: a member in Standby does not count towards the desired capacity.
+    pub async fn detach(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
+        self.client
+            .detach_instances()
+            .auto_scaling_group_name(group.as_str())
+            .instance_ids(member.as_str())
+            .should_decrement_desired_capacity(false)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(DETACH, error))
+    }
+
     /// SetDesiredCapacity at once, whatever cooldown runs.
     pub async fn set_desired_capacity(&self, group: &GroupName, desired: u32) -> Result<(), Error> {
         self.client
@@ -128,7 +142,8 @@ impl Groups {
         Ok(())
     }
 
-    /// TerminateInstanceInAutoScalingGroup without decrement: a member in Standby does not count, so nothing is launched for it.
+    /// TerminateInstanceInAutoScalingGroup without decrement: the place of a member in service is filled again; one in Standby does not count,
+    /// so nothing is launched for it.
     pub async fn terminate(&self, member: &InstanceId) -> Result<(), Error> {
         self.terminate_member(member, false).await
     }

@@ -16,6 +16,8 @@ use crate::call::{Call, Trouble, send};
 const NAMESPACE: &str = "default";
 /// The API server refuses longer messages.
 const LONGEST_MESSAGE: usize = 1024;
+/// The reason of the one Event that is no phase.
+const NODE_LOST: &str = "RecycleNodeLost";
 /// Leaves room for reason and hash within the 253 characters of a name.
 const LONGEST_NODE: usize = 200;
 
@@ -29,7 +31,17 @@ pub async fn tell(
     now: Timestamp,
     fence: &Fence,
 ) {
-    let event = write_event(node, phase, message, now, fence);
+    let event = write_event(node, reason(phase), "Normal", message, now, fence);
+    send_event(client, node, &event).await;
+}
+
+/// Tells them that the node is lost, and which pods with it. The Node object may be gone: an Event needs none.
+pub async fn tell_loss(client: &kube::Client, node: &NodeName, message: &str, now: Timestamp, fence: &Fence) {
+    let event = write_event(node, NODE_LOST, "Warning", message, now, fence);
+    send_event(client, node, &event).await;
+}
+
+async fn send_event(client: &kube::Client, node: &NodeName, event: &Event) {
     let call = Call {
         verb: "create",
         resource: "events",
@@ -40,7 +52,7 @@ pub async fn tell(
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    match send(api.create(&params, &event)).await {
+    match send(api.create(&params, event)).await {
         Ok(_) => {}
         Err(Trouble::Status(status)) if status.code == 409 => {}
         Err(trouble) => {
@@ -52,8 +64,14 @@ pub async fn tell(
     }
 }
 
-fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fence: &Fence) -> Event {
-    let reason = reason(phase);
+fn write_event(
+    node: &NodeName,
+    reason: &str,
+    severity: &str,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) -> Event {
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
@@ -69,7 +87,7 @@ fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fen
             uid: Some(node.to_string()),
             ..ObjectReference::default()
         },
-        type_: Some("Normal".to_owned()),
+        type_: Some(severity.to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
         message: Some(message.chars().take(LONGEST_MESSAGE).collect()),

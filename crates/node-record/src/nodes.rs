@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
@@ -43,10 +44,13 @@ struct Status {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Condition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    #[serde(default)]
+    last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -341,14 +345,23 @@ fn read_node(node: Node) -> Option<NodeFacts> {
         ..
     } = node;
     let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-    let ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
+    let condition = status
+        .conditions
+        .into_iter()
+        .find(|condition| condition.kind == "Ready");
+    let ready = condition
+        .as_ref()
+        .is_some_and(|condition| condition.status == "True");
     let attached = status.volumes_attached.into_iter().map(|volume| volume.name);
     let volumes: BTreeSet<String> = status.volumes_in_use.into_iter().chain(attached).collect();
     Some(NodeFacts {
         name: metadata.name?.parse().ok()?,
         resource_version: metadata.resource_version.unwrap_or_default(),
         instance: spec.provider_id.as_deref().and_then(read_provider_id),
-        ready: status.conditions.iter().any(ready),
+        ready,
+        not_ready_since: condition
+            .filter(|_| !ready)
+            .and_then(|condition| condition.last_transition_time),
         unschedulable: spec.unschedulable,
         cordoned_by: find_cordoner(metadata.managed_fields.as_deref().unwrap_or_default()),
         taints: spec.taints,

@@ -95,6 +95,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
         resource_version: "7".to_owned(),
         instance: Some(instance()),
         ready: true,
+        not_ready_since: None,
         unschedulable: true,
         cordoned_by: Some("kubectl-cordon".to_owned()),
         taints: vec![

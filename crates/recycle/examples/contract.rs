@@ -34,6 +34,7 @@ fn main() {
             names::PROTECTED_FOR_TAG,
             names::GAVE_UP_TAG,
             names::STOPPED_TAG,
+            names::DETACHED_TAG,
         ],
     });
     println!("{contract:#}");

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
 use crate::input::Input;
+use crate::lost::{Holders, Lost};
+use crate::old_node::OldNode;
 use crate::plan::Plan;
 
 /// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
@@ -217,6 +219,15 @@ pub struct Run {
     /// When this execution began to dispose of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposing_since: Option<Timestamp>,
+    /// The pods that held the node when they were seen last: whom to name if it is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Holders>,
+    /// That the node is lost: it is disposed of, whatever is on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<OldNode>,
 }
 
 /// Where the cluster's API server is (EKS DescribeCluster).
@@ -351,6 +362,8 @@ verdict!(
         Taint,
         /// Not yet.
         Wait,
+        /// The node that is gone has its replacement (way in `after`).
+        Recycled,
     }
 );
 
@@ -367,6 +380,8 @@ verdict!(
     CheckVerdict {
         /// Nothing that matters is left: on to `detach-terminate`.
         Dispose,
+        /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
+        Lost,
         /// There are pods to evict: on to `evict-pods`, then wait.
         Evict,
         /// Wait.
@@ -387,9 +402,11 @@ verdict!(
     DisposeVerdict {
         /// The instance is out of its group, or stopped as asked.
         Recycled,
+        /// The instance is gone: `standby-node` waits for its replacement (way in `after`).
+        AwaitReplacement,
         /// Not yet.
         Wait,
-        /// Pods that matter are on the node again: back to `check-pods`.
+        /// Pods that matter are on the node again, or it is not lost after all: back to `check-pods`.
         CheckPods,
     }
 );

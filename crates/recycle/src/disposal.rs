@@ -1,13 +1,14 @@
-//! The steps by which a drained node leaves: balancers, volumes, then terminate or stop.
+//! The steps by which a drained node leaves: balancers, volumes, then terminate, stop or detach. And those by which a lost one does.
 //!
 //! Each step looks at what is there and not at what was done before, so that it may be repeated after a crash at any point.
-//! Whether pods are still on the node is not asked here.
+//! Whether pods are still on the node, or the node is lost, is not asked here.
 
 use jiff::Timestamp;
 
+use crate::ids::InstanceId;
 use crate::input::Dispose;
-use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, STOPPED_TAG};
-use crate::node::{Instance, NodeFacts};
+use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT, STOPPED_TAG};
+use crate::node::{Group, Instance, NodeFacts};
 use crate::pods::{NAMES_PER_CLASS, cut_text};
 use crate::poll::next_wait;
 
@@ -21,6 +22,31 @@ pub const DISPOSAL_WAIT: u32 = 30;
 /// are another tool's lifecycle hook, up to 48 h, which an execution's history has no room for.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
+/// What a disposal looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure<'a> {
+    /// The instance.
+    pub id: &'a InstanceId,
+    /// What becomes of it.
+    pub dispose: Dispose,
+    /// The node is lost: nothing on it can be saved, and nothing is asked of it any more.
+    pub is_lost: bool,
+    /// Its Node.
+    pub node: Option<&'a NodeFacts>,
+    /// None if EC2 no longer knows it.
+    pub instance: Option<&'a Instance>,
+    /// The group that it was claimed in.
+    pub group: Option<&'a Group>,
+    /// The instances that we protect from scale-in while this one is detached.
+    pub protected: &'a [InstanceId],
+    /// When this execution began to dispose.
+    pub since: Timestamp,
+    /// Now.
+    pub now: Timestamp,
+    /// Seconds between leaving the load balancers and the end.
+    pub balancer_grace: u32,
+}
+
 /// The next step of a disposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisposalStep {
@@ -28,11 +54,19 @@ pub enum DisposalStep {
     LeaveBalancers(u32),
     /// Wait so many seconds; why.
     Wait(u32, String),
+    /// Tell Kubernetes by a taint that the machine is off, so that its volumes come free.
+    MarkOutOfService,
     /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait so many seconds.
     Terminate(u32),
     /// Call StopInstances on the Standby member; then wait so many seconds.
     Stop(u32),
-    /// Stopped: tag it, remove its Node and our claim.
+    /// Protect these members from scale-in: a detach from Standby may end others.
+    Protect(Vec<InstanceId>),
+    /// Call DetachInstances without decrement; then wait so many seconds.
+    Detach(u32),
+    /// Take our protection from these instances.
+    Unprotect(Vec<InstanceId>),
+    /// Stopped or detached: tag it, see to its Node, take our claim away.
     Retire,
     /// All is done.
     Done,
@@ -40,45 +74,43 @@ pub enum DisposalStep {
     GiveUp(String),
 }
 
-/// Decides the next step. `instance` is none if EC2 no longer knows it; `lifecycle_state` is none if it is in no group;
-/// `since` is when this execution began to dispose; `balancer_grace` is in seconds.
+/// Decides the next step.
 #[must_use]
-pub fn next_disposal_step(
-    dispose: Dispose,
-    node: Option<&NodeFacts>,
-    instance: Option<&Instance>,
-    lifecycle_state: Option<&str>,
-    since: Timestamp,
-    now: Timestamp,
-    balancer_grace: u32,
-) -> DisposalStep {
-    let timing = Timing {
-        waited: now.duration_since(since).as_secs(),
-        balancer_grace: i64::from(balancer_grace),
-    };
-    let Some(lifecycle_state) = lifecycle_state else {
-        return DisposalStep::Done;
+pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
+    let timing = departure.timing();
+    if departure.is_lost && departure.holds_volumes_while_off() {
+        return DisposalStep::MarkOutOfService;
+    }
+    let living = departure.instance.filter(|instance| !instance.is_gone());
+    let Some(lifecycle_state) = departure.lifecycle_state() else {
+        return match living {
+            Some(_) if departure.is_to_be_detached() => end_detach(departure, &timing),
+            Some(_) | None => unprotect(departure).unwrap_or(DisposalStep::Done),
+        };
     };
     if is_terminating(lifecycle_state) {
         // The group does the rest, whatever another tool's hook makes it wait for.
         return if timing.left() > 0 {
             DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
         } else {
-            DisposalStep::Done
+            unprotect(departure).unwrap_or(DisposalStep::Done)
         };
     }
-    let Some(instance) = instance.filter(|instance| !instance.is_gone()) else {
+    let Some(instance) = living else {
         // The group checks no health in Standby: it lists a dead member until it is told.
         return terminate(lifecycle_state, &timing);
     };
-    match dispose {
+    if departure.is_lost {
+        // Its volumes hang until it is off.
+        let balancers = find_what_balancers_need(departure.node, &timing);
+        return balancers.unwrap_or_else(|| terminate(lifecycle_state, &timing));
+    }
+    match departure.dispose {
         Dispose::Terminate => {
-            find_what_holds(node, &timing).unwrap_or_else(|| terminate(lifecycle_state, &timing))
+            find_what_holds(departure.node, &timing).unwrap_or_else(|| terminate(lifecycle_state, &timing))
         }
-        Dispose::Stop => stop(node, instance, lifecycle_state, &timing),
-        Dispose::Detach => DisposalStep::GiveUp(
-            "dispose \"detach\" has no disposal: the input's check refuses it".to_owned(),
-        ),
+        Dispose::Stop => stop(departure.node, instance, lifecycle_state, &timing),
+        Dispose::Detach => detach(departure, lifecycle_state, &timing),
     }
 }
 
@@ -90,6 +122,45 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
         balancer_grace: i64::from(balancer_grace),
     };
     (timing.left() > 0).then(|| timing.wait())
+}
+
+impl Departure<'_> {
+    fn timing(&self) -> Timing {
+        Timing {
+            waited: self.now.duration_since(self.since).as_secs(),
+            balancer_grace: i64::from(self.balancer_grace),
+        }
+    }
+
+    fn lifecycle_state(&self) -> Option<&str> {
+        let member = self.group.and_then(|group| group.member(self.id));
+        member.map(|member| member.lifecycle_state.as_str())
+    }
+
+    fn is_to_be_detached(&self) -> bool {
+        self.dispose == Dispose::Detach && !self.is_lost
+    }
+
+    /// EC2 says that the machine is off, and Kubernetes still counts volumes as attached to it. Before that a pod elsewhere could write to
+    /// a volume that this machine still has.
+    fn holds_volumes_while_off(&self) -> bool {
+        let is_off = self
+            .instance
+            .is_none_or(|instance| matches!(instance.state.as_str(), "stopped" | "terminated"));
+        let waits_for_taint = |node: &NodeFacts| {
+            !node.volumes.is_empty() && node.taints.iter().all(|taint| taint.key != OUT_OF_SERVICE_TAINT)
+        };
+        is_off && self.node.is_some_and(waits_for_taint)
+    }
+
+    /// Members in service that a scale-in could choose.
+    fn find_exposed(&self) -> Vec<InstanceId> {
+        let members = self.group.into_iter().flat_map(|group| &group.members);
+        members
+            .filter(|member| member.lifecycle_state == "InService" && !member.protected_from_scale_in)
+            .map(|member| member.instance.clone())
+            .collect()
+    }
 }
 
 struct Timing {
@@ -119,20 +190,10 @@ impl Timing {
 
 /// Balancers first, then volumes; none if neither holds the instance any more.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
+    if let Some(step) = find_what_balancers_need(node, timing) {
+        return Some(step);
+    }
     let node = node?;
-    if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
-        return Some(DisposalStep::LeaveBalancers(whole_seconds(
-            timing.balancer_grace.max(1),
-        )));
-    }
-    let was_out_before_us = node.record().is_ok_and(|record| record.excluded_before.is_some());
-    let grace_left = timing.balancer_grace - timing.waited;
-    if !was_out_before_us && grace_left > 0 {
-        return Some(DisposalStep::Wait(
-            whole_seconds(grace_left),
-            "the load balancers are given time to forget the node".to_owned(),
-        ));
-    }
     let volumes_left = timing.balancer_grace + i64::from(VOLUME_GRACE) - timing.waited;
     if !node.volumes.is_empty() && volumes_left > 0 {
         return Some(DisposalStep::Wait(
@@ -141,6 +202,24 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
         ));
     }
     None
+}
+
+/// The label, then the grace; none if both have been.
+fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
+    let node = node?;
+    if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
+        return Some(DisposalStep::LeaveBalancers(whole_seconds(
+            timing.balancer_grace.max(1),
+        )));
+    }
+    let was_out_before_us = node.record().is_ok_and(|record| record.excluded_before.is_some());
+    let grace_left = timing.balancer_grace - timing.waited;
+    (!was_out_before_us && grace_left > 0).then(|| {
+        DisposalStep::Wait(
+            whole_seconds(grace_left),
+            "the load balancers are given time to forget the node".to_owned(),
+        )
+    })
 }
 
 /// The volumes with which the instance goes although they were given their time; none if there are none.
@@ -198,6 +277,43 @@ fn stop(
     }
 }
 
+/// The members in service are protected before the call: with nobody to take, the group can end nobody for it.
+fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
+    match lifecycle_state {
+        "Standby" => find_what_holds(departure.node, timing).unwrap_or_else(|| {
+            let exposed = departure.find_exposed();
+            if exposed.is_empty() {
+                DisposalStep::Detach(DISPOSAL_WAIT)
+            } else {
+                DisposalStep::Protect(exposed)
+            }
+        }),
+        "Detaching" => timing.wait_or_give_up("the instance is Detaching".to_owned()),
+        _ => timing.wait_or_give_up(format!(
+            "the instance is {lifecycle_state} and no longer in Standby"
+        )),
+    }
+}
+
+/// Out of its group. The protection goes when the group wants nobody more and nobody less, the claim last.
+fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
+    let is_settled = departure
+        .group
+        .is_none_or(|group| group.pending() == 0 && group.in_service() == group.desired);
+    if !departure.protected.is_empty() && !is_settled && timing.left() > 0 {
+        return DisposalStep::Wait(
+            timing.wait(),
+            "its group has not come to rest, whose members are protected meanwhile".to_owned(),
+        );
+    }
+    unprotect(departure).unwrap_or(DisposalStep::Retire)
+}
+
+fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
+    let is_any = !departure.protected.is_empty();
+    is_any.then(|| DisposalStep::Unprotect(departure.protected.to_vec()))
+}
+
 fn is_terminating(lifecycle_state: &str) -> bool {
     lifecycle_state.starts_with("Terminat") && lifecycle_state != "Terminating:Retained"
 }
@@ -210,8 +326,8 @@ fn whole_seconds(seconds: i64) -> u32 {
 mod tests {
     use super::*;
     use crate::claim::Phase;
-    use crate::fixtures::{at, claimed, instance, node, strings};
-    use crate::node::Record;
+    use crate::fixtures::{OLD, OTHER, at, claimed, group, id, instance, member, node, strings};
+    use crate::node::{Member, Record, out_of_service_taint};
 
     fn out_of_balancers() -> NodeFacts {
         NodeFacts {
@@ -272,7 +388,46 @@ mod tests {
         lifecycle_state: Option<&str>,
         now: i64,
     ) -> DisposalStep {
-        next_disposal_step(dispose, node, instance, lifecycle_state, at(0), at(now), 60)
+        let group = holding(lifecycle_state);
+        let old = id(OLD);
+        next_disposal_step(&departure(&old, dispose, node, instance, &group, now))
+    }
+
+    /// The group, with the instance in this lifecycle state, all others protected.
+    fn holding(lifecycle_state: Option<&str>) -> Group {
+        let protected = Member {
+            protected_from_scale_in: true,
+            ..member(OTHER, "InService")
+        };
+        let own = lifecycle_state.map(|state| member(OLD, state));
+        Group {
+            desired: 1,
+            members: own.into_iter().chain([protected]).collect(),
+            ..group()
+        }
+    }
+
+    /// Ours, with the default grace of a minute.
+    fn departure<'a>(
+        id: &'a InstanceId,
+        dispose: Dispose,
+        node: Option<&'a NodeFacts>,
+        instance: Option<&'a Instance>,
+        group: &'a Group,
+        now: i64,
+    ) -> Departure<'a> {
+        Departure {
+            id,
+            dispose,
+            is_lost: false,
+            node,
+            instance,
+            group: Some(group),
+            protected: &[],
+            since: at(0),
+            now: at(now),
+            balancer_grace: 60,
+        }
     }
 
     #[test]
@@ -293,6 +448,7 @@ mod tests {
         for (dispose, goes) in [
             (Dispose::Terminate, DisposalStep::Terminate(DISPOSAL_WAIT)),
             (Dispose::Stop, DisposalStep::Stop(DISPOSAL_WAIT)),
+            (Dispose::Detach, DisposalStep::Detach(DISPOSAL_WAIT)),
         ] {
             let cases = [
                 (
@@ -366,15 +522,11 @@ mod tests {
 
     #[test]
     fn no_grace_still_sets_the_label() {
-        let set = next_disposal_step(
-            Dispose::Terminate,
-            Some(&node("old")),
-            Some(&instance()),
-            Some("Standby"),
-            at(0),
-            at(0),
-            0,
-        );
+        let (old, node, instance, group) = (id(OLD), node("old"), instance(), holding(Some("Standby")));
+        let set = next_disposal_step(&Departure {
+            balancer_grace: 0,
+            ..departure(&old, Dispose::Terminate, Some(&node), Some(&instance), &group, 0)
+        });
         assert_eq!(set, DisposalStep::LeaveBalancers(1));
     }
 
@@ -524,5 +676,100 @@ mod tests {
             };
             assert_eq!(step(last), end, "{name}");
         }
+    }
+
+    #[test]
+    fn a_lost_node_goes_whatever_was_asked_without_waiting_for_its_volumes() {
+        let (old, group) = (id(OLD), holding(Some("Standby")));
+        let lose = |dispose, node: Option<&NodeFacts>, state: &str, now| {
+            let instance = in_state(state);
+            next_disposal_step(&Departure {
+                is_lost: true,
+                ..departure(&old, dispose, node, Some(&instance), &group, now)
+            })
+        };
+        let marked = NodeFacts {
+            taints: vec![out_of_service_taint()],
+            ..with_volume()
+        };
+        for dispose in [Dispose::Terminate, Dispose::Stop, Dispose::Detach] {
+            let terminate = DisposalStep::Terminate(DISPOSAL_WAIT);
+            assert_eq!(lose(dispose, None, "running", 0), terminate);
+            assert_eq!(
+                lose(dispose, Some(&node("old")), "running", 0),
+                DisposalStep::LeaveBalancers(60)
+            );
+            assert_eq!(lose(dispose, Some(&with_volume()), "running", 60), terminate);
+            assert_eq!(lose(dispose, Some(&with_volume()), "stopping", 60), terminate);
+            for state in ["stopped", "terminated"] {
+                assert_eq!(
+                    lose(dispose, Some(&with_volume()), state, 0),
+                    DisposalStep::MarkOutOfService,
+                    "{dispose:?} {state}"
+                );
+            }
+            assert_eq!(lose(dispose, Some(&marked), "stopped", 60), terminate);
+            assert_eq!(lose(dispose, Some(&marked), "terminated", 0), terminate);
+        }
+    }
+
+    #[test]
+    fn only_a_lost_machine_that_is_off_is_marked_out_of_service() {
+        let stopped = step(
+            Dispose::Stop,
+            Some(&with_volume()),
+            Some(&in_state("stopped")),
+            Some("Standby"),
+            400,
+        );
+        assert_eq!(stopped, DisposalStep::Retire);
+    }
+
+    #[test]
+    fn the_others_are_protected_around_a_detach_until_the_group_has_come_to_rest() {
+        let (old, instance, node) = (id(OLD), instance(), out_of_balancers());
+        let protected = [id(OTHER)];
+        let next = |group: &Group, protected: &[InstanceId], now| {
+            next_disposal_step(&Departure {
+                protected,
+                ..departure(&old, Dispose::Detach, Some(&node), Some(&instance), group, now)
+            })
+        };
+        let mut exposed = holding(Some("Standby"));
+        exposed.members[1].protected_from_scale_in = false;
+        assert_eq!(next(&exposed, &[], 400), DisposalStep::Protect(vec![id(OTHER)]));
+        let ready = holding(Some("Standby"));
+        assert_eq!(next(&ready, &protected, 400), DisposalStep::Detach(DISPOSAL_WAIT));
+        let detaching = next(&holding(Some("Detaching")), &protected, 400);
+        assert!(matches!(detaching, DisposalStep::Wait(..)), "{detaching:?}");
+
+        let out = holding(None);
+        assert_eq!(
+            next(&out, &protected, 400),
+            DisposalStep::Unprotect(protected.to_vec())
+        );
+        assert_eq!(next(&out, &[], 400), DisposalStep::Retire);
+        for state in ["InService", "Pending"] {
+            let mut restless = out.clone();
+            restless.members.push(member(crate::fixtures::NEW, state));
+            let waits = next(&restless, &protected, 400);
+            assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
+            let at_last = next(&restless, &protected, 9_999);
+            assert_eq!(at_last, DisposalStep::Unprotect(protected.to_vec()), "{state}");
+        }
+    }
+
+    #[test]
+    fn nobody_stays_protected_for_an_instance_that_dies_on_its_way_out() {
+        let (old, group, protected) = (id(OLD), holding(None), [id(OTHER)]);
+        let dead = in_state("terminated");
+        let next = |protected: &[InstanceId]| {
+            next_disposal_step(&Departure {
+                protected,
+                ..departure(&old, Dispose::Detach, None, Some(&dead), &group, 400)
+            })
+        };
+        assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
+        assert_eq!(next(&[]), DisposalStep::Done);
     }
 }

@@ -248,7 +248,7 @@ fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
         .collect()
 }
 
-fn count_and_name(count: usize, names: &[String]) -> String {
+pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
     let more = if count > names.len() { ", …" } else { "" };
     let noun = if count == 1 { "pod" } else { "pods" };
     format!("{count} {noun} ({}{more})", names.join(", "))
@@ -417,7 +417,7 @@ mod tests {
             (
                 "the budget is spent",
                 judge_drain(&waiting(), at(0), at(60), until(86_400), DAY, POLL_BUDGET, false),
-                "the pods were checked 1218 times, which is as often as one execution can; it waits for",
+                "the pods were checked 1216 times, which is as often as one execution can; it waits for",
             ),
             (
                 "many pods",

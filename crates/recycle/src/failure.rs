@@ -16,7 +16,7 @@ pub enum Failure {
     PreflightRefused,
     /// The node's turn did not come within 24 hours; nothing was touched.
     TurnTimedOut,
-    /// The Node or its instance was taken away while we worked on it.
+    /// The node was lost while we worked on it: its Node object or its instance is gone, or it has not been Ready for five minutes.
     NodeLost,
     /// No usable replacement came in time.
     ReplacementTimedOut,
@@ -85,7 +85,7 @@ impl Failure {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
             Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
             Self::NodeLost => {
-                "left as it is found: its Node is gone or another instance's, or its instance left the group; the cause says what is left"
+                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for five minutes; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut | Self::DrainTimedOut => "put back as it was found; the cause says so",
             Self::StandbyLeftBehind => {

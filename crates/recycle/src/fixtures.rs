@@ -81,6 +81,7 @@ pub(crate) fn node(name: &str) -> NodeFacts {
         resource_version: "1".to_owned(),
         instance: Some(id(OLD)),
         ready: true,
+        not_ready_since: None,
         unschedulable: false,
         cordoned_by: None,
         taints: Vec::new(),

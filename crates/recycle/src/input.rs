@@ -275,7 +275,7 @@ const REPLACEMENT: Field = Field {
     name: "replacement",
     kind: Kind::OneOf(&[
         built("before", "through Standby: the replacement first"),
-        not_built("after", "no Standby: for groups that cannot run one node more"),
+        built("after", "no Standby: for groups that cannot run one node more"),
     ]),
     default: "\"before\"",
     required: false,
@@ -288,7 +288,7 @@ const DISPOSE: Field = Field {
     kind: Kind::OneOf(&[
         built("terminate", "terminated"),
         built("stop", "stopped in Standby and tagged, its Node object removed"),
-        not_built("detach", "out of the group, running, for an investigation"),
+        built("detach", "out of the group, running, for an investigation"),
     ]),
     default: "\"terminate\"",
     required: false,
@@ -1172,14 +1172,6 @@ mod tests {
     fn a_value_that_is_not_built_yet_is_refused_by_name() {
         let cases = [
             (
-                json!({"replacement": "after"}),
-                "replacement: after is not built yet; allowed now: before",
-            ),
-            (
-                json!({"dispose": "detach"}),
-                "dispose: detach is not built yet; allowed now: terminate, stop",
-            ),
-            (
                 json!({"on_drain_timeout": "evict"}),
                 "on_drain_timeout: evict is not built yet; allowed now: restore",
             ),
@@ -1267,8 +1259,8 @@ mod tests {
                 "the module setting namespaces must be a list",
             ),
             (
-                json!({"replacement": "after"}),
-                "the module setting replacement: after is not built yet",
+                json!({"on_drain_timeout": "evict"}),
+                "the module setting on_drain_timeout: evict is not built yet",
             ),
             (
                 json!({"force": [1]}),

@@ -22,6 +22,8 @@ pub struct LeftBehind {
     pub commands: Vec<String>,
     /// Another execution can go on from here instead.
     pub can_be_resumed: bool,
+    /// Nothing of it is worth being put back: it is gone, dead or lost.
+    pub is_lost: bool,
 }
 
 /// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back. A member
@@ -37,7 +39,8 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
         && lifecycle_state.is_some_and(|state| state == "InService" || state.starts_with("Pending"))
 }
 
-/// Says what is left, from the records and from what is there now.
+/// Says what is left, from the records and from what is there now. Of a node that is lost (its Node is gone, or not Ready for too long)
+/// nothing is worth being put back.
 #[must_use]
 pub fn describe_left_behind(
     instance_id: &InstanceId,
@@ -46,6 +49,7 @@ pub fn describe_left_behind(
     instance: Option<&Instance>,
     node_name: Option<&NodeName>,
     node: Option<&NodeFacts>,
+    is_lost: bool,
 ) -> LeftBehind {
     let node_name = node.map(|node| &node.name).or(node_name);
     let subject = describe_instance(instance_id, node_name);
@@ -54,10 +58,14 @@ pub fn describe_left_behind(
             state: format!("{subject} is gone"),
             commands: Vec::new(),
             can_be_resumed: false,
+            is_lost: true,
         };
     }
     if let (Some(dead), Some(state)) = (instance.filter(|instance| instance.is_gone()), lifecycle_state) {
         return describe_dead_member(&subject, dead, state);
+    }
+    if let (true, Some(instance), Some(state)) = (is_lost, instance, lifecycle_state) {
+        return describe_lost_member(&subject, instance, state);
     }
     let mut found = Found::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
@@ -76,17 +84,14 @@ pub fn describe_left_behind(
         state,
         commands: found.commands,
         can_be_resumed: can_be_resumed(lifecycle_state, node),
+        is_lost: false,
     }
 }
 
 /// The group checks no health in Standby: it lists a dead member there until it is told. Anywhere else it sees for itself.
 fn describe_dead_member(subject: &str, dead: &Instance, lifecycle_state: &str) -> LeftBehind {
     let commands = match lifecycle_state {
-        "Standby" => vec![format!(
-            "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {} \
-             --no-should-decrement-desired-capacity",
-            dead.id
-        )],
+        "Standby" => vec![terminate(&dead.id)],
         _ => Vec::new(),
     };
     LeftBehind {
@@ -96,7 +101,29 @@ fn describe_dead_member(subject: &str, dead: &Instance, lifecycle_state: &str) -
         ),
         commands,
         can_be_resumed: false,
+        is_lost: true,
     }
+}
+
+/// What is left of it runs without its Node, or without a kubelet that answers: its pods are lost, and the group cannot see that.
+fn describe_lost_member(subject: &str, instance: &Instance, lifecycle_state: &str) -> LeftBehind {
+    LeftBehind {
+        state: format!(
+            "{subject} is lost, its instance is {} and {lifecycle_state} in its group",
+            instance.state
+        ),
+        commands: vec![terminate(&instance.id)],
+        can_be_resumed: false,
+        is_lost: true,
+    }
+}
+
+/// Ends a member by its group's own API, which fills its place if that counts.
+fn terminate(id: &InstanceId) -> String {
+    format!(
+        "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
+         --no-should-decrement-desired-capacity"
+    )
 }
 
 /// From Standby only with the record of who was a member before; without a Node there is nothing to drain.
@@ -254,6 +281,7 @@ mod tests {
             instance,
             Some(&name),
             node,
+            false,
         )
     }
 
@@ -425,11 +453,12 @@ mod tests {
                     state: state.to_owned(),
                     commands: Vec::new(),
                     can_be_resumed: name == "untouched",
+                    is_lost: name == "gone",
                 },
                 "{name}"
             );
         }
-        let unknown = describe_left_behind(&id(crate::fixtures::OLD), None, None, None, None, None);
+        let unknown = describe_left_behind(&id(crate::fixtures::OLD), None, None, None, None, None, false);
         assert_eq!(unknown.state, "instance i-0aaaaaaaaaaaaaaaa is gone");
     }
 
@@ -450,10 +479,41 @@ mod tests {
                         .to_owned()
                 ],
                 can_be_resumed: false,
+                is_lost: true,
             }
         );
         let left = describe(Some("Terminating"), Some(&dead), None);
         assert!(left.commands.is_empty(), "{:?}", left.commands);
+    }
+
+    #[test]
+    fn what_is_lost_is_to_be_ended_and_not_put_back() {
+        let unready = draining(&ours());
+        for node in [None, Some(&unready)] {
+            let left = describe_left_behind(
+                &id(crate::fixtures::OLD),
+                Some(&group()),
+                Some("Standby"),
+                Some(&tagged()),
+                None,
+                node,
+                true,
+            );
+            assert!(left.is_lost && !left.can_be_resumed);
+            assert_eq!(
+                left.commands,
+                [
+                    "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0aaaaaaaaaaaaaaaa \
+                  --no-should-decrement-desired-capacity"
+                ]
+            );
+            assert!(
+                left.state
+                    .ends_with("is lost, its instance is running and Standby in its group"),
+                "{}",
+                left.state
+            );
+        }
     }
 
     #[test]
@@ -507,6 +567,7 @@ mod tests {
             Some(&stopped),
             None,
             None,
+            false,
         );
         assert_eq!(
             left.commands[..5],

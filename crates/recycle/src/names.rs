@@ -20,6 +20,10 @@ pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 pub const GROUP_LABEL: &str = "recycle-eks/group";
 /// Taint key, effect `NoSchedule`.
 pub const DRAINING_TAINT: &str = "recycle-eks/draining";
+/// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: detach` has taken out of its group. A result, not a leftover.
+pub const DETACHED_TAINT: &str = "recycle-eks/detached";
+/// Taint key, effect `NoExecute` (Kubernetes' own name): the machine is off, so its volumes may be attached elsewhere at once.
+pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// EC2 tag: the claim in one line ([`crate::claim::Claim::to_tag`]); the AWS half of the claim.
 pub const CLAIM_TAG: &str = "recycle-eks:claim";
 /// EC2 tag: the name of the group that the instance belonged to when it was claimed.
@@ -28,12 +32,15 @@ pub const GROUP_TAG: &str = "recycle-eks:group";
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 /// EC2 tag, written before each change of the group by a put-back: what was done so far ([`crate::put_back::Deeds`]).
 pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
-/// EC2 tag on other members of the group: the instance id of the node for whose put-back we protect them from scale-in.
+/// EC2 tag on other members of the group: the instance id of the node for whose put-back, or for whose way out of the group
+/// (`dispose: detach`), we protect them from scale-in.
 pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
 /// EC2 tag: since when (RFC 3339) an instance is a person's to see to, because we could not put it back. The sweep tries on, in silence.
 pub const GAVE_UP_TAG: &str = "recycle-eks:gave-up";
 /// EC2 tag: when (RFC 3339) an instance was stopped by `dispose: stop`. A result, not a leftover.
 pub const STOPPED_TAG: &str = "recycle-eks:stopped";
+/// EC2 tag: when (RFC 3339) an instance left its group by `dispose: detach`. A result, not a leftover.
+pub const DETACHED_TAG: &str = "recycle-eks:detached";
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).
 pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Field manager of every write to the Kubernetes API.

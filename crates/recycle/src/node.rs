@@ -44,6 +44,29 @@ pub fn is_draining_taint(taint: &Taint) -> bool {
     taint.key == crate::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
+/// The taint of a Node whose instance has left its group, and runs on for an investigation.
+#[must_use]
+pub fn detached_taint(instance: &InstanceId) -> Taint {
+    Taint {
+        key: crate::names::DETACHED_TAINT.to_owned(),
+        value: Some(instance.to_string()),
+        effect: DRAINING_EFFECT.to_owned(),
+        time_added: None,
+    }
+}
+
+/// The taint by which Kubernetes lets go of a machine that is off: its pods are deleted by force, its volumes detached at once (Kubernetes
+/// documentation, "Non-graceful node shutdown"). The one taint of ours that ends pods, and they have ended.
+#[must_use]
+pub fn out_of_service_taint() -> Taint {
+    Taint {
+        key: crate::names::OUT_OF_SERVICE_TAINT.to_owned(),
+        value: Some("nodeshutdown".to_owned()),
+        effect: "NoExecute".to_owned(),
+        time_added: None,
+    }
+}
+
 /// What we need to know of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -55,6 +78,8 @@ pub struct NodeFacts {
     pub instance: Option<InstanceId>,
     /// Condition Ready is True.
     pub ready: bool,
+    /// Since when condition Ready is False or Unknown: its `lastTransitionTime`.
+    pub not_ready_since: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Who wrote `spec.unschedulable` last, by `metadata.managedFields`.
@@ -123,7 +148,7 @@ pub struct Record {
     /// [`crate::contract::SCHEMA`] of the writer; 0 if nothing was recorded yet.
     #[serde(default)]
     pub schema: u32,
-    /// The group's members before EnterStandby: who is not among them came after.
+    /// The group's members before EnterStandby, or before the termination (way in `after`): who is not among them came after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members_before: Vec<InstanceId>,
     /// The reserved replacement.
@@ -192,6 +217,26 @@ impl Group {
     #[must_use]
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
+    }
+
+    /// How many members are in service.
+    #[must_use]
+    pub fn in_service(&self) -> u32 {
+        self.count(|state| state == "InService")
+    }
+
+    /// How many members are on their way into service.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        self.count(|state| state.starts_with("Pending"))
+    }
+
+    fn count(&self, counts: impl Fn(&str) -> bool) -> u32 {
+        let members = self
+            .members
+            .iter()
+            .filter(|member| counts(&member.lifecycle_state));
+        u32::try_from(members.count()).unwrap_or(u32::MAX)
     }
 }
 

@@ -30,6 +30,7 @@ pub fn write_plan(
     steps.push(plan_drain(input, survey));
     steps.push(plan_balancers(input));
     steps.push(plan_disposal(input, group));
+    steps.extend(plan_successor(input, node));
     Plan {
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
@@ -59,6 +60,16 @@ fn plan_replacement(input: &Input, group: &Group, node: &NodeFacts) -> Vec<Strin
         ],
         Replacement::After => Vec::new(),
     }
+}
+
+fn plan_successor(input: &Input, node: &NodeFacts) -> Option<String> {
+    (input.replacement == Replacement::After).then(|| {
+        format!(
+            "wait up to {} until the group's new member is in service and its Node usable{}",
+            describe_seconds(input.replacement_timeout_seconds),
+            describe_resources(node)
+        )
+    })
 }
 
 fn describe_resources(node: &NodeFacts) -> String {
@@ -101,7 +112,10 @@ fn plan_disposal(input: &Input, group: &Group) -> String {
             )
         }
         Dispose::Stop => format!("stop {id} in Standby, tag it, and remove its Node"),
-        Dispose::Detach => format!("detach {id} from group {}; it keeps running", group.name),
+        Dispose::Detach => format!(
+            "detach {id} from group {}, whose other members are protected from scale-in meanwhile; it keeps running",
+            group.name
+        ),
     }
 }
 

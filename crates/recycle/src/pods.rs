@@ -704,6 +704,9 @@ mod tests {
             polls: u32::MAX,
             last_eviction: Some(at(3)),
             disposing_since: Some(at(4)),
+            holders: None,
+            lost: None,
+            old: None,
         }
     }
 

@@ -9,7 +9,7 @@ pub const LONGEST_WAIT: u32 = 900;
 /// How many times one execution may check its pods. A drain of 30 days takes 1,203 polls by the law below; the rest is for
 /// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
 /// a slow disposal and a put-back, 2,000 of Step Functions' 25,000 history events are left for retries (the tests below count them).
-pub const POLL_BUDGET: u32 = 1_218;
+pub const POLL_BUDGET: u32 = 1_216;
 
 /// Seconds to wait: 1 % of what was waited so far, between the bounds, and never past the next deadline.
 ///
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
     use crate::drain::{Deadline, DrainVerdict, find_deadline, judge_drain};
-    use crate::fixtures::{at, id, input, instance, node, pod};
+    use crate::fixtures::{OLD, at, group, id, input, instance, node, pod};
     use crate::input::{Dispose, LONGEST_DRAIN};
     use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
     use crate::pods::PodSurvey;
@@ -216,14 +216,7 @@ mod tests {
         let (mut now, mut polls) = (0, 0);
         loop {
             polls += 1;
-            match judge_replacement(
-                &id(crate::fixtures::OLD),
-                &node("old"),
-                &[],
-                at(0),
-                at(now),
-                timeout,
-            ) {
+            match judge_replacement(&id(OLD), &node("old"), &[], at(0), at(now), timeout) {
                 ReplacementVerdict::Wait { wait_seconds, .. } => now += i64::from(wait_seconds),
                 ReplacementVerdict::TimedOut(_) => return polls,
                 ReplacementVerdict::Ready(_) | ReplacementVerdict::Reserve(_) => {
@@ -235,22 +228,30 @@ mod tests {
 
     /// A disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
-        use crate::disposal::{DisposalStep, next_disposal_step};
+        use crate::disposal::{Departure, DisposalStep, next_disposal_step};
+        let old = id(OLD);
         let (mut now, mut polls, mut state) = (0, 0, "Standby");
+        let mut others_are_protected = false;
         let mut node = node("old");
         node.volumes.push("vol-1".to_owned());
         let mut instance = instance();
         loop {
             polls += 1;
-            let step = next_disposal_step(
+            let mut group = group();
+            state.clone_into(&mut group.members[0].lifecycle_state);
+            group.members[1].protected_from_scale_in = others_are_protected;
+            let step = next_disposal_step(&Departure {
+                id: &old,
                 dispose,
-                Some(&node),
-                Some(&instance),
-                Some(state),
-                at(0),
-                at(now),
-                grace,
-            );
+                is_lost: false,
+                node: Some(&node),
+                instance: Some(&instance),
+                group: Some(&group),
+                protected: &[],
+                since: at(0),
+                now: at(now),
+                balancer_grace: grace,
+            });
             now += match step {
                 DisposalStep::LeaveBalancers(wait) => {
                     node.labels
@@ -266,7 +267,17 @@ mod tests {
                     "stopping".clone_into(&mut instance.state);
                     i64::from(wait)
                 }
-                DisposalStep::Retire => panic!("it never stops"),
+                DisposalStep::Protect(_) => {
+                    others_are_protected = true;
+                    1
+                }
+                DisposalStep::Detach(wait) => {
+                    state = "Detaching";
+                    i64::from(wait)
+                }
+                DisposalStep::Retire | DisposalStep::Unprotect(_) | DisposalStep::MarkOutOfService => {
+                    panic!("it never gets there")
+                }
                 DisposalStep::Done | DisposalStep::GiveUp(_) => return polls,
             };
         }
@@ -290,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_longest_execution_of_all_leaves_room_for_retries() {
-        for dispose in [Dispose::Terminate, Dispose::Stop] {
+        for dispose in [Dispose::Terminate, Dispose::Stop, Dispose::Detach] {
             let events = count_events(i64::from(LONGEST_TURN), 3_600, POLL_BUDGET + 2, dispose, 3_600);
             assert!(
                 events + RETRIES <= LIMIT,

@@ -2,7 +2,7 @@
 //!
 //! A refusal is one sentence: what was found, and what a person may do. Load balancers are not asked here.
 
-use crate::input::{Dispose, Force, Input};
+use crate::input::{Dispose, Force, Input, Replacement};
 use crate::names::{PROTECTED_FOR_TAG, STANDBY_TAG, STOPPED_TAG};
 use crate::node::{Group, Instance, NodeFacts};
 
@@ -242,7 +242,13 @@ fn check_stop(input: &Input, instance: &Instance) -> Option<Preflight> {
 
 fn write_notes(surroundings: &Surroundings<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(group) = surroundings.group {
+    if let (Some(group), Replacement::After) = (surroundings.group, surroundings.input.replacement) {
+        notes.push(format!(
+            "from its taint until its replacement is usable group {} has one node less",
+            group.name
+        ));
+    }
+    if let (Some(group), Replacement::Before) = (surroundings.group, surroundings.input.replacement) {
         note_limits(group, &mut notes);
         if group.members.len() == 1 {
             notes.push(format!(
@@ -254,6 +260,7 @@ fn write_notes(surroundings: &Surroundings<'_>) -> Vec<String> {
     }
     if let Some(name) = surroundings
         .node
+        .filter(|_| surroundings.input.replacement == Replacement::Before)
         .and_then(|node| node.labels.get("eks.amazonaws.com/nodegroup"))
     {
         notes.push(format!(

@@ -330,6 +330,8 @@ pub struct Situation<'a> {
     pub group: Option<&'a Group>,
     /// The Node.
     pub kubernetes: KubernetesHalf,
+    /// It has not been Ready for so long that the node counts as lost ([`crate::lost`]).
+    pub is_lost: bool,
     /// Who came after EnterStandby; none if nobody can say that.
     pub newcomers: Option<&'a [Newcomer]>,
     /// Others that carry our cordon for this instance.
@@ -385,6 +387,8 @@ pub enum PutBackStep {
     },
     /// Take our protection from these members.
     Unprotect(Vec<InstanceId>),
+    /// TerminateInstanceInAutoScalingGroup of a dead member in Standby, where no health check reaches it: its group forgets it.
+    ForgetDead,
     /// Wait so many seconds; why.
     Wait(u32, String),
     /// The node is what it was. The text says what is not, if anything.
@@ -453,7 +457,12 @@ pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
     };
     let place = situation.place(group);
     if matches!(place, Place::Lost) {
-        return situation.clean_up(PutBackStep::Report(None));
+        let is_listed = situation.is_dead_in_standby(group) && situation.has_time();
+        return if is_listed {
+            PutBackStep::ForgetDead
+        } else {
+            situation.clean_up(PutBackStep::Report(None))
+        };
     }
     match situation.kubernetes {
         KubernetesHalf::Undo => return PutBackStep::UndoKubernetes,
@@ -492,6 +501,7 @@ impl PutBackStep {
             | Self::Queue
             | Self::ReleaseReplacements { .. }
             | Self::Unprotect(_)
+            | Self::ForgetDead
             | Self::Wait(..)
             | Self::Done(_)
             | Self::LeaveInStandby(_)
@@ -525,6 +535,14 @@ impl Situation<'_> {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
     }
 
+    fn is_dead_in_standby(&self, group: &Group) -> bool {
+        let is_dead = self.instance.is_none_or(Instance::is_gone);
+        is_dead
+            && group
+                .member(self.id)
+                .is_some_and(|member| member.lifecycle_state == "Standby")
+    }
+
     fn place(&self, group: &Group) -> Place {
         let Some(instance) = self.instance.filter(|instance| !instance.is_gone()) else {
             return Place::Lost;
@@ -534,7 +552,7 @@ impl Situation<'_> {
         };
         let ours = instance.tags.contains_key(STANDBY_TAG);
         match member.lifecycle_state.as_str() {
-            _ if self.kubernetes == KubernetesHalf::Vanished => Place::Lost,
+            _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,
             "InService" => Place::InService,
             "Standby" if ours => Place::Standby,
             "EnteringStandby" if ours => Place::OnTheWay(member.lifecycle_state.clone()),
@@ -714,7 +732,7 @@ impl Situation<'_> {
     }
 
     fn column(&self, group: &Group, replacement: Option<&Newcomer>) -> Column {
-        let is_short = in_service(group) < group.desired;
+        let is_short = group.in_service() < group.desired;
         match (self.newcomers, replacement) {
             (None, _) => Column::Stays,
             (Some(_), Some(newcomer)) if newcomer.has_pods => Column::Stays,
@@ -752,24 +770,9 @@ fn wait_for_cluster() -> PutBackStep {
     PutBackStep::Wait(LONG_WAIT, "the cluster cannot be asked".to_owned())
 }
 
-/// Members in service.
-fn in_service(group: &Group) -> u32 {
-    count_in(group, |state| state == "InService")
-}
-
 /// Members that count towards the desired capacity.
 fn count(group: &Group) -> u32 {
-    count_in(group, |state| {
-        state == "InService" || state.starts_with("Pending")
-    })
-}
-
-fn count_in(group: &Group, counts: impl Fn(&str) -> bool) -> u32 {
-    let members = group
-        .members
-        .iter()
-        .filter(|member| counts(&member.lifecycle_state));
-    u32::try_from(members.count()).unwrap_or(u32::MAX)
+    group.in_service() + group.pending()
 }
 
 /// What is to be taken from a Node: only values that are still ours.

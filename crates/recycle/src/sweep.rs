@@ -27,7 +27,8 @@ pub const LONGEST_CALL: i64 = 300;
 /// The tags that an instance carries for its own sake.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
 
-/// Every instance for which something of ours is left. `recycle-eks:stopped` and `recycle-eks/replacement-for` are results.
+/// Every instance for which something of ours is left. `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and
+/// `recycle-eks/replacement-for` are results.
 #[must_use]
 pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
     let named = |value: Option<&String>| value.and_then(|id| id.parse().ok());
@@ -124,7 +125,8 @@ mod tests {
     use super::*;
     use crate::claim::Phase;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
+    use crate::names::{DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
+    use crate::node::detached_taint;
 
     const OTHER: &str = "i-0dddddddddddddddd";
 
@@ -221,7 +223,12 @@ mod tests {
     #[test]
     fn results_are_no_leftovers() {
         let node = with_annotation(REPLACEMENT_FOR_ANNOTATION, OTHER);
-        assert!(found(&[node], &[with_tag(STOPPED_TAG, "2027-01-01T00:00:00Z")]).is_empty());
+        let detached = NodeFacts {
+            taints: vec![detached_taint(&id(crate::fixtures::OLD))],
+            ..crate::fixtures::node("b")
+        };
+        let tags = [STOPPED_TAG, DETACHED_TAG].map(|tag| with_tag(tag, "2027-01-01T00:00:00Z"));
+        assert!(found(&[node, detached], &tags).is_empty());
     }
 
     #[test]

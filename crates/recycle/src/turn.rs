@@ -14,7 +14,8 @@ use crate::claim::{Claim, Phase, StoredClaim, Urgency};
 use crate::contract::describe_instance;
 use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
-use crate::node::NodeFacts;
+use crate::input::Replacement;
+use crate::node::{Group, NodeFacts};
 use crate::pods::NAMES_PER_CLASS;
 use crate::poll::next_wait;
 
@@ -43,6 +44,19 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Those of a node whose replacement comes so. With `after` a node is missing from the moment that it is tainted to the end: none beside
+    /// it has its replacement already, so that all that are underway count as being replaced.
+    #[must_use]
+    pub fn of(self, replacement: Replacement) -> Self {
+        match replacement {
+            Replacement::Before => self,
+            Replacement::After => Self {
+                surge: self.surge.min(self.parallel),
+                ..self
+            },
+        }
+    }
+
     /// Whether there is room for one more beside so many.
     fn allow(self, busy: usize, underway: usize) -> bool {
         busy < self.parallel && underway < self.surge
@@ -207,10 +221,17 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
         .collect();
     let underway = count_underway(rivals);
     if underway >= limits.surge {
-        parts.push(format!(
-            "{underway} nodes of the group are underway, and max_surge_per_group is {}",
-            limits.surge
-        ));
+        parts.push(if limits.surge > limits.parallel {
+            format!(
+                "{underway} nodes of the group are underway, and max_surge_per_group is {}",
+                limits.surge
+            )
+        } else {
+            format!(
+                "{underway} of the group's nodes are underway, and {} may be",
+                limits.surge
+            )
+        });
     }
     match queue_ahead(me, node, rivals) {
         0 => {}
@@ -218,6 +239,21 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
         ahead => parts.push(format!("{ahead} nodes are ahead")),
     }
     parts.join("; ")
+}
+
+/// Why a node whose replacement comes after it has to wait although nobody is ahead: the group is short of members already. The last one's
+/// claim went with its Node, and what is to take its place is not there yet.
+#[must_use]
+pub fn find_shortage(me: &Claim, group: &Group, replacement: Replacement) -> Option<String> {
+    let waits = waits_for_turn(me.urgency) && me.phase <= Phase::Turn;
+    let in_service = group.in_service();
+    match replacement {
+        Replacement::After if waits && in_service < group.desired => Some(format!(
+            "{in_service} of its {} members are in service; with replacement \"after\" the next one goes when all are",
+            group.desired
+        )),
+        Replacement::After | Replacement::Before => None,
+    }
 }
 
 /// Seconds until the next look; none if the time for a turn is over.

@@ -52,6 +52,7 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
         resource_version: "7".to_owned(),
         instance: Some(id()),
         ready: true,
+        not_ready_since: None,
         unschedulable: false,
         cordoned_by: None,
         taints: Vec::new(),

@@ -72,10 +72,10 @@ fn first_error(failure: &CaughtError) -> String {
 
 /// The first error, then what was done (a sentence, or nothing), the node's state, and the commands, one a line. `unseen` says why the cluster could not be asked.
 pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> String {
-    let state = if done.is_empty() {
-        format!("The node was kept: {}.", left.state)
-    } else {
-        format!("{done} Now {}.", left.state)
+    let state = match (left.is_lost, done.is_empty()) {
+        (true, _) => format!("Now {}.", left.state),
+        (false, true) => format!("The node was kept: {}.", left.state),
+        (false, false) => format!("{done} Now {}.", left.state),
     };
     let mut lines = vec![reason.to_owned(), state];
     if let Some(why) = unseen {
@@ -85,7 +85,9 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
         ));
     }
     if !left.commands.is_empty() {
-        let way_on = if left.can_be_resumed && unseen.is_none() {
+        let way_on = if left.is_lost {
+            "To end it:"
+        } else if left.can_be_resumed && unseen.is_none() {
             "To go on, start another execution: it resumes. To put the node back instead:"
         } else {
             "To put the node back:"
@@ -135,6 +137,7 @@ mod tests {
             state: "s".repeat(1_000),
             commands: vec!["c".repeat(500); 10],
             can_be_resumed: true,
+            is_lost: false,
         };
         for unseen in [None, Some("w".repeat(100_000))] {
             let report = write_report(&reason, "", &left, unseen.as_deref());
@@ -148,6 +151,7 @@ mod tests {
             state: "it is Standby".to_owned(),
             commands: vec!["undo".to_owned()],
             can_be_resumed,
+            is_lost: false,
         };
         let goes_on = write_report("oh", "", &left(true), None);
         assert_eq!(

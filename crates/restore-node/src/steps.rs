@@ -1,13 +1,14 @@
 //! The steps themselves: record, then act.
 
+use instance_record::protection;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION,
-    PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
+    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
 };
 use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
@@ -66,6 +67,10 @@ impl RestoreNode {
             PutBackStep::TerminateReplacement(id) => {
                 self.terminate_replacement(&target, &id).await?;
                 format!("goes back; its replacement {id}, which is empty, is terminated")
+            }
+            PutBackStep::ForgetDead => {
+                self.groups.terminate(&target.subject.instance).await?;
+                "is dead, and its group forgets it".to_owned()
             }
             PutBackStep::Lower { from } => {
                 self.lower(&target, from).await?;
@@ -147,18 +152,13 @@ impl RestoreNode {
     }
 
     pub(crate) async fn protect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
-        let tag = (PROTECTED_FOR_TAG, target.subject.instance.to_string());
-        self.instances.tag_all(ids, &[tag]).await?;
-        Ok(self.groups.protect(target.group_name()?, ids, true).await?)
+        let (group, cause) = (target.group_name()?, &target.subject.instance);
+        Ok(protection::protect(&self.groups, &self.instances, group, ids, cause).await?)
     }
 
-    /// One that has left the group, or is leaving it, has no protection to lose.
     pub(crate) async fn unprotect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
-        let members: Vec<InstanceId> = ids.iter().filter(|id| target.is_staying(id)).cloned().collect();
-        if !members.is_empty() {
-            self.groups.protect(target.group_name()?, &members, false).await?;
-        }
-        Ok(self.instances.untag_all(ids, &[PROTECTED_FOR_TAG]).await?)
+        let group = target.group.as_ref();
+        Ok(protection::unprotect(&self.groups, &self.instances, group, ids).await?)
     }
 
     pub(crate) async fn lower(&self, target: &Target, from: u32) -> Result<(), Error> {

@@ -1,15 +1,15 @@
 //! The node as it is now, and everything around it that a put-back looks at: read afresh for every step.
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use instance_record::protection;
 use jiff::Timestamp;
 use recycle::claim::{StoredClaim, holds_claim};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
 use recycle::failure::with_causes;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
-use recycle::names::{
-    CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PROTECTED_FOR_TAG, PUT_BACK_TAG,
-};
+use recycle::lost::find_loss;
+use recycle::names::{CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PUT_BACK_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts, draining_taint};
 use recycle::pods::is_empty_node;
 use recycle::put_back::{
@@ -23,6 +23,7 @@ use crate::{Error, RestoreNode};
 pub(crate) struct Target {
     pub(crate) subject: Subject,
     pub(crate) me: Fence,
+    now: Timestamp,
     pub(crate) instance: Option<Instance>,
     /// Why the cluster could not be asked, if it could not.
     pub(crate) cluster: Result<Cluster, String>,
@@ -55,6 +56,7 @@ impl RestoreNode {
         let (now, since) = (request.context.now(), request.put_back.since);
         Ok(Target {
             me: request.context.fence(),
+            now,
             cluster: cluster.map_err(|error| with_causes(&error)),
             waited: count_seconds(since, now),
             steps: request.put_back.steps,
@@ -87,12 +89,7 @@ impl RestoreNode {
         request: &RestoreRequest,
     ) -> Result<(), Error> {
         let id = target.subject.instance.clone();
-        let tagged = self
-            .instances
-            .fetch_tagged(PROTECTED_FOR_TAG, id.as_str())
-            .await?;
-        let protected = tagged.into_iter().filter(|instance| !instance.is_gone());
-        target.protected = protected.map(|instance| instance.id).collect();
+        target.protected = protection::find_protected(&self.instances, &id).await?;
         target.group = self.fetch_group(target, request).await?;
         target.deeds = read_deeds(target.instance.as_ref())?;
         if let Ok(cluster) = &mut target.cluster
@@ -232,6 +229,7 @@ impl Target {
             cluster: Ok(cluster),
             deeds: Deeds::default(),
             me,
+            now: Timestamp::UNIX_EPOCH,
             protected: Vec::new(),
             waited: 0,
             steps: 0,
@@ -258,12 +256,6 @@ impl Target {
         self.is_ours() || (was_released && self.me.redrive_count == 0)
     }
 
-    /// A member of the group, and not on its way out.
-    pub(crate) fn is_staying(&self, id: &InstanceId) -> bool {
-        let member = self.group.as_ref().and_then(|group| group.member(id));
-        member.is_some_and(|member| !member.is_leaving())
-    }
-
     /// It is gone, or on its way out of its group.
     pub(crate) fn is_going(&self) -> bool {
         let member = self
@@ -287,6 +279,7 @@ impl Target {
             | PutBackStep::ExitStandby { .. }
             | PutBackStep::ReleaseReplacements { .. }
             | PutBackStep::Unprotect(_)
+            | PutBackStep::ForgetDead
             | PutBackStep::Wait(..) => false,
         };
         request.leftover.is_some() || is_end || self.is_ours()
@@ -323,6 +316,7 @@ impl Target {
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
+            is_lost: self.is_lost(),
             newcomers: cluster.and_then(|cluster| cluster.newcomers.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),
             queued_since: self.node().and_then(NodeFacts::queued_since),
@@ -332,6 +326,12 @@ impl Target {
             waited: self.waited,
             steps: self.steps,
         }
+    }
+
+    /// Its Node has not been Ready for too long. (Without a Node it is [`KubernetesHalf::Vanished`].)
+    fn is_lost(&self) -> bool {
+        self.node()
+            .is_some_and(|node| find_loss(Some(node), self.now).is_some())
     }
 
     fn kubernetes_half(&self) -> KubernetesHalf {
@@ -393,6 +393,7 @@ impl Target {
             self.instance.as_ref(),
             None,
             self.node(),
+            self.is_lost() || matches!(&self.cluster, Ok(cluster) if cluster.node.is_none()),
         )
     }
 

@@ -77,6 +77,9 @@ fn run() -> Run {
         polls: 0,
         last_eviction: None,
         disposing_since: None,
+        holders: None,
+        lost: None,
+        old: None,
     }
 }
 
@@ -87,6 +90,7 @@ fn node() -> NodeFacts {
         resource_version: "7".to_owned(),
         instance: Some(id()),
         ready: true,
+        not_ready_since: None,
         unschedulable: false,
         cordoned_by: None,
         taints: Vec::new(),

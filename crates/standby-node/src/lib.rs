@@ -1,5 +1,5 @@
-//! EnterStandby, and then, call after call, the verdict on the replacement. It launches nothing itself, and it does not touch
-//! the old node's pods.
+//! EnterStandby, and then, call after call, the verdict on the replacement. For the way in `after` only the verdict: the old instance is gone
+//! by then. It launches nothing itself, and it does not touch the old node's pods.
 
 mod entering;
 mod error;
@@ -8,6 +8,7 @@ mod fixtures;
 mod outage;
 mod replacement;
 mod step;
+mod successor;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
@@ -15,7 +16,7 @@ use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use jiff::Timestamp;
 use recycle::claim::{Claim, check_claim};
-use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, describe_instance};
+use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, WayIn, describe_instance};
 use recycle::ids::Fence;
 use recycle::node::{Group, Instance, NodeFacts};
 
@@ -29,6 +30,13 @@ pub struct StandbyNode {
     access: Access,
     groups: Groups,
     instances: Instances,
+}
+
+/// What was found.
+enum Found {
+    Case(Box<Case>),
+    /// There is no Node any more; what to answer.
+    NoNode(Box<Answer<StandbyVerdict>>),
 }
 
 /// What one invocation works on.
@@ -55,14 +63,26 @@ impl StandbyNode {
 
     /// Puts the instance into Standby, or looks whether its replacement is usable by now. As long as there is time for the
     /// replacement, a cluster or a group that cannot be asked is a reason to wait.
-    pub async fn handle(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
-        let (run, now) = (request.run.clone(), request.context.now());
-        let answer = self.take_step(request).await;
+    pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
+        let now = request.context.now();
+        let is_gone = request.run.way_in == WayIn::After;
+        if is_gone {
+            request.run.replacement_since.get_or_insert(now);
+        }
+        let run = request.run.clone();
+        let answer = if is_gone {
+            self.await_successor(request).await
+        } else {
+            self.take_step(request).await
+        };
         answer.or_else(|error| outage::wait_out(error, run, now))
     }
 
     async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
-        let case = self.fetch(request).await?;
+        let case = match self.fetch(request).await? {
+            Found::Case(case) => *case,
+            Found::NoNode(answer) => return Ok(*answer),
+        };
         let member = case
             .group
             .as_ref()
@@ -86,17 +106,18 @@ impl StandbyNode {
         }
     }
 
-    async fn fetch(&self, request: StepRequest) -> Result<Case, Error> {
+    async fn fetch(&self, request: StepRequest) -> Result<Found, Error> {
         let StepRequest { context, mut run } = request;
         let (me, now) = (context.fence(), context.now());
         let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
         // Names of Nodes are used again: the Node has to be this instance's.
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
-            return Err(self.explain_missing_node(&run, &me).await?);
+            let answer = self.judge_missing_node(run, &me).await?;
+            return Ok(Found::NoNode(Box::new(answer)));
         };
         let claim = node_record::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
-        Ok(Case {
+        Ok(Found::Case(Box::new(Case {
             client,
             node,
             claim,
@@ -104,18 +125,23 @@ impl StandbyNode {
             run,
             me,
             now,
-        })
+        })))
     }
 
-    /// Without a Node the instance's tag says whose it is.
-    async fn explain_missing_node(&self, run: &Run, me: &Fence) -> Result<Error, Error> {
+    /// Without a Node the instance's tag says whose it is. In Standby it is lost, which the steps that follow see to; before that nothing was
+    /// touched.
+    async fn judge_missing_node(&self, run: Run, me: &Fence) -> Result<Answer<StandbyVerdict>, Error> {
         let id = &run.input.instance_id;
         let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
         check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-        Ok(Error::Lost(format!(
+        let lost = format!(
             "{} has lost its Node object",
             describe_instance(id, Some(&run.node))
-        )))
+        );
+        match run.replacement_since {
+            Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
+            None => Err(Error::Lost(lost)),
+        }
     }
 }
 

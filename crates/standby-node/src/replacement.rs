@@ -13,7 +13,12 @@ use crate::{Case, Error, StandbyNode};
 impl StandbyNode {
     pub(crate) async fn await_replacement(&self, mut case: Case) -> Result<Answer<StandbyVerdict>, Error> {
         let since = *case.run.replacement_since.get_or_insert(case.now);
-        let candidates = self.fetch_candidates(&case).await?;
+        let members_before = case.node.record()?.members_before;
+        let members = case
+            .group
+            .iter()
+            .flat_map(|group| newcomers(group, &members_before));
+        let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
         let input = &case.run.input;
         let timeout = input.replacement_timeout_seconds;
         match judge_replacement(
@@ -25,7 +30,7 @@ impl StandbyNode {
             timeout,
         ) {
             ReplacementVerdict::Reserve(replacement) => {
-                if reserve(&case, &candidates, &replacement).await? {
+                if reserve(&case.client, &input.instance_id, &candidates, &replacement).await? {
                     accept(case, replacement).await
                 } else {
                     let reason = format!("{replacement} has just become the replacement of another node");
@@ -48,13 +53,11 @@ impl StandbyNode {
         }
     }
 
-    async fn fetch_candidates(&self, case: &Case) -> Result<Vec<Candidate>, Error> {
-        let members_before = case.node.record()?.members_before;
-        let newcomers: Vec<&Member> = case
-            .group
-            .iter()
-            .flat_map(|group| newcomers(group, &members_before))
-            .collect();
+    pub(crate) async fn fetch_candidates(
+        &self,
+        client: &kube::Client,
+        newcomers: Vec<&Member>,
+    ) -> Result<Vec<Candidate>, Error> {
         let ids: Vec<InstanceId> = newcomers.iter().map(|member| member.instance.clone()).collect();
         let instances = self.instances.fetch_all(&ids).await?;
         let mut candidates = Vec::new();
@@ -64,7 +67,7 @@ impl StandbyNode {
             candidates.push(Candidate {
                 instance: member.instance.clone(),
                 lifecycle_state: member.lifecycle_state.clone(),
-                node: node_record::find_node(&case.client, &member.instance, hint).await?,
+                node: node_record::find_node(client, &member.instance, hint).await?,
             });
         }
         Ok(candidates)
@@ -72,15 +75,20 @@ impl StandbyNode {
 }
 
 /// Writes our reservation on the replacement's Node; false if somebody else's is there by now.
-async fn reserve(case: &Case, candidates: &[Candidate], replacement: &InstanceId) -> Result<bool, Error> {
-    let old = case.run.input.instance_id.as_str();
+pub(crate) async fn reserve(
+    client: &kube::Client,
+    old: &InstanceId,
+    candidates: &[Candidate],
+    replacement: &InstanceId,
+) -> Result<bool, Error> {
+    let old = old.as_str();
     let chosen = candidates
         .iter()
         .find(|candidate| candidate.instance == *replacement);
     let Some(node) = chosen.and_then(|candidate| candidate.node.clone()) else {
         return Ok(false);
     };
-    let reserved = node_record::amend_node(&case.client, node, |node| {
+    let reserved = node_record::amend_node(client, node, |node| {
         let change = NodeChange::new().annotate(REPLACEMENT_FOR_ANNOTATION, old);
         Ok::<_, Error>(if reserved_for(node).is_none() {
             Some(change)

@@ -20,7 +20,17 @@ pub use error::Error;
 pub async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
     let StepRequest { context, mut run } = request;
     let (client, node) = open(access, &mut run.cluster, &run.node).await?;
-    taint(&client, node, &context, run).await
+    pass_on(taint(&client, node, &context, run.clone()).await, run)
+}
+
+/// What becomes of a node without its object, `check-pods` sees to.
+fn pass_on(tainted: Result<Answer<TaintVerdict>, Error>, run: Run) -> Result<Answer<TaintVerdict>, Error> {
+    match tainted {
+        Err(Error::Node(gone @ node_record::Error::NodeGone { .. })) => {
+            Ok(Answer::new(TaintVerdict::CheckPods, gone.to_string()).carrying(run))
+        }
+        tainted => tainted,
+    }
 }
 
 async fn taint(

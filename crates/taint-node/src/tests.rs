@@ -258,6 +258,30 @@ async fn without_the_claim_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn what_becomes_of_a_node_without_its_object_the_next_step_sees_to() {
+    let StepRequest { run, .. } = request();
+    let gone = node_record::Error::NodeGone { node: "a".to_owned() };
+    let answer = pass_on(Err(gone.into()), run.clone()).unwrap();
+    assert_eq!(
+        (answer.verdict, answer.run),
+        (TaintVerdict::CheckPods, Some(run.clone()))
+    );
+    let lost = recycle::claim::check_claim(
+        None,
+        &"arn:aws:states:eu-west-1:123456789012:execution:x:y#0"
+            .parse()
+            .unwrap(),
+        recycle::claim::Urgency::Planned,
+        "node a",
+    )
+    .unwrap_err();
+    assert_eq!(
+        pass_on(Err(lost.into()), run).unwrap_err().failure(),
+        Failure::ClaimLost
+    );
+}
+
+#[tokio::test]
 async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_not_guessed() {
     let gone = ScriptedKube::new().refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found");
     let error = run(&gone).await.unwrap_err();

@@ -14,6 +14,7 @@ struct World {
     protected: Vec<InstanceId>,
     deeds: Deeds,
     kubernetes: KubernetesHalf,
+    is_lost: bool,
     queued_since: Option<Timestamp>,
     ahead: Option<NodeName>,
     waited: i64,
@@ -38,6 +39,7 @@ impl World {
             protected: Vec::new(),
             deeds: Deeds::default(),
             kubernetes: KubernetesHalf::Clean,
+            is_lost: false,
             queued_since: Some(at(0)),
             ahead: None,
             waited: 0,
@@ -66,6 +68,7 @@ impl World {
             instance: Some(&self.instance),
             group: Some(&self.group),
             kubernetes: self.kubernetes,
+            is_lost: self.is_lost,
             newcomers: self.newcomers.as_deref(),
             marked: &[],
             queued_since: self.queued_since,
@@ -142,6 +145,7 @@ impl World {
                 self.group.members.retain(|member| member.protected_from_scale_in);
             }
             PutBackStep::Raise { to } => self.group.desired = *to,
+            PutBackStep::ForgetDead => self.group.members.retain(|member| member.instance != id(OLD)),
             PutBackStep::ExitStandby { from } => {
                 assert!(self.group.desired < self.group.max, "AWS refuses that");
                 self.deeds = self.deeds.with(Deed::Exit(*from));
@@ -173,6 +177,7 @@ impl World {
                 PutBackStep::Raise { .. } => Some("raise"),
                 PutBackStep::ExitStandby { .. } => Some("exit"),
                 PutBackStep::TerminateReplacement(_) => Some("drop"),
+                PutBackStep::ForgetDead => Some("forget"),
                 PutBackStep::UndoKubernetes
                 | PutBackStep::Queue
                 | PutBackStep::Protect(_)
@@ -196,6 +201,36 @@ const FREE: (u32, u32, u32) = (1, 2, 4);
 const AT_MAXIMUM: (u32, u32, u32) = (1, 2, 2);
 const AT_MINIMUM: (u32, u32, u32) = (2, 2, 4);
 const FIXED: (u32, u32, u32) = (2, 2, 2);
+
+#[test]
+fn a_dead_member_in_standby_is_forgotten_and_nothing_else_is_done() {
+    for state in ["shutting-down", "terminated"] {
+        let mut world = World::new(FREE);
+        state.clone_into(&mut world.instance.state);
+        world.kubernetes = KubernetesHalf::Undo;
+        assert_eq!(
+            world.finish(),
+            (vec!["forget"], PutBackStep::Report(None)),
+            "{state}"
+        );
+    }
+    let mut refused = World::new(FREE);
+    "terminated".clone_into(&mut refused.instance.state);
+    refused.waited = i64::from(PATIENCE);
+    assert_eq!(refused.finish(), (Vec::new(), PutBackStep::Report(None)));
+}
+
+#[test]
+fn a_lost_node_is_left_where_it_is_with_nobody_protected_for_it() {
+    let mut world = World::new(FREE);
+    world.is_lost = true;
+    world.kubernetes = KubernetesHalf::Undo;
+    world.member_mut(&id(OTHER)).protected_from_scale_in = true;
+    world.protected.push(id(OTHER));
+    assert_eq!(world.finish(), (Vec::new(), PutBackStep::Report(None)));
+    assert!(world.protected.is_empty());
+    assert_eq!(world.group.member(&id(OLD)).unwrap().lifecycle_state, "Standby");
+}
 
 #[test]
 fn every_cell_of_the_table_is_walked_to_its_end() {
@@ -351,8 +386,11 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
     };
     let cases = [
         (
-            "terminated",
-            with(&|world| "terminated".clone_into(&mut world.instance.state)),
+            "terminated and about to be replaced",
+            with(&|world| {
+                "terminated".clone_into(&mut world.instance.state);
+                "InService".clone_into(&mut world.group.members[0].lifecycle_state);
+            }),
         ),
         ("out of the group", with(&|world| world.group.members.clear())),
         (
@@ -381,7 +419,7 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
     );
     assert_eq!(
         with(&|world| {
-            "terminated".clone_into(&mut world.instance.state);
+            world.is_lost = true;
             world.protected = vec![id(OTHER)];
         }),
         PutBackStep::Unprotect(vec![id(OTHER)]),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixtures::{NEW, OTHER, at, claim, id, node, strings};
+use crate::fixtures::{NEW, OTHER, at, claim, group, id, member, node, strings};
 use crate::ids::Fence;
 use crate::names::CLAIM_ANNOTATION;
 
@@ -612,4 +612,43 @@ proptest! {
         }
         prop_assert!(model.run_on(), "{:#?}", model.workers);
     }
+}
+
+#[test]
+fn with_after_whoever_is_underway_holds_a_place_to_the_end() {
+    let limits = Limits {
+        parallel: 2,
+        surge: 5,
+    };
+    assert_eq!(limits.of(Replacement::Before), limits);
+    let after = limits.of(Replacement::After);
+    assert_eq!((after.parallel, after.surge), (2, 2));
+    let fewer = Limits {
+        parallel: 3,
+        surge: 1,
+    };
+    assert_eq!(fewer.of(Replacement::After).surge, 1);
+}
+
+#[test]
+fn with_after_nobody_begins_in_a_group_that_is_short_of_members() {
+    let whole = group();
+    let mut short = whole.clone();
+    short.members.pop();
+    short.members.push(member(NEW, "Pending"));
+    let asked = |phase, group: &Group, replacement| find_shortage(&claim(phase), group, replacement);
+    for phase in [Phase::Claimed, Phase::Turn] {
+        assert_eq!(asked(phase, &whole, Replacement::After), None);
+        assert_eq!(asked(phase, &short, Replacement::Before), None);
+        let text = asked(phase, &short, Replacement::After).unwrap();
+        assert!(text.starts_with("1 of its 2 members are in service"), "{text}");
+    }
+    for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
+        assert_eq!(asked(phase, &short, Replacement::After), None, "it has begun");
+    }
+    let urgent = Claim {
+        urgency: Urgency::Spot,
+        ..claim(Phase::Claimed)
+    };
+    assert_eq!(find_shortage(&urgent, &short, Replacement::After), None);
 }

@@ -1,0 +1,49 @@
+//! Protection of other members from scale-in, while the group's size or membership changes because of one of them: remembered by a tag on
+//! each, for whom it is, so that whoever comes after a crash can take it away.
+
+use recycle::ids::{GroupName, InstanceId};
+use recycle::names::PROTECTED_FOR_TAG;
+use recycle::node::{Group, Member};
+
+use crate::Error;
+use crate::autoscaling::Groups;
+use crate::ec2::Instances;
+
+/// Protects members because of `cause`: the tags first, since whoever finds them takes the protection away.
+pub async fn protect(
+    groups: &Groups,
+    instances: &Instances,
+    group: &GroupName,
+    members: &[InstanceId],
+    cause: &InstanceId,
+) -> Result<(), Error> {
+    instances
+        .tag_all(members, &[(PROTECTED_FOR_TAG, cause.to_string())])
+        .await?;
+    groups.protect(group, members, true).await
+}
+
+/// Who is protected because of `cause`, and still to be had.
+pub async fn find_protected(instances: &Instances, cause: &InstanceId) -> Result<Vec<InstanceId>, Error> {
+    let tagged = instances.fetch_tagged(PROTECTED_FOR_TAG, cause.as_str()).await?;
+    let living = tagged.into_iter().filter(|instance| !instance.is_gone());
+    Ok(living.map(|instance| instance.id).collect())
+}
+
+/// Takes the protection away, then the tags. One that has left the group, or is leaving it, has no protection to lose.
+pub async fn unprotect(
+    groups: &Groups,
+    instances: &Instances,
+    group: Option<&Group>,
+    protected: &[InstanceId],
+) -> Result<(), Error> {
+    if let Some(group) = group {
+        let is_staying =
+            |id: &&InstanceId| group.member(id).is_some_and(|member| !Member::is_leaving(member));
+        let members: Vec<InstanceId> = protected.iter().filter(is_staying).cloned().collect();
+        if !members.is_empty() {
+            groups.protect(&group.name, &members, false).await?;
+        }
+    }
+    instances.untag_all(protected, &[PROTECTED_FOR_TAG]).await
+}

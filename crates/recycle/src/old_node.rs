@@ -1,0 +1,172 @@
+//! What is remembered of a node that is gone when its replacement comes (way in `after`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{InstanceId, NodeName};
+use crate::node::{Group, Member, NodeFacts, Taint};
+
+/// How many hexadecimal digits at the end of an instance id tell members apart: a newcomer to a group of 500, the most that a group has by
+/// default, has the same as one of them in one case of 30,000, and is then not seen as one.
+const DIGITS: usize = 6;
+/// Characters by which these digits are written, six bits each: 500 members take 2,000 bytes.
+const MARK: usize = DIGITS * 4 / 6;
+const SIX_BITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+/// How many bytes the names of taints and resources may have together: they travel with every answer.
+const NAMES_BUDGET: usize = 500;
+
+/// What the replacement is judged by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OldNode {
+    /// Four characters for each member before the termination, made of the end of its id: 500 whole ids would be more than an answer may
+    /// have.
+    pub members: String,
+    /// Its extended resources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// Its taints that keep pods away, `key:effect`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<String>,
+}
+
+impl OldNode {
+    /// Takes note of a Node, if there is one, and of who was a member with it.
+    #[must_use]
+    pub fn new(node: Option<&NodeFacts>, members: &[InstanceId]) -> Self {
+        let taints = node.into_iter().flat_map(|node| &node.taints);
+        let taints = taints
+            .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
+            .map(|taint| format!("{}:{}", taint.key, taint.effect));
+        let resources = node.into_iter().flat_map(|node| node.extended_resources.clone());
+        let mut left = NAMES_BUDGET;
+        let mut fits = |name: &String| {
+            let fits = name.len() <= left;
+            left -= if fits { name.len() } else { 0 };
+            fits
+        };
+        Self {
+            resources: resources.filter(&mut fits).collect(),
+            taints: taints.filter(&mut fits).collect(),
+            members: members.iter().map(mark).collect(),
+        }
+    }
+
+    /// Whether anybody remembered who was a member.
+    #[must_use]
+    pub fn knows_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// The members that were none then.
+    #[must_use]
+    pub fn newcomers<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
+        let is_new = |member: &&Member| {
+            let mark = mark(&member.instance);
+            !self
+                .members
+                .as_bytes()
+                .chunks(MARK)
+                .any(|known| known == mark.as_bytes())
+        };
+        group.members.iter().filter(is_new).collect()
+    }
+
+    /// The Node as far as its replacement is compared with it.
+    #[must_use]
+    pub fn to_facts(&self, name: &NodeName, instance: &InstanceId) -> NodeFacts {
+        let taint = |text: &String| {
+            let (key, effect) = text.rsplit_once(':')?;
+            Some(Taint {
+                key: key.to_owned(),
+                value: None,
+                effect: effect.to_owned(),
+                time_added: None,
+            })
+        };
+        NodeFacts {
+            name: name.clone(),
+            resource_version: String::new(),
+            instance: Some(instance.clone()),
+            ready: false,
+            not_ready_since: None,
+            unschedulable: true,
+            cordoned_by: None,
+            taints: self.taints.iter().filter_map(taint).collect(),
+            labels: Default::default(),
+            annotations: Default::default(),
+            extended_resources: self.resources.clone(),
+            volumes: Vec::new(),
+        }
+    }
+}
+
+fn mark(id: &InstanceId) -> String {
+    let digits: String = id.as_str().chars().rev().take(DIGITS).collect();
+    let number = usize::from_str_radix(&digits, 16).unwrap_or_default();
+    (0..MARK)
+        .filter_map(|place| SIX_BITS.get((number >> (place * 6)) % SIX_BITS.len()))
+        .map(|character| char::from(*character))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, taint};
+
+    fn gpu() -> NodeFacts {
+        NodeFacts {
+            taints: vec![
+                taint("nvidia.com/gpu", "NoSchedule"),
+                taint("soft", "PreferNoSchedule"),
+            ],
+            extended_resources: vec!["nvidia.com/gpu".to_owned()],
+            ..node("old")
+        }
+    }
+
+    #[test]
+    fn who_came_later_is_told_by_the_end_of_the_id() {
+        let old = OldNode::new(None, &[id(OLD), id(OTHER)]);
+        assert_eq!(old.members.len(), 2 * MARK);
+        let mut group = group();
+        assert!(old.newcomers(&group).is_empty());
+        group.members.push(member(NEW, "Pending"));
+        let newcomers = old.newcomers(&group);
+        assert_eq!(newcomers.len(), 1);
+        assert_eq!(newcomers[0].instance, id(NEW));
+        assert_eq!(OldNode::default().newcomers(&group).len(), 3);
+    }
+
+    #[test]
+    fn what_the_replacement_has_to_offer_is_what_the_old_one_did() {
+        let old = OldNode::new(Some(&gpu()), &[]);
+        assert_eq!(old.taints, ["nvidia.com/gpu:NoSchedule"]);
+        let facts = old.to_facts(&"old".parse().unwrap(), &id(OLD));
+        assert_eq!(facts.extended_resources, gpu().extended_resources);
+        assert_eq!(facts.taints, [taint("nvidia.com/gpu", "NoSchedule")]);
+        assert_eq!(facts.instance, Some(id(OLD)));
+    }
+
+    #[test]
+    fn it_stays_small_whatever_the_node_has() {
+        let node = NodeFacts {
+            extended_resources: (0..50).map(|n| format!("example.com/{n:040}")).collect(),
+            taints: (0..50)
+                .map(|n| taint(&format!("example.com/{n:040}"), "NoSchedule"))
+                .collect(),
+            ..node("old")
+        };
+        let members: Vec<InstanceId> = (0..500).map(|n| id(&format!("i-{n:017x}"))).collect();
+        let old = OldNode::new(Some(&node), &members);
+        assert!(serde_json::to_string(&old).unwrap().len() < 2_700);
+        assert!(!old.resources.is_empty());
+    }
+
+    #[test]
+    fn ids_that_differ_in_their_last_digits_have_different_marks() {
+        let marks: std::collections::BTreeSet<String> = (0..5_000)
+            .map(|n| mark(&id(&format!("i-{:017x}", n * 3_331))))
+            .collect();
+        assert_eq!(marks.len(), 5_000);
+    }
+}

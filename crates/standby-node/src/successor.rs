@@ -1,0 +1,164 @@
+//! The way in `after`: the instance is gone, and with it the Node and its records. What is left to do is to wait for the one that the group
+//! launches in its place, to reserve it, and to say that it is usable.
+
+use recycle::claim::check_claim;
+use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, describe_instance};
+use recycle::ids::{Fence, InstanceId};
+use recycle::node::{Instance, NodeFacts};
+use recycle::poll::SHORTEST_WAIT;
+use recycle::replacement::{ReplacementVerdict, judge_replacement};
+
+use crate::replacement::reserve;
+use crate::{Error, StandbyNode};
+
+impl StandbyNode {
+    pub(crate) async fn await_successor(
+        &self,
+        request: StepRequest,
+    ) -> Result<Answer<StandbyVerdict>, Error> {
+        let StepRequest { context, mut run } = request;
+        let (me, now) = (context.fence(), context.now());
+        let id = run.input.instance_id.clone();
+        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        self.check_what_is_left(node.as_ref(), &run, &me).await?;
+
+        let old = run.old.clone().unwrap_or_default();
+        let group = self.groups.fetch(&run.group).await?;
+        let members = group
+            .as_ref()
+            .map(|group| old.newcomers(group))
+            .unwrap_or_default();
+        let candidates = self.fetch_candidates(&client, members).await?;
+        let since = run.replacement_since.unwrap_or(now);
+        let timeout = run.input.replacement_timeout_seconds;
+        let facts = old.to_facts(&run.node, &id);
+        match judge_replacement(&id, &facts, &candidates, since, now, timeout) {
+            ReplacementVerdict::Reserve(successor) => {
+                if reserve(&client, &id, &candidates, &successor).await? {
+                    Ok(end(run, &successor))
+                } else {
+                    let reason = format!("{successor} has just become the replacement of another node");
+                    Ok(wait(run, &reason, SHORTEST_WAIT))
+                }
+            }
+            ReplacementVerdict::Ready(successor) => Ok(end(run, &successor)),
+            ReplacementVerdict::Wait { reason, wait_seconds } => Ok(wait(run, &reason, wait_seconds)),
+            ReplacementVerdict::TimedOut(reason) => Err(Error::ReplacementTimedOut(format!(
+                "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to put back. What the group says: \
+                 aws autoscaling describe-scaling-activities --auto-scaling-group-name {group}",
+                describe_instance(&id, Some(&run.node)),
+                group = run.group
+            ))),
+        }
+    }
+
+    /// Where something is left that can carry a claim, it has to be ours.
+    async fn check_what_is_left(&self, node: Option<&NodeFacts>, run: &Run, me: &Fence) -> Result<(), Error> {
+        let id = &run.input.instance_id;
+        let on_node = node
+            .filter(|node| node.instance.as_ref() == Some(id))
+            .and_then(NodeFacts::claim);
+        let found = match on_node {
+            Some(claim) => Some(claim),
+            None => self.instances.fetch(id).await?.as_ref().and_then(Instance::claim),
+        };
+        if found.is_some() {
+            check_claim(
+                found,
+                me,
+                run.input.urgency,
+                &describe_instance(id, Some(&run.node)),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
+    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
+    let reason = format!(
+        "{subject} is gone; its place in group {} is awaited to be filled: {reason}",
+        run.group
+    );
+    Answer::new(StandbyVerdict::Wait, reason)
+        .waiting(seconds)
+        .carrying(run)
+}
+
+fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
+    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
+    let reason = format!("{subject} is terminated, and {successor}, in service and usable, has its place");
+    Answer::new(StandbyVerdict::Recycled, reason).carrying(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::contract::WayIn;
+    use recycle::old_node::OldNode;
+    use scripted_aws::ScriptedAws;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{self, case};
+
+    fn request() -> StepRequest {
+        let mut run = case(&scripted_kube::ScriptedKube::new()).run;
+        run.way_in = WayIn::After;
+        run.replacement_since = Some("2027-01-01T00:00:00Z".parse().unwrap());
+        run.old = Some(OldNode::new(None, &[fixtures::id()]));
+        StepRequest {
+            context: serde_json::from_value(json!({
+                "Execution": {"Id": fixtures::me().execution, "Input": {}},
+                "State": {"EnteredTime": "2027-01-01T00:05:00Z"},
+            }))
+            .unwrap(),
+            run,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_somebody_elses_by_now_ends_it_and_none_is_none() {
+        let theirs = fixtures::claim(recycle::claim::Phase::Disposing)
+            .to_tag()
+            .replace(":one#0", ":two#0");
+        let tagged = |value: &str| {
+            format!(
+                "<reservationSet><item><instancesSet><item><instanceId>{}</instanceId><instanceState><name>terminated</name>\
+                 </instanceState><tagSet><item><key>recycle-eks:claim</key><value>{value}</value></item><item><key>recycle-eks:group\
+                 </key><value>workers</value></item></tagSet></item></instancesSet></item></reservationSet>",
+                fixtures::id()
+            )
+        };
+        let aws = ScriptedAws::new().on("DescribeInstances", &tagged(&theirs));
+        let StepRequest { run, .. } = request();
+        let lost = fixtures::step(&aws)
+            .check_what_is_left(None, &run, &fixtures::me())
+            .await;
+        assert!(matches!(lost, Err(Error::ClaimLost(_))), "{lost:?}");
+
+        let aws = ScriptedAws::new().on("DescribeInstances", "<reservationSet/>");
+        fixtures::step(&aws)
+            .check_what_is_left(None, &run, &fixtures::me())
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_said_names_who_is_gone_and_who_has_its_place() {
+        let StepRequest { run, .. } = request();
+        let waits = wait(run.clone(), "the group has no new member yet", 30);
+        assert_eq!(
+            waits.reason,
+            "node node-a (i-0123456789abcdef0) is gone; its place in group workers is awaited to be filled: the group has no new \
+             member yet"
+        );
+        let ends = end(run, &"i-0bbbbbbbbbbbbbbbb".parse().unwrap());
+        assert_eq!(ends.verdict, StandbyVerdict::Recycled);
+        assert!(
+            ends.reason
+                .contains("i-0bbbbbbbbbbbbbbbb, in service and usable, has its place"),
+            "{}",
+            ends.reason
+        );
+    }
+}

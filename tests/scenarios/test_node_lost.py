@@ -1,0 +1,311 @@
+"""A node is lost while it drains: each way of losing one is a case of its own. It is disposed of by its group, nothing is put back onto it,
+and the pods that were lost are named."""
+
+import pytest
+
+#: Those that touch a way through Standby and a termination.
+SWITCHES = [None, "terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+#: What happens, what the failure says of it.
+CASES = {
+    "silent": (lambda node: node.falls_silent(), "it has not been Ready since"),
+    "terminated in the console": (lambda node: node.is_terminated_in_the_console(), "its instance is terminated"),
+    "stopped in the console": (lambda node: node.is_stopped_in_the_console(), "it has not been Ready since"),
+    "object deleted": (lambda node: node.object_is_deleted(), "its Node object is gone"),
+}
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+def jobs(node, count=1):
+    return [node.job(f"train-{n}", labels={"app": "train"}) for n in range(count)]
+
+
+def recycle(world, node, **fields):
+    return world.recycle(node, label_selector="app=train", **fields)
+
+
+def is_clean(world, node):
+    """Disposed of, its place in the group as it was; nothing of ours anywhere."""
+    group = node.group
+    assert world.instance(node.instance_id).state == "terminated"
+    assert not world.calls("autoscaling:ExitStandby") and node.instance_id not in group.states
+    assert sorted(group.states.values()) == ["InService"] * group.sizes[1]
+    for each in group.nodes:
+        assert not each.unschedulable and not each.has_taint("recycle-eks/draining")
+        marks = [key for key in {**each.annotations, **each.labels} if key.startswith("recycle-eks/")]
+        assert not marks or marks == ["recycle-eks/replacement-for"]
+        assert not [key for key in world.instance(each.instance_id).tags if key.startswith("recycle-eks:")]
+    assert not [m for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("case", CASES)
+def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, switch):
+    if switch:
+        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    happens, says = CASES[case]
+    jobs(node, count=7)
+    world.at("7h", lambda: happens(node))
+    sizes = node.group.sizes
+
+    end = recycle(world, node).finishes()
+    world.run(end.at + 1800)
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
+    assert end.at < world.seconds("7h") + 1800
+    assert says in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause
+    assert "lost with it: 7 pods (default/train-0" in end.cause and ", …), seen last at 2027-01-01T0" in end.cause
+    assert "put back" not in end.cause
+    assert node.group.sizes == sizes
+    is_clean(world, node)
+    (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleNodeLost"]
+    assert event["type"] == "Warning" and "lost with it: 7 pods (default/train-0" in event["message"]
+    world.sweep().finishes()
+    is_clean(world, node)
+
+
+@pytest.mark.parametrize("fields", [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, case, fields):
+    happens, says = CASES[case]
+    jobs(node)
+    world.at("2h", lambda: happens(node))
+
+    end = recycle(world, node, **fields).finishes()
+    world.run(end.at + 1800)
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
+    assert "is lost" in end.cause
+    is_clean(world, node)
+
+
+def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
+    web = node.deployment("web", annotations={"recycle-eks/drain": "wait"})
+    world.at("2h", node.is_terminated_in_the_console)
+
+    end = recycle(world, node).finishes()
+    world.run(end.at + 600)
+
+    assert end.error == "NodeLost" and "default/web-" in end.cause
+    (pod,) = web.running_pods()
+    assert pod.node_name != node.name
+
+
+@pytest.mark.parametrize("silent_for", ["1m", "4m30s"])
+def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_had_been(world, node, silent_for):
+    (job,) = jobs(node)
+    world.at("2h", node.falls_silent)
+    world.at(world.seconds("2h") + world.seconds(silent_for), node.reports_again)
+    world.at("4h", job.finishes)
+
+    execution = recycle(world, node)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and "lost" not in {answer["verdict"] for answer in execution.answers("CheckPods")}
+
+
+def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
+    (job,) = jobs(node)
+    world.at("2h", node.falls_silent)
+    execution = recycle(world, node, load_balancer_grace_seconds=600)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    node.reports_again()
+    world.at("5h", job.finishes)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert any("is well again" in answer["reason"] for answer in execution.answers("DetachTerminate"))
+    assert end.at > world.seconds("5h")
+
+
+def test_an_api_server_that_is_away_is_no_lost_node(world, node):
+    (job,) = jobs(node)
+
+    def reachable(yes: bool) -> None:
+        world.kubernetes.proxy.is_reachable = yes
+
+    world.at("2h", lambda: reachable(False))
+    world.at("4h", lambda: reachable(True))
+    world.at("6h", job.finishes)
+
+    assert recycle(world, node).finishes().outcome == "recycled"
+
+
+def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
+    (job,) = jobs(node)
+    world.at("2h", job.finishes)
+    world.at("2h", node.falls_silent)
+
+    assert recycle(world, node).finishes().outcome == "recycled"
+
+
+def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that_runs(world, node):
+    seen = []
+    database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
+    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
+
+    def watch() -> None:
+        if node.exists and node.has_taint(OUT_OF_SERVICE):
+            seen.append(world.instance(node.instance_id).state)
+        elif node.exists:
+            world.clock.after(10, watch)
+
+    world.at("2h", node.is_stopped_in_the_console)
+    world.at("2h", watch)
+
+    end = recycle(world, node).finishes()
+    world.run(end.at + 600)
+
+    assert end.error == "NodeLost" and seen == ["stopped"]
+    taints = [call for call in world.calls("kubernetes:PATCH nodes", succeeded=True) if call.function == "recycle-eks-detach-terminate"]
+    assert taints
+    (pod,) = database.running_pods()
+    assert pod.node_name != node.name
+    is_clean(world, node)
+
+
+def test_a_silent_machine_that_runs_keeps_its_volumes_until_it_is_off(world, node):
+    jobs(node)
+    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
+    world.has_cloud_controller = False
+    marked = []
+
+    def watch() -> None:
+        if node.has_taint(OUT_OF_SERVICE):
+            marked.append(world.instance(node.instance_id).state)
+        else:
+            world.clock.after(5, watch)
+
+    world.at("2h", node.falls_silent)
+    world.at("2h", watch)
+
+    end = recycle(world, node).finishes()
+
+    assert end.error == "NodeLost"
+    assert marked in ([], ["terminated"])
+
+
+def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
+    jobs(node)
+
+    def detach() -> None:
+        world.aws.client("autoscaling").detach_instances(
+            AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=False
+        )
+        node.object_is_deleted()
+
+    world.at("2h", detach)
+    end = recycle(world, node).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost")
+    assert world.instance(node.instance_id).state == "running"
+    assert not [key for key in world.instance(node.instance_id).tags if key in ("recycle-eks:claim", "recycle-eks:standby")]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(world, node, case):
+    happens, says = CASES[case]
+    jobs(node)
+    node.group.next_launch(takes="12m")
+    world.at("3m", lambda: happens(node))
+
+    end = recycle(world, node).finishes()
+    world.run(end.at + 3600)
+
+    assert end.error == "NodeLost", (end.error, end.cause)
+    is_clean(world, node)
+
+
+def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_put_back(world, node):
+    jobs(node)
+    world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
+    world.at("2h", node.object_is_deleted)
+
+    end = recycle(world, node).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert "exit-standby" not in end.cause and not world.calls("autoscaling:ExitStandby")
+    assert f"terminate-instance-in-auto-scaling-group --instance-id {node.instance_id}" in end.cause
+    assert "To end it:" in end.cause
+
+
+@pytest.mark.parametrize("case", ["silent", "object deleted"])
+def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
+    happens, _ = CASES[case]
+    jobs(node)
+    execution = recycle(world, node)
+    world.run("1h")
+    happens(node)
+    execution.stop()
+    world.run("2h")
+    world.sweep().finishes()
+
+    assert not world.calls("autoscaling:ExitStandby")
+    assert node.group.states[node.instance_id] == "Standby"
+    assert any("terminate-instance-in-auto-scaling-group" in text for text in world.notifications)
+
+
+def test_a_sweep_lets_the_group_forget_a_dead_member_in_standby(world, node):
+    jobs(node)
+    world.has_cloud_controller = False
+    execution = recycle(world, node)
+    world.run("1h")
+    execution.stop()
+    node.is_terminated_in_the_console()
+    world.run("2h")
+    world.sweep().finishes()
+    world.run("3h")
+
+    assert node.instance_id not in node.group.states
+    assert sorted(node.group.states.values()) == ["InService"] * 2
+
+
+# Crashes
+
+
+def story(world, case):
+    workers = world.group("workers", size=2, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    jobs(node, count=2)
+    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
+    world.at("20m", lambda: CASES[case][0](node))
+    return workers, node
+
+
+@pytest.fixture(scope="module", params=CASES)
+def loss_calls(request, deployed_world):
+    """Which case, and every (function, action, n-th time) with which the end of a lost node changes something in a run without faults."""
+    world = deployed_world
+    world.reset()
+    _, node = story(world, request.param)
+    assert recycle(world, node).finishes().error == "NodeLost"
+    seen: dict[tuple[str, str], int] = {}
+    calls = []
+    for call in world.writes():
+        if call.function in ("recycle-eks-detach-terminate", "recycle-eks-restore-node"):
+            key = (call.function, call.action)
+            seen[key] = seen.get(key, 0) + 1
+            calls.append((*key, seen[key]))
+    assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls
+    return request.param, calls
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(world, loss_calls, moment):
+    case, calls = loss_calls
+    endings = []
+    for function, action, nth in calls:
+        world.reset()
+        workers, node = story(world, case)
+        world.faults.kill(moment, action, function=function, nth=nth)
+        end = recycle(world, node).finishes()
+        world.run(end.at + 1800)
+        is_clean(world, node)
+        endings.append(((function, action, nth), end.error, "lost with it: 2 pods" in end.cause, workers.sizes, world.faults.not_struck()))
+    assert [ending for ending in endings if ending[1:] != ("NodeLost", True, (2, 2, 4), [])] == []

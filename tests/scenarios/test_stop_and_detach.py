@@ -1,0 +1,224 @@
+"""`dispose: stop` and `dispose: detach`: what becomes of the instance, of its Node, of the other members, whatever goes wrong."""
+
+import pytest
+
+from world.autoscaling import Unknowns
+
+SWITCHES = [None, *(name for name in vars(Unknowns) if not name.startswith("_"))]
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=3, minimum=1, maximum=5).nodes[0]
+
+
+def recycle(world, node, dispose, **fields):
+    return world.recycle(node, label_selector="app=train", dispose=dispose, **fields)
+
+
+def neighbours(node):
+    """A pod on each other member, whose end would show that the member was ended."""
+    return [other.bare_pod(f"neighbour-{n}") for n, other in enumerate(node.group.nodes) if other is not node]
+
+
+def protected(world):
+    return [m.instance_id for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
+
+
+def ours(world, group):
+    """Everything of ours on the members of the group, results aside."""
+    found = []
+    for each in group.nodes:
+        marks = [key for key in {**each.annotations, **each.labels} if key.startswith("recycle-eks/")]
+        found += [(each.name, key) for key in marks if key != "recycle-eks/replacement-for"]
+        found += [(each.name, "taint")] if each.has_taint("recycle-eks/draining") else []
+    for instance in group.instances:
+        tags = [key for key in world.instance(instance).tags if key.startswith("recycle-eks:")]
+        found += [(instance, key) for key in tags if key != "recycle-eks:stopped"]
+    return found + [(instance, "protected") for instance in protected(world)]
+
+
+def tags_of(world, node):
+    return {key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")}
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_stopped_instance_stays_in_standby_with_nothing_but_its_tag(world, node, switch):
+    if switch:
+        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    others = neighbours(node)
+
+    end = recycle(world, node, "stop").finishes()
+    world.run(end.at + 3600)
+    swept = world.sweep().finishes()
+
+    assert end.outcome == "recycled" and "is stopped, and stays in Standby" in end.output["reason"]
+    assert world.instance(node.instance_id).state == "stopped" and not node.exists
+    assert tags_of(world, node) == {"recycle-eks:stopped"}
+    assert node.group.states[node.instance_id] == "Standby" and node.group.sizes == (1, 3, 5)
+    assert all(pod.phase == "Running" for pod in others)
+    assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
+    assert world.recycle(node).finishes().outcome == "already_gone"
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, switch):
+    if switch:
+        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    others = neighbours(node)
+    left = node.deployment("left-alone", annotations={"recycle-eks/drain": "ignore"}).pods()[0]
+
+    end = recycle(world, node, "detach").finishes()
+    assert not protected(world)
+    world.run(end.at + 3600)
+    swept = world.sweep().finishes()
+
+    assert end.outcome == "recycled" and "has left its group, and runs" in end.output["reason"]
+    assert world.instance(node.instance_id).state == "running" and node.instance_id not in node.group.states
+    assert node.group.sizes == (1, 3, 5) and sorted(node.group.states.values()) == ["InService"] * 3
+    assert all(pod.phase == "Running" for pod in others) and left.phase == "Running"
+    # Found by its tag or taint, left alone by other pods, and by the sweep.
+    assert tags_of(world, node) == {"recycle-eks:detached"}
+    assert [taint["key"] for taint in node.kubernetes.taints if taint["key"].startswith("recycle-eks/")] == ["recycle-eks/detached"]
+    assert node.unschedulable and EXCLUDE in node.labels
+    assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
+    assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
+
+
+def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come_to_rest(world, node):
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+
+    actions = [call.action for call in world.writes() if call.action.startswith("autoscaling:")]
+    assert actions == [
+        "autoscaling:EnterStandby",
+        "autoscaling:SetInstanceProtection",
+        "autoscaling:DetachInstances",
+        "autoscaling:SetInstanceProtection",
+    ]
+
+
+def test_whom_a_person_protects_stays_protected(world, node):
+    other = node.group.nodes[1]
+    node.group.protect(other)
+
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+    assert protected(world) == [other.instance_id]
+
+
+@pytest.mark.parametrize("action", ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"])
+def test_a_detach_that_is_refused_is_put_back_and_leaves_nobody_protected(world, node, action):
+    world.faults.refuse(action, code="AccessDenied", status=403, times=None, function="detach-terminate")
+
+    end = recycle(world, node, "detach").finishes()
+    world.run(end.at + 1200)
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert node.group.states[node.instance_id] == "InService" and node.group.sizes == (1, 3, 5)
+    assert not node.unschedulable and not ours(world, node.group)
+
+
+@pytest.mark.parametrize("stopped_after", ["SetInstanceProtection", "DetachInstances"])
+def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(world, node, stopped_after):
+    world.let_sweep()
+    execution = recycle(world, node, "detach")
+    action = f"autoscaling:{stopped_after}"
+    world.clock.run(until=lambda: bool(world.calls(action, succeeded=True)), limit=world.seconds("1d"))
+    execution.stop()
+    world.run(world.clock.elapsed() + 2 * 3600)
+
+    assert not protected(world) and not ours(world, node.group)
+    assert world.instance(node.instance_id).state == "running"
+    if stopped_after == "SetInstanceProtection":
+        assert node.group.states[node.instance_id] == "InService"
+
+
+def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, node):
+    execution = recycle(world, node, "detach")
+    world.clock.run(
+        until=lambda: bool(world.calls("autoscaling:DetachInstances", succeeded=True)), limit=world.seconds("1d")
+    )
+    node.is_terminated_in_the_console()
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and "is terminated" in end.output["reason"]
+    assert not protected(world) and not ours(world, node.group)
+
+
+def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+    assert world.recycle(node).finishes().error == "PreflightRefused"
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [({"replacement": "after"}, 'allows only dispose "terminate"'), ({"hook": {}}, "hook")]
+)
+@pytest.mark.parametrize("dispose", ["stop", "detach"])
+def test_what_makes_no_sense_together_is_refused(world, node, dispose, field, text):
+    end = recycle(world, node, dispose, **field).finishes()
+    assert end.error == "InvalidInput" and text in end.cause
+
+
+def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
+    world.ec2.instance(node.instance_id).spot_instance_request_id = "sir-12345678"
+    assert "one-time Spot" in recycle(world, node, "stop").finishes().cause
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+
+
+# Crashes
+
+
+def story(world):
+    workers = world.group("workers", size=2, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
+    return workers, node
+
+
+@pytest.fixture(scope="module", params=["stop", "detach"])
+def disposal_calls(request, deployed_world):
+    """How it ends, and every (action, n-th time) with which `detach-terminate` changes something in a run without faults."""
+    world = deployed_world
+    world.reset()
+    _, node = story(world)
+    assert recycle(world, node, request.param).finishes().outcome == "recycled"
+    seen: dict[str, int] = {}
+    calls = []
+    for call in world.writes():
+        if call.function == "recycle-eks-detach-terminate":
+            seen[call.action] = seen.get(call.action, 0) + 1
+            calls.append((call.action, seen[call.action]))
+    assert len(calls) > 6
+    return request.param, calls
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls, moment):
+    dispose, calls = disposal_calls
+    endings = []
+    for action, nth in calls:
+        world.reset()
+        workers, node = story(world)
+        world.faults.kill(moment, action, function="detach-terminate", nth=nth)
+        end = recycle(world, node, dispose).finishes()
+        endings.append(
+            (
+                (action, nth),
+                end.outcome,
+                workers.sizes,
+                sorted(state for instance, state in workers.states.items() if instance != node.instance_id),
+                workers.states.get(node.instance_id),
+                world.instance(node.instance_id).state,
+                tags_of(world, node),
+                node.exists,
+                ours(world, workers),
+                world.faults.not_struck(),
+            )
+        )
+    if dispose == "stop":
+        own = ("Standby", "stopped", {"recycle-eks:stopped"}, False)
+    else:
+        own = (None, "running", {"recycle-eks:detached"}, True)
+    same = ("recycled", (2, 2, 4), ["InService", "InService"], *own, [], [])
+    assert [ending for ending in endings if ending[1:] != same] == []
