@@ -9,6 +9,7 @@ use recycle::node::{NodeFacts, is_draining_taint};
 use recycle::pods::{PodFacts, PodSurvey, survey_pods};
 
 use crate::Error;
+use crate::midway::Meanwhile;
 
 /// What is seen at this moment.
 pub(crate) struct View {
@@ -17,6 +18,8 @@ pub(crate) struct View {
     pub(crate) deadline: Deadline,
     /// One sentence each.
     remarks: Vec<String>,
+    /// What came up from outside, one sentence each.
+    meanwhile: Vec<String>,
 }
 
 impl View {
@@ -33,14 +36,24 @@ impl View {
             since,
             deadline,
             remarks: remark.into_iter().chain(taint_gone).collect(),
+            meanwhile: Vec::new(),
         })
+    }
+
+    /// The same with what came up from outside.
+    pub(crate) fn and(mut self, found: &Meanwhile) -> Self {
+        self.meanwhile = found.remarks.iter().map(ToString::to_string).collect();
+        let unseen = found.unseen.as_ref();
+        self.remarks
+            .extend(unseen.map(|why| format!("what its group is at cannot be asked: {why}")));
+        self
     }
 
     /// Why the verdict is what it is.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
         std::iter::once(pods)
-            .chain(self.remarks.iter().cloned())
+            .chain(self.remarks.iter().chain(&self.meanwhile).cloned())
             .collect::<Vec<_>>()
             .join("; ")
     }
@@ -49,6 +62,9 @@ impl View {
     pub(crate) fn progress(&self, node: &NodeFacts) -> Progress {
         let before = read_progress(node).filter(|_| !self.survey.evictable.is_empty());
         let blocked = before.map(|progress| progress.blocked_by).unwrap_or_default();
-        write_progress(&self.survey, &blocked, self.since, self.deadline)
+        Progress {
+            meanwhile: self.meanwhile.clone(),
+            ..write_progress(&self.survey, &blocked, self.since, self.deadline)
+        }
     }
 }

@@ -3,8 +3,6 @@
 //! Every function is one call to AWS, or one call for each page; how long it may take and how often it is tried is the caller's
 //! configuration. What the answers mean is decided in `recycle`.
 
-pub mod autoscaling;
 pub mod ec2;
-mod error;
 
-pub use error::{Error, Reply};
+pub use group_record::{Error, Reply, autoscaling};

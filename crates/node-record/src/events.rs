@@ -18,6 +18,8 @@ const NAMESPACE: &str = "default";
 const LONGEST_MESSAGE: usize = 1024;
 /// Leaves room for reason and hash within the 253 characters of a name.
 const LONGEST_NODE: usize = 200;
+/// The reason of what comes up from outside.
+const WARNING: &str = "RecycleDisturbed";
 
 /// Tells those who watch the Node that a phase began. Said twice by the same execution, it counts once. An Event that cannot
 /// be written is logged and fails nothing: the record is what counts.
@@ -29,7 +31,31 @@ pub async fn tell(
     now: Timestamp,
     fence: &Fence,
 ) {
-    let event = write_event(node, phase, message, now, fence);
+    post(
+        client,
+        node,
+        write_event(node, reason(phase), "Normal", message, now, fence),
+    )
+    .await;
+}
+
+/// Tells them, as a warning, what came up from outside while a node is worked on; `what` is its name. Said twice by the same execution, it
+/// counts once.
+pub async fn warn(
+    client: &kube::Client,
+    node: &NodeName,
+    what: &str,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) {
+    let mut event = write_event(node, WARNING, "Warning", message, now, fence);
+    let name = event_name(node, WARNING, &format!("{fence} {what}"));
+    event.metadata.name = Some(name);
+    post(client, node, event).await;
+}
+
+async fn post(client: &kube::Client, node: &NodeName, event: Event) {
     let call = Call {
         verb: "create",
         resource: "events",
@@ -52,12 +78,18 @@ pub async fn tell(
     }
 }
 
-fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fence: &Fence) -> Event {
-    let reason = reason(phase);
+fn write_event(
+    node: &NodeName,
+    reason: &str,
+    severity: &str,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) -> Event {
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(node, reason, fence)),
+            name: Some(event_name(node, reason, &fence.to_string())),
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
@@ -69,7 +101,7 @@ fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fen
             uid: Some(node.to_string()),
             ..ObjectReference::default()
         },
-        type_: Some("Normal".to_owned()),
+        type_: Some(severity.to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
         message: Some(message.chars().take(LONGEST_MESSAGE).collect()),
@@ -94,15 +126,11 @@ fn reason(phase: Phase) -> &'static str {
     }
 }
 
-/// The same for the same node, phase and life of an execution, so that the API server keeps only the first.
-fn event_name(node: &NodeName, reason: &str, fence: &Fence) -> String {
+/// The same for the same node, phase and life of an execution (or what else `teller` says), so that the API server keeps only the first.
+fn event_name(node: &NodeName, reason: &str, teller: &str) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);
-    format!(
-        "{node}.{}.{}",
-        reason.to_lowercase(),
-        short_hash(&fence.to_string())
-    )
+    format!("{node}.{}.{}", reason.to_lowercase(), short_hash(teller))
 }
 
 /// The first 8 hexadecimal digits of FNV-1a (64 bits): stable between versions, and nobody is kept out by it.

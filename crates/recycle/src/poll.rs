@@ -219,6 +219,7 @@ mod tests {
             match judge_replacement(
                 &id(crate::fixtures::OLD),
                 &node("old"),
+                None,
                 &[],
                 at(0),
                 at(now),
