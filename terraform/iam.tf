@@ -44,6 +44,18 @@ locals {
     Action   = "autoscaling:DescribeAutoScalingGroups"
     Resource = "*"
   }
+  watch_instance_refreshes = {
+    Sid      = "WatchInstanceRefreshes"
+    Effect   = "Allow"
+    Action   = "autoscaling:DescribeInstanceRefreshes"
+    Resource = "*"
+  }
+  watch_managed_node_groups_of_this_cluster = {
+    Sid      = "WatchManagedNodeGroupsOfThisCluster"
+    Effect   = "Allow"
+    Action   = "eks:DescribeNodegroup"
+    Resource = "arn:${local.partition}:eks:${local.region}:${local.account}:nodegroup/${var.cluster_name}/*"
+  }
   tag_instances_of_this_cluster = {
     for function, keys in local.tags_written : function => {
       Sid      = "WriteOurTagsOnInstancesOfThisCluster"
@@ -79,6 +91,14 @@ locals {
       local.find_instances,
       local.find_the_group_of_an_instance,
       local.read_groups,
+      local.watch_instance_refreshes,
+      local.watch_managed_node_groups_of_this_cluster,
+      {
+        Sid      = "SeeWhoElseIsBehindALoadBalancer"
+        Effect   = "Allow"
+        Action   = "elasticloadbalancing:DescribeTargetHealth"
+        Resource = "*"
+      },
       local.tag_instances_of_this_cluster["claim-node"],
     ]
     standby-node = [
@@ -94,7 +114,11 @@ locals {
       },
     ]
     taint-node = []
-    check-pods = []
+    check-pods = [
+      local.read_groups,
+      local.watch_instance_refreshes,
+      local.watch_managed_node_groups_of_this_cluster,
+    ]
     evict-pods = []
     detach-terminate = [
       local.find_instances,

@@ -22,9 +22,12 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       claim-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
+        "autoscaling:DescribeInstanceRefreshes",
         "ec2:CreateTags",
         "ec2:DescribeInstances",
         "eks:DescribeCluster",
+        "eks:DescribeNodegroup",
+        "elasticloadbalancing:DescribeTargetHealth",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
       ])
@@ -38,7 +41,14 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:PutLogEvents",
       ])
       taint-node = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
-      check-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
+      check-pods = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeInstanceRefreshes",
+        "eks:DescribeCluster",
+        "eks:DescribeNodegroup",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+      ])
       evict-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
       detach-terminate = tolist([
         "autoscaling:DescribeAutoScalingGroups",
@@ -116,7 +126,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
       for policy in aws_iam_role_policy.function : [
         for statement in jsondecode(policy.policy).Statement :
         statement.Condition.StringEquals == { "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }
-        if !can(regex("^(ec2:Describe|autoscaling:Describe|eks:DescribeCluster$|logs:)", flatten([statement.Action])[0]))
+        if !can(regex("^(ec2:Describe|autoscaling:Describe|elasticloadbalancing:Describe|eks:Describe|logs:)", flatten([statement.Action])[0]))
       ]
     ]))
     error_message = "a statement that changes something asks for the cluster's tag"

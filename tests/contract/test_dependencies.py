@@ -15,6 +15,7 @@ IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "rustls", "tokio
 SCRIPTED = {"scripted-aws", "scripted-kube"}
 
 STEP = {"eks-auth", "kube", "lambda-step", "node-record", "recycle", "tokio"}
+STEP_OF_THE_GROUP = STEP | {"aws-config", "group-record"}
 STEP_OF_THE_INSTANCE = STEP | {"aws-config", "instance-record"}
 
 
@@ -41,8 +42,13 @@ TABLE = [
         "the Kubernetes half of the record; of AWS it knows the way into the cluster only; tokio bounds each call in time",
     ),
     Row(
+        "group-record",
+        {"recycle", "aws-config", "aws-sdk-autoscaling"},
+        "Auto Scaling groups, without EC2",
+    ),
+    Row(
         "instance-record",
-        {"recycle", "aws-config", "aws-sdk-autoscaling", "aws-sdk-ec2"},
+        {"recycle", "group-record", "aws-config", "aws-sdk-ec2"},
         "the AWS half of the record, and the only one that links the largest of all SDKs",
     ),
     Row(
@@ -50,10 +56,14 @@ TABLE = [
         {"recycle", "aws-config", "aws-smithy-http-client", "lambda_runtime"},
         "what each function's main needs; of what the functions do it knows nothing",
     ),
-    Row("claim-node", STEP_OF_THE_INSTANCE, "pre-flight reads instance, group and Node; Node and instance carry the claim"),
+    Row(
+        "claim-node",
+        STEP_OF_THE_INSTANCE | {"aws-sdk-elasticloadbalancingv2"},
+        "pre-flight reads instance, group, its balancers' targets and Node; Node and instance carry the claim",
+    ),
     Row("standby-node", STEP_OF_THE_INSTANCE, "acts on the group, and looks for the replacement's Node"),
     Row("taint-node", STEP, "a Node is all that it touches"),
-    Row("check-pods", STEP, "polled for hours: EC2 is asked at the ends only"),
+    Row("check-pods", STEP_OF_THE_GROUP, "polled for hours: EC2 is asked at the ends only, the group at each look"),
     Row("evict-pods", STEP, "pods are all that it touches"),
     Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
     Row("restore-node", STEP_OF_THE_INSTANCE, "puts Node, instance and group back"),

@@ -11,8 +11,11 @@ A member's way (Auto Scaling user guide, "Amazon EC2 Auto Scaling instance lifec
     InService | Standby -> Detaching -> (out of the group)
     ... -> Terminating -> [Terminating:Wait -> Terminating:Proceed | Terminating:Retained] -> (terminated)
 
-What AWS's documentation leaves open is a switch in `Unknowns`. What this does not do: scaling policies, warm pools (but
-for the events of a move into one), mixed instances, instance refreshes (a scenario says that one runs: `refreshes`).
+A launch takes an instance of the warm pool if the group has one: Warmed:Stopped -> Pending. What is in the pool is described by
+DescribeAutoScalingInstances, and is not among the group's members.
+
+What AWS's documentation leaves open is a switch in `Unknowns`. What this does not do: scaling policies, keeping a warm pool full
+(`warm` puts one instance there), mixed instances, instance refreshes (a scenario says that one runs: `refreshes`).
 """
 
 from __future__ import annotations
@@ -198,6 +201,8 @@ class AutoScaling:
         self._capacity: dict[str, int] = {}
         self._activities: dict[str, list[dict[str, Any]]] = {}
         self._pending_timers: dict[tuple[str, str], Any] = {}
+        # Warm pools by group: members that are not in `instance_states`.
+        self._warm: dict[str, list[Member]] = {}
         self._deployed_hooks: dict[str, LifecycleHook] = {}
         ec2.on_change.append(self._instance_changed)
         aws.on_reset.append(self._reset)
@@ -257,10 +262,33 @@ class AutoScaling:
             member.group.desired_capacity -= 1
             self._await_hooks(member, TERMINATING, "Warmed:Pending:Wait", self._to_warm_pool)
 
+    def warm(self, group_name: str) -> str:
+        """Puts a stopped instance into the group's warm pool; its id."""
+        with LOCK:
+            group = self.group(group_name)
+            member = self._run_instance(group, Launch(), self._emptiest_subnet(group))
+            self._drop(member)
+            self.ec2.change(member.instance, "stopped")
+            self._move(member, "Warmed:Stopped")
+            self._warm.setdefault(group_name, []).append(member)
+            return member.instance_id
+
+    def _take_warm(self, group: Group, launch: Launch) -> Member | None:
+        """An instance of the warm pool that begins to run, if there is one."""
+        pool = self._warm.get(group.name)
+        if not pool:
+            return None
+        member = pool.pop(0)
+        member.launch = launch
+        group.instance_states.append(member)
+        self._move(member, "Pending")
+        self.ec2.change(member.instance, "pending")
+        return member
+
     def _reset(self) -> None:
         """The backend is empty already; brings back what was deployed."""
         self.timings, self.unknowns = Timings(), Unknowns()
-        for book in (self.refreshes, self._launches, self._capacity, self._activities, self._pending_timers):
+        for book in (self.refreshes, self._launches, self._capacity, self._activities, self._pending_timers, self._warm):
             book.clear()
         self.backend.lifecycle_hooks.update(self._deployed_hooks)
 
@@ -349,7 +377,7 @@ class AutoScaling:
         if launch.failure is not None:
             self._launch_failed(group, launch.failure.format(zone=subnet.availability_zone), subnet)
             return None
-        member = self._run_instance(group, launch, subnet)
+        member = self._take_warm(group, launch) or self._run_instance(group, launch, subnet)
         member.activity = self._begin(
             group,
             f"Launching a new EC2 instance: {member.instance_id}",
@@ -601,6 +629,9 @@ class AutoScaling:
         self._stop_waiting(member)
         self._move(member, "Warmed:Stopped")
         self._drop(member)
+        self.ec2.change(member.instance, "stopped")
+        member.for_warm_pool = False
+        self._warm.setdefault(member.group.name, []).append(member)
         self.reconcile(member.group)
 
     # Health
@@ -649,19 +680,26 @@ class AutoScaling:
     def _register_targets(self, member: Member) -> None:
         if self._suspended(member.group, "AddToLoadBalancer"):
             return
-        for arn in member.group.target_group_arns:
-            target_group = elbv2_backends[ACCOUNT][REGION].target_groups.get(arn)
-            if target_group is not None:
-                target_group.register([{"Id": member.instance_id, "Port": target_group.port}])
+        for target_group in self._target_groups(member.group):
+            target_group.register([{"Id": member.instance_id, "Port": target_group.port}])
 
     def _deregister_targets(self, member: Member) -> float:
-        """Takes a member out of the group's balancers; returns how long the group waits for that."""
-        for arn in member.group.target_group_arns:
-            target_group = elbv2_backends[ACCOUNT][REGION].target_groups.get(arn)
-            if target_group is not None:
+        """Takes a member out of the group's balancers; returns how long the group waits for that. One that is not in a target
+        group (any more), as in Standby, is not waited for."""
+        delays = [0.0]
+        for target_group in self._target_groups(member.group):
+            if member.instance_id in target_group.targets:
                 target_group.deregister([{"Id": member.instance_id}])
-        attached = member.group.target_group_arns or member.group.load_balancer_names
-        return self.timings.deregistration if attached else 0
+                delays.append(float(target_group.attributes["deregistration_delay.timeout_seconds"]))
+        if member.group.load_balancer_names:
+            delays.append(self.timings.deregistration)
+        return max(delays)
+
+    def _target_groups(self, group: Group) -> list[Any]:
+        """Those that are attached to the group, by ARN or as a source of traffic."""
+        sources = [source["Identifier"] for source in group.traffic_sources or [] if source.get("Type") == "elbv2"]
+        known = elbv2_backends[ACCOUNT][REGION].target_groups
+        return [known[arn] for arn in dict.fromkeys([*group.target_group_arns, *sources]) if arn in known]
 
     # Moving on
 
@@ -1021,6 +1059,13 @@ class AutoScaling:
             answer["NextToken"] = str(first + most)
         return answer
 
+    def describe_auto_scaling_instances(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Those in warm pools, too."""
+        wanted = parameters.get("InstanceIds")
+        members = [m for group in self.backend.autoscaling_groups.values() for m in group.instance_states]
+        warm = [m for pool in self._warm.values() for m in pool]
+        return {"AutoScalingInstances": [m for m in [*members, *warm] if not wanted or m.instance_id in wanted]}
+
     def describe_instance_refreshes(self, parameters: dict[str, Any]) -> dict[str, Any]:
         group = self.group(parameters["AutoScalingGroupName"])
         return {"InstanceRefreshes": self.refreshes.get(group.name, [])}
@@ -1145,6 +1190,7 @@ ANSWERED_HERE = (
     "set_instance_protection",
     "set_instance_health",
     "describe_scaling_activities",
+    "describe_auto_scaling_instances",
     "describe_instance_refreshes",
     "put_lifecycle_hook",
     "describe_lifecycle_hooks",

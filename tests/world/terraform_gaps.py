@@ -69,6 +69,15 @@ class Eks:
             cluster.endpoint = endpoint
             cluster.certificate_authority = {"data": base64.b64encode(pem).decode()}
 
+    def set_node_group(self, cluster: str, name: str, status: str) -> None:
+        """A managed node group of a cluster, as DescribeNodegroup shows it: `ACTIVE`, `UPDATING` …"""
+        with LOCK:
+            backend = eks_backends[ACCOUNT][REGION]
+            if name not in self._cluster(cluster).nodegroups:
+                role = f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}"
+                backend.create_nodegroup(cluster_name=cluster, node_role=role, nodegroup_name=name, subnets=[])
+            backend.describe_nodegroup(cluster, name).status = status
+
     def access_entries(self) -> list[AccessEntry]:
         """All entries of all clusters, in the order in which they were created."""
         with LOCK:

@@ -22,7 +22,9 @@ from typing import Any
 from world import terraform_gaps
 from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
 from world.aws import ACCOUNT, LOCK, REGION, Aws
+from world.balancers import Balancers, TargetGroup
 from world.clock import Call, Clock
+from world.cluster_autoscaler import ClusterAutoscaler
 from world.deployment import CLUSTER, Deployment, environment
 from world.ec2 import Ec2
 from world.events import Events
@@ -68,6 +70,7 @@ class World:
         self.ec2 = Ec2(self.aws, self.clock, self._emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
         self.kubernetes = Kubernetes(self.clock, CLUSTER, self.faults)
+        self.balancers = Balancers(self.aws, self.ec2, self.clock, self.kubernetes)
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
@@ -108,6 +111,7 @@ class World:
         self._uninstall.callback(install_step_functions(self.engine))
         self._uninstall.callback(self.events.install())
         self.clock.before_jump.append(self.kubernetes.settle)
+        self.clock.before_jump.append(self.balancers.follow_nodes)
         self.autoscaling.on_in_service.append(self._joins)
         self.autoscaling.on_terminated.append(self._leaves)
         self.ec2.on_change.append(self._power_changes)
@@ -228,6 +232,33 @@ class World:
     def instance(self, instance_id: str) -> Instance:
         """An EC2 instance by id."""
         return Instance(self, instance_id)
+
+    def target_group(
+        self,
+        name: str,
+        *groups: Group,
+        deregistration_delay: str | float = 300,
+        checks: str | float = 30,
+    ) -> TargetGroup:
+        """A load balancer's target group, attached to these groups; without any it has the cluster's nodes as its targets, as
+        the AWS Load Balancer Controller registers them. Whoever is there already is healthy, a new target after its `checks`."""
+        made = self.balancers.create(name, not groups, seconds(deregistration_delay), seconds(checks))
+        for group in groups:
+            self.aws.client("autoscaling").attach_load_balancer_target_groups(
+                AutoScalingGroupName=group.name, TargetGroupARNs=[made.arn]
+            )
+            made.register(instance for instance, state in group.states.items() if state == "InService")
+        self.balancers.follow_nodes()
+        for entry in made.book:
+            entry.healthy = entry.registered
+        self.forget_calls()
+        return made
+
+    def cluster_autoscaler(
+        self, scan: str | float = 60, unneeded_time: str | float = "10m", provision_time: str | float = "15m"
+    ) -> ClusterAutoscaler:
+        """Lets Cluster Autoscaler take nodes away that are not needed, or have not registered, from now on."""
+        return ClusterAutoscaler(self, seconds(scan), seconds(unneeded_time), seconds(provision_time))
 
     def budget(self, workload: Workload, **limits: Any) -> None:
         """A PodDisruptionBudget over a workload's pods: `min_available` or `max_unavailable`."""
@@ -422,6 +453,11 @@ class Group:
             zone=zone,
         )
         self._world.autoscaling.plan_launches(self.name, *[arrival] * (1000 if fails else 1))
+
+    def warm(self, count: int = 1) -> None:
+        """Fills its warm pool: so many stopped instances from which its next launches come."""
+        for _ in range(count):
+            self._world.autoscaling.warm(self.name)
 
     def protect(self, node: Node) -> None:
         """A person protects a member from scale-in."""

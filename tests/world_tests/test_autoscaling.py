@@ -778,6 +778,20 @@ def test_a_move_to_the_warm_pool_raises_our_hook_with_another_destination(accoun
     assert first not in account.states
 
 
+def test_a_launch_takes_an_instance_of_the_warm_pool(account):
+    account.group()
+    warm = account.autoscaling.warm("workers")
+    answer = account.client("autoscaling").describe_auto_scaling_instances(InstanceIds=[warm])["AutoScalingInstances"]
+    assert [(found["AutoScalingGroupName"], found["LifecycleState"]) for found in answer] == [("workers", "Warmed:Stopped")]
+    assert warm not in account.states and account.ec2.instance(warm)._state.name == "stopped"
+    before = set(account.ids)
+    account.scale(3)
+    assert account.states[warm] == "Pending"
+    account.settle()
+    assert set(account.ids) - before == {warm} and account.states[warm] == "InService"
+    assert account.ec2.instance(warm)._state.name == "running"
+
+
 def test_hooks_of_the_deployment_come_back_at_a_reset(account):
     account.group().hook()
     account.autoscaling.remember_hooks()

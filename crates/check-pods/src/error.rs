@@ -15,6 +15,9 @@ pub enum Error {
     /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
+    /// Somebody put the node to use again, or took it out of its group.
+    #[error("{0}; it is not drained any more")]
+    TakenAway(String),
     /// The pods did not go in time.
     #[error("failed to drain the node in time: {0}")]
     TimedOut(String),
@@ -25,6 +28,7 @@ impl NamedFailure for Error {
         match self {
             Self::Node(error) => error.failure(),
             Self::ClaimLost(error) => error.failure(),
+            Self::TakenAway(_) => Failure::ServiceRefused,
             Self::Record(_) => Failure::InternalError,
             Self::TimedOut(_) => Failure::DrainTimedOut,
         }

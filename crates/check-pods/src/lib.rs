@@ -3,35 +3,47 @@
 //! Touches no pod. All it writes is on the Node: the progress, and in its claim, once, that the node only waits from now on.
 
 mod error;
+mod midway;
 mod outage;
 mod view;
 
 use eks_auth::Access;
 use jiff::Timestamp;
 use node_record::{
-    NodeChange, amend_node, check_claim, hold_back, list_pods, open, tainted_since, tell, tell_progress,
+    NodeChange, amend_node, check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell,
+    tell_progress, warn,
 };
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest, describe_instance};
 use recycle::drain::{DrainVerdict, describe_waiting, judge_drain, only_waits};
 use recycle::lost::{find_loss, note_holders};
+use recycle::midway::Fate;
 use recycle::node::NodeFacts;
 use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::POLL_BUDGET;
 
+use crate::midway::{Meanwhile, look};
 use crate::view::View;
 
 pub use error::Error;
+pub use midway::Outside;
 
 /// One invocation. A cluster that cannot be asked is a reason to wait, as long as there is time.
-pub async fn check_pods(access: &Access, request: StepRequest) -> Result<Answer<CheckVerdict>, Error> {
+pub async fn check_pods(
+    access: &Access,
+    outside: &Outside,
+    request: StepRequest,
+) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, mut run } = request;
     let polls = run.polls;
     run.polls += 1;
     run.draining_since.get_or_insert(context.now());
     let opened = open(access, &mut run.cluster, &run.node).await;
     let checked = match opened {
-        Ok((client, node)) => check(&client, node, &context, run.clone(), polls).await,
+        Ok((client, node)) => {
+            let meanwhile = look(outside, node.as_ref(), &run).await;
+            check(&client, node, &context, run.clone(), polls, &meanwhile).await
+        }
         Err(error) => Err(error.into()),
     };
     checked.or_else(|error| outage::wait_out(error, run, context.now()))
@@ -43,6 +55,7 @@ async fn check(
     context: &Context,
     mut run: Run,
     polls: u32,
+    meanwhile: &Meanwhile,
 ) -> Result<Answer<CheckVerdict>, Error> {
     let now = context.now();
     // Names of Nodes are used again: one that names another instance is another Node.
@@ -55,6 +68,9 @@ async fn check(
         return lose(client, None, run, now).await;
     };
     let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
+    if let Fate::TakenAway(text) = &meanwhile.fate {
+        return Err(Error::TakenAway(text.clone()));
+    }
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
@@ -63,7 +79,7 @@ async fn check(
         return lose(client, Some(&node), run, now).await;
     }
     let survey = hold_back(client, &node, survey).await?;
-    let view = View::new(&node, survey, &run, now);
+    let view = View::new(&node, survey, &run, now).and(meanwhile);
     let last_eviction_tried = run.last_eviction.is_some();
     let drain_timeout = run.input.drain_timeout_seconds;
     let verdict = judge_drain(
@@ -81,6 +97,7 @@ async fn check(
         node
     };
     let progress = view.progress(&node);
+    warn_once(client, &node, meanwhile, context).await;
     tell_progress(client, &node, &progress).await?;
     run.drain_until = view.deadline.by_person.then_some(view.deadline.at);
 
@@ -124,6 +141,17 @@ async fn lose(
         describe_instance(&run.input.instance_id, Some(&run.node))
     );
     Ok(Answer::new(CheckVerdict::Lost, reason).carrying(run))
+}
+
+/// One Event for each thing that came up and is not in the progress yet.
+async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhile, context: &Context) {
+    let told = read_progress(node).map_or_else(Vec::new, |progress| progress.meanwhile);
+    for remark in &meanwhile.remarks {
+        if !told.contains(&remark.to_string()) {
+            let (what, text) = (remark.obstacle.name(), remark.to_string());
+            warn(client, &node.name, what, &text, context.now(), &context.fence()).await;
+        }
+    }
 }
 
 /// Nothing moves for now, so that another node of the group may have its turn. It stays like that: what may be evicted later was not

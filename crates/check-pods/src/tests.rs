@@ -2,6 +2,7 @@
 
 use recycle::drain::Progress;
 use recycle::failure::{Failure, NamedFailure as _};
+use recycle::preflight::Obstacle;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ const EXECUTION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle
 const SINCE: &str = "2027-01-01T06:00:00Z";
 const DAY: u32 = 86_400;
 
-fn request(now: &str) -> StepRequest {
+pub(crate) fn request(now: &str) -> StepRequest {
     serde_json::from_value(json!({
         "context": {"Execution": {"Id": EXECUTION, "Input": {}}, "State": {"EnteredTime": now}},
         "run": {
@@ -107,7 +108,7 @@ fn kube(node: Value, pods: &[Value]) -> ScriptedKube {
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
     let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
-    check(&kube.client(), node, &context, run, polls).await
+    check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet()).await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -355,7 +356,9 @@ async fn when_the_time_is_over_one_last_eviction_is_tried() {
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.last_eviction = Some(over.parse().unwrap());
     let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
-    let error = check(&kube.client(), node, &context, run, 10).await.unwrap_err();
+    let error = check(&kube.client(), node, &context, run, 10, &Meanwhile::quiet())
+        .await
+        .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
     assert!(error.to_string().contains("jobs/train"), "{error}");
     assert!(written(&kube).is_some(), "the last state is told, too");
@@ -440,9 +443,16 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
         let node = node_record::get_node(&kube.client(), &remembering.node)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, remembering.clone(), 0)
-            .await
-            .unwrap();
+        let answer = check(
+            &kube.client(),
+            node,
+            &context,
+            remembering.clone(),
+            0,
+            &Meanwhile::quiet(),
+        )
+        .await
+        .unwrap();
         assert_eq!(answer.verdict, CheckVerdict::Lost);
         let run = answer.run.unwrap();
         assert_eq!(run.lost.unwrap().why, "its Node object is gone");
@@ -505,4 +515,46 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
     assert_eq!(moved.wait_seconds, 864, "a person had moved the end");
     let refused = outage(403, "2027-01-01T16:00:00Z", 100).await.unwrap_err();
     assert_eq!(refused.failure(), Failure::ServiceRefused);
+}
+
+#[tokio::test]
+async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
+    let refresh = Obstacle::InstanceRefresh.because("an instance refresh runs");
+    let text = refresh.to_string();
+    let meanwhile = Meanwhile {
+        remarks: vec![refresh],
+        ..Meanwhile::quiet()
+    };
+    let told = json!({"summary": "", "since": SINCE, "until": SINCE, "meanwhile": [text]}).to_string();
+    for (annotations, events) in [(vec![], 1), (vec![("recycle-eks/progress", told.as_str())], 0)] {
+        let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
+        let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        let answer = check(&kube.client(), node, &context, run, 1, &meanwhile)
+            .await
+            .unwrap();
+        assert!(answer.reason.ends_with(&text), "{}", answer.reason);
+        assert_eq!(written(&kube).unwrap().meanwhile, [text.clone()]);
+        let posted = kube
+            .requests()
+            .into_iter()
+            .filter(|call| call.starts_with("POST"));
+        assert_eq!(posted.count(), events);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
+    let kube = kube(node(&[]), &[awaited()]);
+    let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let meanwhile = Meanwhile {
+        fate: Fate::TakenAway("node a is InService, which was not our doing".to_owned()),
+        ..Meanwhile::quiet()
+    };
+    let error = check(&kube.client(), node, &context, run, 1, &meanwhile)
+        .await
+        .unwrap_err();
+    assert_eq!(error.failure(), Failure::ServiceRefused);
+    assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
 }

@@ -8,6 +8,8 @@ use recycle::names::{DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT};
 use recycle::node::{NodeFacts, is_draining_taint};
 use recycle::pods::PodSurvey;
 
+use crate::midway::Meanwhile;
+
 /// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
 const MOST_HELD: usize = 1;
 
@@ -18,6 +20,8 @@ pub(crate) struct View {
     pub(crate) deadline: Deadline,
     /// One sentence each.
     remarks: Vec<String>,
+    /// What came up from outside, one sentence each.
+    meanwhile: Vec<String>,
 }
 
 impl View {
@@ -33,14 +37,24 @@ impl View {
             survey,
             since,
             deadline,
+            meanwhile: Vec::new(),
         }
+    }
+
+    /// The same with what came up from outside.
+    pub(crate) fn and(mut self, found: &Meanwhile) -> Self {
+        self.meanwhile = found.remarks.iter().map(ToString::to_string).collect();
+        let unseen = found.unseen.as_ref();
+        self.remarks
+            .extend(unseen.map(|why| format!("what its group is at cannot be asked: {why}")));
+        self
     }
 
     /// Why the verdict is what it is.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
         std::iter::once(pods)
-            .chain(self.remarks.iter().cloned())
+            .chain(self.remarks.iter().chain(&self.meanwhile).cloned())
             .collect::<Vec<_>>()
             .join("; ")
     }
@@ -49,6 +63,9 @@ impl View {
     pub(crate) fn progress(&self, node: &NodeFacts) -> Progress {
         let before = read_progress(node).filter(|_| !self.survey.evictable.is_empty());
         let blocked = before.map(|progress| progress.blocked_by).unwrap_or_default();
-        write_progress(&self.survey, &blocked, self.since, self.deadline)
+        Progress {
+            meanwhile: self.meanwhile.clone(),
+            ..write_progress(&self.survey, &blocked, self.since, self.deadline)
+        }
     }
 }

@@ -19,7 +19,7 @@ pub enum Error {
     /// The execution's input.
     #[error(transparent)]
     InvalidInput(#[from] InvalidInput),
-    /// The node cannot be recycled as asked; the text says why.
+    /// The node cannot be recycled as asked; every reason with its name, one a line.
     #[error("{0}")]
     Refused(String),
     /// Its turn did not come.

@@ -1,6 +1,7 @@
 //! Pre-flight, claim and turn: everything that can be refused is refused here, before anything is touched, and again each time that a
 //! node has waited for its turn. Of what the claim allows, it does nothing: that is for the next invocation of another step.
 
+mod balancers;
 mod claiming;
 mod config;
 mod error;
@@ -18,7 +19,7 @@ use instance_record::ec2::Instances;
 use recycle::claim::{ClaimDecision, decide_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
 use recycle::input::{Input, Settings, parse_input};
-use recycle::preflight::{Preflight, check_preflight};
+use recycle::preflight::{GroupState, Obstacle, Preflight, check_preflight, list_refusals};
 
 use crate::claiming::Former;
 
@@ -32,6 +33,7 @@ const REDRIVEN: &str = "this execution was redriven; a redriven execution does n
 #[derive(Debug)]
 pub struct ClaimNode {
     settings: Settings,
+    config: SdkConfig,
     access: Access,
     groups: Groups,
     instances: Instances,
@@ -43,6 +45,7 @@ impl ClaimNode {
     pub fn new(settings: Settings, aws: &SdkConfig) -> Self {
         Self {
             settings,
+            config: aws.clone(),
             access: Access::new(aws),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
@@ -52,7 +55,7 @@ impl ClaimNode {
     /// Claims the node, unless somebody else has it or something speaks against it, and takes its turn or waits for it.
     pub async fn handle(&self, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
         if request.context.execution.redrive_count > 0 {
-            return Err(Error::Refused(REDRIVEN.to_owned()));
+            return Err(Error::Refused(Obstacle::Redriven.because(REDRIVEN).to_string()));
         }
         let input = parse_input(&request.context.execution.input, &self.settings)?;
         let answer = match self.claim(&request, &input).await {
@@ -64,7 +67,7 @@ impl ClaimNode {
     }
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Result<Answer<ClaimVerdict>, Error> {
-        let found = self.fetch_surroundings(input).await?;
+        let found = self.fetch_surroundings(input, request).await?;
         let me = request.context.fence();
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
@@ -83,10 +86,16 @@ impl ClaimNode {
         let has_begun = former
             .as_ref()
             .is_some_and(|former| found.has_begun(former.claim.phase));
-        let notes = match check_preflight(&found.for_preflight(input, has_begun)) {
+        // Of a node that was begun nobody asks whether to begin.
+        let group_state = if has_begun {
+            GroupState::default()
+        } else {
+            self.fetch_group_state(&found, input).await?
+        };
+        let notes = match check_preflight(&found.for_preflight(input, &group_state, has_begun)) {
             Preflight::Go { notes } => notes,
             Preflight::AlreadyGone(reason) => return Ok(Answer::new(ClaimVerdict::AlreadyGone, reason)),
-            Preflight::Refused(reason) => return Err(Error::Refused(reason)),
+            Preflight::Refused(refusals) => return Err(Error::Refused(list_refusals(&refusals))),
         };
         let target = found.into_target()?;
         if input.dry_run {

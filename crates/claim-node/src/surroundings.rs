@@ -1,22 +1,33 @@
 //! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
 
+use instance_record::autoscaling::Membership;
+use recycle::balancers::Attachments;
 use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
-use recycle::contract::{Cluster, describe_instance};
+use recycle::contract::{ClaimRequest, Cluster, describe_instance};
 use recycle::ids::Fence;
 use recycle::input::Input;
 use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
 use recycle::node::{Group, Instance, NodeFacts};
+use recycle::preflight::{GroupState, Obstacle, TRIES_OF_AN_ENDPOINT, node_group};
 
+use crate::balancers::fetch_balancers;
 use crate::{ClaimNode, Error};
 
 /// What was found; none where there is none.
 pub(crate) struct Found {
     cluster: Cluster,
     client: kube::Client,
+    /// The cluster never answered.
+    is_unreachable: bool,
     missing_permissions: Vec<String>,
     instance: Option<Instance>,
+    /// As Auto Scaling has it; of one in a warm pool, too.
+    lifecycle_state: Option<String>,
     group: Option<Group>,
+    attachments: Attachments,
+    /// The group counts weights.
+    is_weighted: bool,
     node: Option<NodeFacts>,
 }
 
@@ -30,14 +41,24 @@ pub(crate) struct Target {
 }
 
 impl ClaimNode {
-    pub(crate) async fn fetch_surroundings(&self, input: &Input) -> Result<Found, Error> {
+    pub(crate) async fn fetch_surroundings(
+        &self,
+        input: &Input,
+        request: &ClaimRequest,
+    ) -> Result<Found, Error> {
         let id = &input.instance_id;
         let instance = self.instances.fetch(id).await?;
-        let group = self.groups.find(id).await?;
+        let membership = self.groups.find_membership(id).await?;
         let cluster = self.access.describe_cluster(&input.cluster_name).await?;
         let client = self.access.connect(&cluster).await?;
-        let missing_permissions = node_record::missing_permissions(&client).await?;
-        let node = if missing_permissions.is_empty() {
+        let asked = node_record::missing_permissions(&client).await;
+        let is_claimed = instance
+            .as_ref()
+            .is_some_and(|instance| instance.claim().is_some());
+        let is_unreachable = matches!(asked, Err(node_record::Error::Unreachable { .. }))
+            && never_answered(request, is_claimed);
+        let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
+        let node = if missing_permissions.is_empty() && !is_unreachable {
             let hint = instance
                 .as_ref()
                 .and_then(|instance| instance.private_dns_name.as_deref());
@@ -46,15 +67,58 @@ impl ClaimNode {
             // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
             None
         };
+        let (lifecycle_state, group, attachments, is_weighted) = match membership {
+            Some(found) => {
+                let Membership {
+                    lifecycle_state,
+                    group,
+                    attachments,
+                    is_weighted,
+                } = found;
+                (Some(lifecycle_state), Some(group), attachments, is_weighted)
+            }
+            None => (None, None, Attachments::default(), false),
+        };
         Ok(Found {
             cluster,
             client,
+            is_unreachable,
             missing_permissions,
             instance,
+            lifecycle_state,
             group,
+            attachments,
+            is_weighted,
             node,
         })
     }
+
+    /// What else speaks against beginning with the group: nothing is asked about a group that there is not, or an instance that is gone.
+    pub(crate) async fn fetch_group_state(&self, found: &Found, input: &Input) -> Result<GroupState, Error> {
+        let is_there = found
+            .instance
+            .as_ref()
+            .is_some_and(|instance| !instance.is_gone());
+        let Some(group) = found.group.as_ref().filter(|_| is_there) else {
+            return Ok(GroupState::default());
+        };
+        let node_group_status = match found.node.as_ref().and_then(node_group) {
+            Some(name) => self.access.describe_node_group(&input.cluster_name, name).await?,
+            None => None,
+        };
+        Ok(GroupState {
+            is_weighted: found.is_weighted,
+            refresh: self.groups.find_refresh(&group.name).await?,
+            node_group_status,
+            balancers: fetch_balancers(&self.config, &found.attachments, group, &input.instance_id).await?,
+        })
+    }
+}
+
+/// A cluster that answered once is only away: whoever has claimed the node, or waits for its turn, has seen it.
+fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
+    let was_tried = request.context.state.retry_count >= TRIES_OF_AN_ENDPOINT;
+    was_tried && request.run.is_none() && !is_claimed
 }
 
 impl Found {
@@ -93,21 +157,26 @@ impl Found {
             }
             (_, None) => "the claim".to_owned(),
         };
-        Error::Refused(format!(
+        let refusal = Obstacle::UnreadableClaim.because(format!(
             "{place} is not a claim of ours but {text:?}; remove it if nobody works on the node"
-        ))
+        ));
+        Error::Refused(refusal.to_string())
     }
 
     pub(crate) fn for_preflight<'a>(
         &'a self,
         input: &'a Input,
+        group_state: &'a GroupState,
         resuming: bool,
     ) -> recycle::preflight::Surroundings<'a> {
         recycle::preflight::Surroundings {
             input,
             instance: self.instance.as_ref(),
+            lifecycle_state: self.lifecycle_state.as_deref(),
             group: self.group.as_ref(),
+            group_state,
             node: self.node.as_ref(),
+            unreachable: self.is_unreachable.then_some(self.cluster.endpoint.as_str()),
             missing_permissions: &self.missing_permissions,
             resuming,
         }
@@ -121,5 +190,37 @@ impl Found {
             group: self.group.ok_or(Error::Incomplete("its group"))?,
             node: self.node.ok_or(Error::Incomplete("its Node"))?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{request, run};
+
+    #[test]
+    fn an_endpoint_never_answered_if_nobody_has_got_through_it_in_many_tries() {
+        let tried = |retries, run: &serde_json::Value| {
+            let mut request = request(run);
+            request.context.state.retry_count = retries;
+            request
+        };
+        let (none, queued) = (json!({}), serde_json::to_value(run()).unwrap());
+        let cases = [
+            (0, &none, false, false),
+            (TRIES_OF_AN_ENDPOINT - 1, &none, false, false),
+            (TRIES_OF_AN_ENDPOINT, &none, false, true),
+            (TRIES_OF_AN_ENDPOINT, &none, true, false),
+            (TRIES_OF_AN_ENDPOINT, &queued, false, false),
+        ];
+        for (retries, run, is_claimed, expected) in cases {
+            assert_eq!(
+                never_answered(&tried(retries, run), is_claimed),
+                expected,
+                "{retries} {run} {is_claimed}"
+            );
+        }
     }
 }

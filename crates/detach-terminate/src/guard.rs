@@ -68,7 +68,7 @@ fn check_as_left(
         Err(NotAsLeft { subject, state })
     };
     let is_in_place = match (way_in, lifecycle_state) {
-        (WayIn::Before, Some("Standby")) | (WayIn::After, Some("InService")) => true,
+        (WayIn::Before, Some("Standby" | "EnteringStandby")) | (WayIn::After, Some("InService")) => true,
         (WayIn::Hook, state) => state.is_some(),
         (WayIn::Before | WayIn::After, _) => false,
     };
@@ -121,10 +121,12 @@ mod tests {
 
     #[test]
     fn a_tainted_node_in_standby_is_as_we_left_it() {
-        assert_eq!(
-            check_as_left(&id(), WayIn::Before, Some("Standby"), Some(&node())),
-            Ok(())
-        );
+        for state in ["Standby", "EnteringStandby"] {
+            assert_eq!(
+                check_as_left(&id(), WayIn::Before, Some(state), Some(&node())),
+                Ok(())
+            );
+        }
         assert_eq!(check_as_left(&id(), WayIn::Before, Some("Standby"), None), Ok(()));
     }
 

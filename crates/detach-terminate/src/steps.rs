@@ -153,8 +153,10 @@ impl DetachTerminate {
         self.finish(case).await
     }
 
-    /// Nothing is left to do. What is terminated takes its tags with it; what stays keeps none but the one that says so.
+    /// Nothing is left to do. Cluster Autoscaler may have the replacement again. What is terminated takes its tags with it; what stays keeps
+    /// none but the one that says so.
     pub(crate) async fn finish(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+        node_record::let_go_of_all(&case.client, &case.run.input.instance_id).await?;
         if let Some(lost) = case.run.lost.clone() {
             return Err(self.report_loss(&case, &lost).await);
         }
@@ -380,17 +382,55 @@ mod tests {
 
     #[tokio::test]
     async fn a_stopped_instance_loses_its_claim_last() {
-        let kube = ScriptedKube::new().on(
-            "DELETE",
-            NODE,
-            200,
-            json!({"kind": "Status", "status": "Success"}),
-        );
+        let kept = json!({"metadata": {}, "items": [{
+            "metadata": {
+                "name": "new",
+                "resourceVersion": "3",
+                "labels": {"recycle-eks/kept-for": "i-0123456789abcdef0"},
+                "annotations": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+            },
+        }]});
+        let kube = ScriptedKube::new()
+            .on(
+                "DELETE",
+                NODE,
+                200,
+                json!({"kind": "Status", "status": "Success"}),
+            )
+            .on("GET", "/api/v1/nodes?", 200, kept)
+            .on(
+                "PATCH",
+                "/api/v1/nodes/new",
+                200,
+                json!({"metadata": {"name": "new"}}),
+            );
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
         assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
-        assert_eq!(kube.requests(), [format!("DELETE {NODE}")]);
+        assert_eq!(
+            kube.requests(),
+            [
+                format!("DELETE {NODE}"),
+                "GET /api/v1/nodes".to_owned(),
+                "PATCH /api/v1/nodes/new".to_owned()
+            ]
+        );
+        let let_go = &kube.calls()[2].body["metadata"];
+        assert_eq!(
+            (
+                &let_go["labels"]["recycle-eks/kept-for"],
+                &let_go["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"]
+            ),
+            (&json!(null), &json!(null))
+        );
+        assert!(
+            let_go["labels"]
+                .as_object()
+                .unwrap()
+                .contains_key("recycle-eks/kept-for"),
+            "{let_go}"
+        );
 
         let kube = ScriptedKube::new().breaks_on("DELETE", NODE);
         let aws = ScriptedAws::new().on("CreateTags", "");

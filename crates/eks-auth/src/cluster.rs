@@ -1,7 +1,8 @@
-//! Where a cluster is: EKS DescribeCluster.
+//! Where a cluster is: EKS DescribeCluster; and what its managed node groups are at: EKS DescribeNodegroup.
 
-use aws_sdk_eks::error::{ProvideErrorMetadata as _, SdkError};
+use aws_sdk_eks::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
+use aws_sdk_eks::operation::describe_nodegroup::DescribeNodegroupError;
 use recycle::contract::Cluster;
 use recycle::ids::ClusterName;
 
@@ -36,25 +37,52 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
     }
 }
 
+/// `Nodegroup.status`, such as `ACTIVE` or `UPDATING`; none if there is no such group any more.
+pub(crate) async fn describe_node_group(
+    eks: &aws_sdk_eks::Client,
+    cluster: &ClusterName,
+    name: &str,
+) -> Result<Option<String>, Error> {
+    let answer = eks
+        .describe_nodegroup()
+        .cluster_name(cluster.as_str())
+        .nodegroup_name(name)
+        .send()
+        .await;
+    match answer {
+        Ok(answer) => {
+            let status = answer.nodegroup().and_then(|group| group.status());
+            Ok(status.map(|status| status.as_str().to_owned()))
+        }
+        Err(source)
+            if source
+                .as_service_error()
+                .is_some_and(DescribeNodegroupError::is_resource_not_found_exception) =>
+        {
+            Ok(None)
+        }
+        Err(source) => {
+            let is_unavailable = is_unavailable(&source);
+            Err(Error::DescribeNodeGroup {
+                cluster: cluster.clone(),
+                name: name.to_owned(),
+                is_unavailable,
+                source: source.into(),
+            })
+        }
+    }
+}
+
 /// Unknown, refused, or out of reach: what a caller may do differs.
 fn classify(name: &ClusterName, source: SdkError<DescribeClusterError>) -> Error {
     let cluster = name.clone();
-    let Some(refusal) = source.as_service_error() else {
-        return Error::DescribeUnavailable {
-            cluster,
-            source: Box::new(source),
-        };
-    };
-    if refusal.is_resource_not_found_exception() {
+    if source
+        .as_service_error()
+        .is_some_and(DescribeClusterError::is_resource_not_found_exception)
+    {
         return Error::UnknownCluster { cluster };
     }
-    let status = source
-        .raw_response()
-        .map_or(0, |response| response.status().as_u16());
-    let throttled = refusal
-        .code()
-        .is_some_and(|code| code.contains("Throttl") || code == "TooManyRequestsException");
-    if throttled || status == 429 || status >= 500 {
+    if is_unavailable(&source) {
         Error::DescribeUnavailable {
             cluster,
             source: Box::new(source),
@@ -65,4 +93,18 @@ fn classify(name: &ClusterName, source: SdkError<DescribeClusterError>) -> Error
             source: Box::new(source),
         }
     }
+}
+
+/// EKS throttles, is in trouble, or did not answer.
+fn is_unavailable<E: ProvideErrorMetadata>(source: &SdkError<E>) -> bool {
+    let Some(refusal) = source.as_service_error() else {
+        return true;
+    };
+    let status = source
+        .raw_response()
+        .map_or(0, |response| response.status().as_u16());
+    let throttled = refusal
+        .code()
+        .is_some_and(|code| code.contains("Throttl") || code == "TooManyRequestsException");
+    throttled || status == 429 || status >= 500
 }

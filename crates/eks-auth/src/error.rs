@@ -53,6 +53,18 @@ pub enum Error {
         /// What happened.
         source: Box<SdkError<DescribeClusterError>>,
     },
+    /// EKS did not say what a managed node group is at.
+    #[error("failed to describe the managed node group {name} of cluster {cluster}")]
+    DescribeNodeGroup {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The node group.
+        name: String,
+        /// EKS throttles, is in trouble, or cannot be reached; else it refused the call.
+        is_unavailable: bool,
+        /// What happened.
+        source: Source,
+    },
     /// The cluster has no API server yet, or no more.
     #[error("failed to find the API server of cluster {cluster}, which is {status}")]
     NotReady {
@@ -82,10 +94,18 @@ pub enum Error {
 impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
-            Self::Credentials(_) | Self::DescribeUnavailable { .. } => Failure::ServiceUnavailable,
-            Self::UnknownCluster { .. } | Self::DescribeRefused { .. } | Self::NotReady { .. } => {
-                Failure::ServiceRefused
+            Self::Credentials(_)
+            | Self::DescribeUnavailable { .. }
+            | Self::DescribeNodeGroup {
+                is_unavailable: true, ..
+            } => Failure::ServiceUnavailable,
+            Self::UnknownCluster { .. }
+            | Self::DescribeRefused { .. }
+            | Self::DescribeNodeGroup {
+                is_unavailable: false,
+                ..
             }
+            | Self::NotReady { .. } => Failure::ServiceRefused,
             Self::NoRegion
             | Self::NoCredentials
             | Self::Endpoint { .. }

@@ -1,4 +1,4 @@
-//! The way into an EKS cluster: where it is (DescribeCluster), who we are (a token signed for STS), and a Kubernetes client.
+//! The way into an EKS cluster: where it is (DescribeCluster), whether a node group of it is being updated (DescribeNodegroup), who we are (a token signed for STS), and a Kubernetes client.
 //!
 //! Nothing is cached: an invocation signs one token of its own, and a caller that is refused describes the cluster again
 //! (its CA rotates). What is done with the client is not this crate's business.
@@ -37,6 +37,15 @@ impl Access {
     pub async fn describe_cluster(&self, name: &ClusterName) -> Result<Cluster, Error> {
         // Not made before: with its client the SDK reads every root certificate of the system, and few invocations need one.
         cluster::describe(&aws_sdk_eks::Client::new(&self.config), name).await
+    }
+
+    /// Asks EKS for the status of a managed node group; none if there is no such group.
+    pub async fn describe_node_group(
+        &self,
+        cluster: &ClusterName,
+        name: &str,
+    ) -> Result<Option<String>, Error> {
+        cluster::describe_node_group(&aws_sdk_eks::Client::new(&self.config), cluster, name).await
     }
 
     /// The bearer token for a cluster as of the moment `at`; the cluster accepts it for 15 minutes.

@@ -181,3 +181,43 @@ async fn a_token_needs_a_region_and_credentials() {
         .unwrap_err();
     assert!(matches!(error, Error::NoCredentials), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_managed_node_group_says_what_it_is_at() {
+    let aws = ScriptedAws::new()
+        .on(
+            "DescribeNodegroup",
+            &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
+        )
+        .refuses(
+            "DescribeNodegroup",
+            404,
+            "ResourceNotFoundException",
+            "no such group",
+        )
+        .refuses(
+            "DescribeNodegroup",
+            403,
+            "AccessDeniedException",
+            "not authorized",
+        )
+        .refuses("DescribeNodegroup", 429, "ThrottlingException", "slow down")
+        .breaks_on("DescribeNodegroup");
+    let access = Access::new(&aws.config());
+    let ask = async || access.describe_node_group(&world(), "blue").await;
+    assert_eq!(ask().await.unwrap().as_deref(), Some("UPDATING"));
+    assert_eq!(ask().await.unwrap(), None);
+    for expected in [
+        Failure::ServiceRefused,
+        Failure::ServiceUnavailable,
+        Failure::ServiceUnavailable,
+    ] {
+        let error = ask().await.unwrap_err();
+        assert_eq!(error.failure(), expected, "{error:?}");
+        assert!(
+            with_causes(&error)
+                .starts_with("failed to describe the managed node group blue of cluster world: ")
+        );
+    }
+    assert_eq!(aws.calls()[0], "GET /clusters/world/node-groups/blue");
+}

@@ -3,9 +3,7 @@
 //! Every function is one call to AWS, or one call for each page, but for [`protection`], which is two; how long it may take and how often
 //! it is tried is the caller's configuration. What the answers mean is decided in `recycle`.
 
-pub mod autoscaling;
 pub mod ec2;
-mod error;
 pub mod protection;
 
-pub use error::{Error, Reply};
+pub use group_record::{Error, Reply, autoscaling};

@@ -20,6 +20,8 @@ const LONGEST_MESSAGE: usize = 1024;
 const NODE_LOST: &str = "RecycleNodeLost";
 /// Leaves room for reason and hash within the 253 characters of a name.
 const LONGEST_NODE: usize = 200;
+/// The reason of what comes up from outside.
+const WARNING: &str = "RecycleDisturbed";
 
 /// Tells those who watch the Node that a phase began. Said twice by the same execution, it counts once. An Event that cannot
 /// be written is logged and fails nothing: the record is what counts.
@@ -32,16 +34,32 @@ pub async fn tell(
     fence: &Fence,
 ) {
     let event = write_event(node, reason(phase), "Normal", message, now, fence);
-    send_event(client, node, &event).await;
+    post(client, node, event).await;
 }
 
 /// Tells them that the node is lost, and which pods with it. The Node object may be gone: an Event needs none.
 pub async fn tell_loss(client: &kube::Client, node: &NodeName, message: &str, now: Timestamp, fence: &Fence) {
     let event = write_event(node, NODE_LOST, "Warning", message, now, fence);
-    send_event(client, node, &event).await;
+    post(client, node, event).await;
 }
 
-async fn send_event(client: &kube::Client, node: &NodeName, event: &Event) {
+/// Tells them, as a warning, what came up from outside while a node is worked on; `what` is its name. Said twice by the same execution, it
+/// counts once.
+pub async fn warn(
+    client: &kube::Client,
+    node: &NodeName,
+    what: &str,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) {
+    let mut event = write_event(node, WARNING, "Warning", message, now, fence);
+    let name = event_name(node, WARNING, &format!("{fence} {what}"));
+    event.metadata.name = Some(name);
+    post(client, node, event).await;
+}
+
+async fn post(client: &kube::Client, node: &NodeName, event: Event) {
     let call = Call {
         verb: "create",
         resource: "events",
@@ -52,7 +70,7 @@ async fn send_event(client: &kube::Client, node: &NodeName, event: &Event) {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    match send(api.create(&params, event)).await {
+    match send(api.create(&params, &event)).await {
         Ok(_) => {}
         Err(Trouble::Status(status)) if status.code == 409 => {}
         Err(trouble) => {
@@ -75,7 +93,7 @@ fn write_event(
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(node, reason, fence)),
+            name: Some(event_name(node, reason, &fence.to_string())),
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
@@ -112,15 +130,11 @@ fn reason(phase: Phase) -> &'static str {
     }
 }
 
-/// The same for the same node, phase and life of an execution, so that the API server keeps only the first.
-fn event_name(node: &NodeName, reason: &str, fence: &Fence) -> String {
+/// The same for the same node, phase and life of an execution (or what else `teller` says), so that the API server keeps only the first.
+fn event_name(node: &NodeName, reason: &str, teller: &str) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);
-    format!(
-        "{node}.{}.{}",
-        reason.to_lowercase(),
-        short_hash(&fence.to_string())
-    )
+    format!("{node}.{}.{}", reason.to_lowercase(), short_hash(teller))
 }
 
 /// The first 8 hexadecimal digits of FNV-1a (64 bits): stable between versions, and nobody is kept out by it.

@@ -7,6 +7,7 @@ mod access;
 mod call;
 mod error;
 mod events;
+mod keep;
 mod nodes;
 mod permissions;
 mod pods;
@@ -16,7 +17,9 @@ mod volumes;
 
 pub use access::open;
 pub use error::Error;
-pub use events::{tell, tell_loss};
+pub use events::{tell, tell_loss, warn};
+pub use keep::{keep_newcomer, let_go, let_go_of_all};
+use nodes::list_labelled;
 pub use nodes::{
     NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
     list_group, list_nodes,

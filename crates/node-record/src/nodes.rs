@@ -118,11 +118,19 @@ pub async fn list_nodes(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> 
 /// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
 pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
     let params = ListParams::default().labels(&format!("{GROUP_LABEL}={}", group_label(group)));
-    let name = format!("of group {group}");
+    list_labelled(client, params, &format!("of group {group}")).await
+}
+
+/// The Nodes that `params` selects, which `name` calls.
+pub(crate) async fn list_labelled(
+    client: &kube::Client,
+    params: ListParams,
+    name: &str,
+) -> Result<Vec<NodeFacts>, Error> {
     let call = Call {
         verb: "list",
         resource: "nodes",
-        name: &name,
+        name,
     };
     let found = call::list(&nodes(client), params, call).await?;
     Ok(found.into_iter().filter_map(read_node).collect())

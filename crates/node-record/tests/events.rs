@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{missing_permissions, tell};
+use node_record::{missing_permissions, tell, warn};
 use recycle::claim::Phase;
 use recycle::ids::{Fence, NodeName};
 use recycle::permissions::PERMISSIONS;
@@ -157,4 +157,30 @@ async fn a_cluster_that_answers_no_review_is_an_error() {
             .starts_with("failed to create selfsubjectaccessreviews"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn what_comes_up_from_outside_is_one_warning_for_each_name_and_execution() {
+    let kube = ScriptedKube::new();
+    let node: NodeName = "a".parse().unwrap();
+    for (what, redrive_count) in [
+        ("instance_refresh", 0),
+        ("instance_refresh", 0),
+        ("karpenter", 0),
+        ("karpenter", 1),
+    ] {
+        let now = "2027-01-01T00:00:00Z".parse().unwrap();
+        warn(&kube.client(), &node, what, "hello", now, &fence(redrive_count)).await;
+    }
+    let events: Vec<Value> = kube.calls().into_iter().map(|call| call.body).collect();
+    assert_eq!(
+        (&events[0]["type"], &events[0]["reason"]),
+        (&json!("Warning"), &json!("RecycleDisturbed"))
+    );
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names[0], names[1]);
+    assert!(names[0] != names[2] && names[2] != names[3], "{names:?}");
 }

@@ -54,6 +54,9 @@ pub struct Progress {
     /// What stands in the way, such as a budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,
+    /// What came up from outside, such as an instance refresh.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<String>,
     /// When the drain began.
     pub since: Timestamp,
     /// When it ends at the latest.
@@ -268,6 +271,7 @@ pub fn write_progress(
         waits_for: first_names(&survey.awaited),
         leaving: first_names(&survey.terminating),
         blocked_by: first_obstacles(survey, blocked),
+        meanwhile: Vec::new(),
         since,
         until: deadline.at,
     }

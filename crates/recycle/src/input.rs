@@ -381,7 +381,7 @@ const FORCE: Field = Field {
             "scale_in_protection",
             "recycle although the instance is protected from scale-in",
         ),
-        not_built(
+        built(
             "last_target",
             "recycle although it is the last healthy target of a target group",
         ),
@@ -1180,12 +1180,8 @@ mod tests {
                 "on_drain_timeout: terminate is not built yet; allowed now: restore",
             ),
             (
-                json!({"force": ["last_target"]}),
-                "force: last_target is not built yet; allowed now: scale_in_protection, suspended_process",
-            ),
-            (
                 json!({"force": ["running_pods"]}),
-                "force: running_pods is not built yet; allowed now: scale_in_protection, suspended_process",
+                "force: running_pods is not built yet; allowed now: scale_in_protection, last_target, suspended_process",
             ),
             (
                 json!({"hook": {"name": "drain", "fired_at": at(0), "destination": "EC2"}}),

@@ -3,13 +3,14 @@
 //! The commands undo only what is there, in the reverse order of the doing. None of them makes the group smaller: which member goes
 //! then would be the group's choice.
 
+use crate::autoscaler::let_go_of_old_node;
 use crate::claim::Phase;
 use crate::contract::describe_instance;
 use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
     GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, STANDBY_TAG,
+    RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Group, Instance, NodeFacts};
 
@@ -207,6 +208,16 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
     if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
         found.states.push("is cordoned".to_owned());
         found.commands.push(format!("kubectl uncordon {name}"));
+    }
+    if let Some(before) = let_go_of_old_node(node, &record) {
+        let change = match before {
+            Some(before) => format!("--overwrite {SCALE_DOWN_DISABLED_ANNOTATION}={before}"),
+            None => format!("{SCALE_DOWN_DISABLED_ANNOTATION}-"),
+        };
+        found.states.push("is kept from Cluster Autoscaler".to_owned());
+        found
+            .commands
+            .push(format!("kubectl annotate node {name} {change}"));
     }
     // The end of a drain that is over would end the next one at once.
     let annotations: Vec<String> = [

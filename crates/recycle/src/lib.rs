@@ -3,6 +3,8 @@
 //! Nothing here does I/O, reads a clock or draws a random number: time is an argument. The Lambda crates fetch, call one
 //! function of this crate, and act on its answer.
 
+pub mod autoscaler;
+pub mod balancers;
 pub mod claim;
 pub mod contract;
 pub mod disposal;
@@ -14,6 +16,7 @@ pub mod ids;
 pub mod input;
 pub mod left_behind;
 pub mod lost;
+pub mod midway;
 pub mod names;
 pub mod node;
 pub mod old_node;

@@ -12,6 +12,10 @@ pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
 /// Node annotation on a replacement: the instance id of the node for whose put-back we cordoned it.
 pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
+/// Node label on replacements: the instance id of the node for which we keep Cluster Autoscaler from removing them.
+pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
+/// Node annotation on a replacement: what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before us.
+pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 /// Node annotation: since when (RFC 3339) this node is being put back. The oldest of a group goes first.
 pub const PUT_BACK_ANNOTATION: &str = "recycle-eks/put-back";
 /// Pod annotation that a person sets: `wait`, `evict` or `ignore`; wins over every selector.
@@ -43,5 +47,8 @@ pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 pub const DETACHED_TAG: &str = "recycle-eks:detached";
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).
 pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Node annotation that keeps Cluster Autoscaler from removing a node (its own name), on the old node and on its replacement while an
+/// execution works on them.
+pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Field manager of every write to the Kubernetes API.
 pub const FIELD_MANAGER: &str = "recycle-eks";

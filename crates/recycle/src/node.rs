@@ -166,6 +166,15 @@ pub struct Record {
     /// Its value before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded_before: Option<String>,
+    /// The group's desired capacity before EnterStandby.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_before: Option<u32>,
+    /// We set the annotation [`crate::names::SCALE_DOWN_DISABLED_ANNOTATION`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
+    /// Its value before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_before: Option<String>,
 }
 
 /// A member of an Auto Scaling group (DescribeAutoScalingGroups).
@@ -301,6 +310,9 @@ mod tests {
             was_unschedulable: true,
             excluded_at: Some(at(60)),
             excluded_before: Some(String::new()),
+            desired_before: Some(3),
+            kept: true,
+            kept_before: Some("false".to_owned()),
         };
         assert_eq!(
             claimed(node("a"), Phase::Draining, &record).record().unwrap(),

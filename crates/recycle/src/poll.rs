@@ -216,7 +216,7 @@ mod tests {
         let (mut now, mut polls) = (0, 0);
         loop {
             polls += 1;
-            match judge_replacement(&id(OLD), &node("old"), &[], at(0), at(now), timeout) {
+            match judge_replacement(&id(OLD), &node("old"), None, &[], at(0), at(now), timeout) {
                 ReplacementVerdict::Wait { wait_seconds, .. } => now += i64::from(wait_seconds),
                 ReplacementVerdict::TimedOut(_) => return polls,
                 ReplacementVerdict::Ready(_) | ReplacementVerdict::Reserve(_) => {

@@ -1,10 +1,20 @@
 //! Pre-flight: may this node be recycled as asked? Nothing has been touched yet.
 //!
-//! A refusal is one sentence: what was found, and what a person may do. Load balancers are not asked here.
+//! All refusals at once: each has a name that does not change, and a sentence that says what was found and what a person may do.
 
+use std::fmt;
+
+use crate::autoscaler::{Remover, find_remover};
+use crate::balancers::Balancer;
+use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
-use crate::names::{PROTECTED_FOR_TAG, STANDBY_TAG, STOPPED_TAG};
+use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
 use crate::node::{Group, Instance, NodeFacts};
+
+/// How often the state machine has tried `claim-node` again before a cluster that never answered counts as one that nobody can reach from
+/// here. That takes some minutes, in which an API server that is only being upgraded comes back. After two tries more the state machine
+/// would give up without the advice.
+pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
 
 /// What pre-flight found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +26,165 @@ pub enum Preflight {
     },
     /// The instance is gone: nothing to do.
     AlreadyGone(String),
-    /// Refused; one sentence that says why and what may be done.
-    Refused(String),
+    /// Refused: every reason, from what nobody can change to what `force` overrides.
+    Refused(Vec<Refusal>),
+}
+
+/// Why a node is not recycled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which reason it is.
+    pub obstacle: Obstacle,
+    /// What was found and what a person may do, one sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.obstacle.name(), self.text)
+    }
+}
+
+/// All of them in an error's text, one a line.
+#[must_use]
+pub fn list_refusals(refusals: &[Refusal]) -> String {
+    let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+    lines.join("\n")
+}
+
+macro_rules! obstacles {
+    ($($(#[$doc:meta])* $obstacle:ident = $name:literal,)+) => {
+        /// A reason to refuse. Its name is API: people search for it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Obstacle {
+            $($(#[$doc])* $obstacle,)+
+        }
+
+        impl Obstacle {
+            /// All of them, for tests and documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$obstacle),+];
+
+            /// The name that does not change.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$obstacle => $name,)+
+                }
+            }
+        }
+    };
+}
+
+obstacles!(
+    /// The execution was redriven.
+    Redriven = "redriven",
+    /// EC2 does not know the instance.
+    UnknownInstance = "unknown_instance",
+    /// The annotation or tag of the claim is not a claim.
+    UnreadableClaim = "unreadable_claim",
+    /// The cluster's endpoint never answered.
+    UnreachableEndpoint = "unreachable_endpoint",
+    /// We may not do in the cluster what has to be done.
+    MissingPermission = "missing_permission",
+    /// Karpenter replaces its nodes itself.
+    Karpenter = "karpenter",
+    /// EKS Auto Mode replaces its nodes itself.
+    AutoMode = "auto_mode",
+    /// A node of Fargate is a pod's.
+    Fargate = "fargate",
+    /// The instance is in no group.
+    NoGroup = "no_group",
+    /// It is not in its group any more.
+    NotAMember = "not_a_member",
+    /// It is in its group's warm pool.
+    WarmPool = "warm_pool",
+    /// It is in Standby, but not by us.
+    ForeignStandby = "foreign_standby",
+    /// Its group is terminating it.
+    Terminating = "terminating",
+    /// It is not in service for another reason.
+    NotInService = "not_in_service",
+    /// It is another cluster's.
+    AnotherCluster = "another_cluster",
+    /// It has no Node in the cluster.
+    NoNode = "no_node",
+    /// Cluster Autoscaler is about to remove the node.
+    RemovedByAutoscaler = "removed_by_autoscaler",
+    /// Karpenter is about to remove the node.
+    DisruptedByKarpenter = "disrupted_by_karpenter",
+    /// An instance refresh of the group runs.
+    InstanceRefresh = "instance_refresh",
+    /// EKS updates or deletes the managed node group.
+    ManagedGroupUpdate = "managed_group_update",
+    /// The group counts weights and not instances.
+    WeightedGroup = "weighted_group",
+    /// EC2 cannot stop a one-time Spot instance.
+    OneTimeSpot = "one_time_spot",
+    /// It is protected from scale-in.
+    ScaleInProtection = "scale_in_protection",
+    /// A process of the group is suspended.
+    SuspendedProcess = "suspended_process",
+    /// It is the last target of a load balancer.
+    LastTarget = "last_target",
+    /// The replacement went with its place. Never a reason to refuse: it is told while a drain is under way.
+    ReplacementRemoved = "replacement_removed_by_autoscaler",
+);
+
+impl Obstacle {
+    /// By which value of `force` it is overridden, if by any.
+    #[must_use]
+    pub fn forced_by(self) -> Option<Force> {
+        match self {
+            Self::ScaleInProtection => Some(Force::ScaleInProtection),
+            Self::SuspendedProcess => Some(Force::SuspendedProcess),
+            Self::LastTarget => Some(Force::LastTarget),
+            Self::Redriven
+            | Self::UnknownInstance
+            | Self::UnreadableClaim
+            | Self::UnreachableEndpoint
+            | Self::MissingPermission
+            | Self::Karpenter
+            | Self::AutoMode
+            | Self::Fargate
+            | Self::NoGroup
+            | Self::NotAMember
+            | Self::WarmPool
+            | Self::ForeignStandby
+            | Self::Terminating
+            | Self::NotInService
+            | Self::AnotherCluster
+            | Self::NoNode
+            | Self::RemovedByAutoscaler
+            | Self::DisruptedByKarpenter
+            | Self::InstanceRefresh
+            | Self::ManagedGroupUpdate
+            | Self::WeightedGroup
+            | Self::OneTimeSpot
+            | Self::ReplacementRemoved => None,
+        }
+    }
+
+    /// The refusal for this reason.
+    #[must_use]
+    pub fn because(self, text: impl Into<String>) -> Refusal {
+        Refusal {
+            obstacle: self,
+            text: text.into(),
+        }
+    }
+}
+
+/// What is asked about a group beyond its size and its members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupState {
+    /// Its desired capacity counts something else than instances.
+    pub is_weighted: bool,
+    /// The status of an instance refresh that is under way.
+    pub refresh: Option<String>,
+    /// The status of the EKS managed node group that it belongs to.
+    pub node_group_status: Option<String>,
+    /// The load balancers that EnterStandby would take the instance out of.
+    pub balancers: Vec<Balancer>,
 }
 
 /// Everything that pre-flight reads.
@@ -27,70 +194,110 @@ pub struct Surroundings<'a> {
     pub input: &'a Input,
     /// The instance, if EC2 knows it.
     pub instance: Option<&'a Instance>,
+    /// `LifecycleState`, if it belongs to a group: of one in a warm pool, too, which is not among the group's members.
+    pub lifecycle_state: Option<&'a str>,
     /// Its group, if it is in one.
     pub group: Option<&'a Group>,
+    /// What else the group is at.
+    pub group_state: &'a GroupState,
     /// Its Node, if it has one.
     pub node: Option<&'a NodeFacts>,
+    /// The cluster's endpoint, if it never answered.
+    pub unreachable: Option<&'a str>,
     /// What we may not do in the cluster, `verb resource`, as SelfSubjectAccessReview said.
     pub missing_permissions: &'a [String],
     /// We, or a dead owner of the claim, have touched the node: what was already done is no reason to refuse.
     pub resuming: bool,
 }
 
-/// Decides whether to go on. The first refusal counts; they are ordered from what nobody can change to what `force` overrides.
+/// Decides whether to go on.
 #[must_use]
 pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
-    match find_obstacle(surroundings) {
-        Some(obstacle) => obstacle,
-        None => Preflight::Go {
-            notes: write_notes(surroundings),
-        },
-    }
-}
-
-fn find_obstacle(surroundings: &Surroundings<'_>) -> Option<Preflight> {
-    let input = surroundings.input;
-    let id = &input.instance_id;
+    let id = &surroundings.input.instance_id;
     let Some(instance) = surroundings.instance else {
-        return refused(format!(
+        return Preflight::Refused(vec![Obstacle::UnknownInstance.because(format!(
             "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is here"
-        ));
+        ))]);
     };
     if let Some(gone) = describe_gone(instance) {
-        return Some(Preflight::AlreadyGone(gone));
+        return Preflight::AlreadyGone(gone);
     }
-    // Before all that needs the Node: without permissions nobody can have read it.
-    if !surroundings.missing_permissions.is_empty() {
-        return refused(format!(
-            "recycle-eks may not {} in cluster {}; apply the manifest of the module's output rbac_manifest, and check that the \
-             access entry of this function's role names the group recycle-eks",
-            surroundings.missing_permissions.join(", "),
-            input.cluster_name
-        ));
-    }
-    if let Some(advice) = surroundings.node.and_then(advise_owner) {
-        return refused(format!("{id} {advice}"));
-    }
-    let Some(group) = surroundings.group else {
-        return refused(format!(
-            "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
-        ));
+    let force = &surroundings.input.force;
+    let is_forced = |refusal: &Refusal| {
+        let forced_by = refusal.obstacle.forced_by();
+        forced_by.is_some_and(|value| force.contains(&value))
     };
-    if let Some(text) = check_lifecycle(surroundings, instance, group) {
-        return refused(text);
+    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(surroundings, instance)
+        .into_iter()
+        .partition(is_forced);
+    if refusals.is_empty() {
+        Preflight::Go {
+            notes: write_notes(surroundings, &overridden),
+        }
+    } else {
+        Preflight::Refused(refusals)
     }
-    if surroundings.node.is_none() {
-        return refused(describe_missing_node(input, instance));
-    }
-    if surroundings.resuming {
-        // What follows asks whether to begin. This node was begun: stopping here would leave it half done.
-        return None;
-    }
-    check_what_force_overrides(input, instance, group).or_else(|| check_stop(input, instance))
 }
 
-fn refused(text: String) -> Option<Preflight> {
-    Some(Preflight::Refused(text))
+/// Every reason. Of what hangs together only the root is told: without a way into the cluster, or as another's business, nothing about the
+/// Node or the group is news.
+fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
+    let input = surroundings.input;
+    let id = &input.instance_id;
+    let mut refusals = Vec::new();
+    refusals.extend(check_cluster(surroundings));
+    let is_seen = refusals.is_empty();
+    let owner = surroundings.node.and_then(|node| advise_owner(id, node));
+    let is_owned = owner.is_some();
+    refusals.extend(owner);
+    let lifecycle = match surroundings.group {
+        Some(group) => check_lifecycle(surroundings, instance, group),
+        None if is_owned => None,
+        None => Some(Obstacle::NoGroup.because(format!(
+            "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
+        ))),
+    };
+    if surroundings.node.is_none() && is_seen && lifecycle.is_none() {
+        refusals.push(describe_missing_node(input, instance));
+    }
+    refusals.extend(lifecycle);
+    if surroundings.resuming {
+        // What follows asks whether to begin. This node was begun: stopping here would leave it half done.
+        return refusals;
+    }
+    refusals.extend(surroundings.node.and_then(|node| check_taints(id, node)));
+    if let Some(group) = surroundings.group {
+        refusals.extend(check_updates(surroundings, group));
+        refusals.extend(check_weights(input, surroundings.group_state, group));
+        refusals.extend(check_stop(input, instance));
+        refusals.extend(check_protection(input, instance, group));
+        refusals.extend(check_processes(input, group));
+        refusals.extend(check_targets(input, &surroundings.group_state.balancers));
+    }
+    refusals
+}
+
+/// The way into the cluster. Before all that needs the Node: without it nobody can have read it.
+fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
+    let cluster = &surroundings.input.cluster_name;
+    if let Some(endpoint) = surroundings.unreachable {
+        return Some(explain_endpoint(cluster, endpoint));
+    }
+    let missing = surroundings.missing_permissions;
+    (!missing.is_empty()).then(|| {
+        Obstacle::MissingPermission.because(format!(
+            "recycle-eks may not {} in cluster {cluster}; apply the manifest of the module's output rbac_manifest, and check that the \
+             access entry of this function's role names the group recycle-eks",
+            missing.join(", "),
+        ))
+    })
+}
+
+fn explain_endpoint(cluster: &ClusterName, endpoint: &str) -> Refusal {
+    Obstacle::UnreachableEndpoint.because(format!(
+        "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and let the \
+         functions' security group in at port 443; if it is public with a list of CIDR blocks, the functions' addresses have to be on it"
+    ))
 }
 
 fn describe_gone(instance: &Instance) -> Option<String> {
@@ -106,73 +313,72 @@ fn describe_gone(instance: &Instance) -> Option<String> {
 }
 
 /// Who else replaces this node, and what to do there.
-fn advise_owner(node: &NodeFacts) -> Option<String> {
-    let is = |label: &str, value: &str| node.labels.get(label).is_some_and(|given| given == value);
-    if let Some(pool) = node.labels.get("karpenter.sh/nodepool") {
-        return Some(if is("eks.amazonaws.com/compute-type", "auto") {
-            format!(
-                "belongs to EKS Auto Mode (node pool {pool}), which replaces its nodes itself; delete its NodeClaim, or set \
-                 the pool's expireAfter and disruption budgets"
-            )
-        } else {
-            format!(
-                "belongs to Karpenter (node pool {pool}), which replaces its nodes itself; delete its NodeClaim, or set the \
-                 pool's expireAfter and disruption budgets"
-            )
-        });
+fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
+    let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
+    let pool = node.labels.get("karpenter.sh/nodepool");
+    let named = pool
+        .map(|pool| format!(" (node pool {pool})"))
+        .unwrap_or_default();
+    let advice = if pool.is_some() {
+        "delete its NodeClaim, or set the pool's expireAfter and disruption budgets"
+    } else {
+        "delete its NodeClaim"
+    };
+    match compute_type.map(String::as_str) {
+        Some("fargate") => Some(Obstacle::Fargate.because(format!(
+            "{id} runs on Fargate, where every pod has a node of its own; restart the pod instead"
+        ))),
+        Some("auto") => Some(Obstacle::AutoMode.because(format!(
+            "{id} belongs to EKS Auto Mode{named}, which replaces its nodes itself; {advice}"
+        ))),
+        Some(_) | None => pool.map(|_| {
+            Obstacle::Karpenter.because(format!(
+                "{id} belongs to Karpenter{named}, which replaces its nodes itself; {advice}"
+            ))
+        }),
     }
-    if is("eks.amazonaws.com/compute-type", "auto") {
-        return Some(
-            "belongs to EKS Auto Mode, which replaces its nodes itself; delete its NodeClaim".to_owned(),
-        );
-    }
-    if is("eks.amazonaws.com/compute-type", "fargate") {
-        return Some(
-            "runs on Fargate, where every pod has a node of its own; restart the pod instead".to_owned(),
-        );
-    }
-    None
 }
 
 /// The member has to be in service, or where an earlier execution of ours left it.
-fn check_lifecycle(surroundings: &Surroundings<'_>, instance: &Instance, group: &Group) -> Option<String> {
+fn check_lifecycle(surroundings: &Surroundings<'_>, instance: &Instance, group: &Group) -> Option<Refusal> {
     let id = &instance.id;
     let name = &group.name;
-    let Some(member) = group.member(id) else {
-        return Some(format!(
-            "{id} is no longer a member of group {name}; nothing would replace it"
-        ));
-    };
-    let state = member.lifecycle_state.as_str();
+    let member = group.member(id).map(|member| member.lifecycle_state.as_str());
     let ours = instance.tags.contains_key(STANDBY_TAG);
-    match state {
-        "InService" => None,
-        "Standby" | "EnteringStandby" if ours => None,
-        "Standby" | "EnteringStandby" => Some(format!(
+    match member.or(surroundings.lifecycle_state) {
+        Some("InService") if member.is_some() => None,
+        Some("Standby" | "EnteringStandby") if ours => None,
+        Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
             "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
              it; take it out of Standby first"
-        )),
-        _ if state.starts_with("Terminating") && surroundings.resuming => None,
-        _ if state.starts_with("Terminating") => {
-            Some(format!("{id} is {state}: group {name} is terminating it already"))
-        }
-        _ => Some(format!(
+        ))),
+        Some(state) if state.starts_with("Terminating") && surroundings.resuming => None,
+        Some(state) if state.starts_with("Terminating") => Some(
+            Obstacle::Terminating.because(format!("{id} is {state}: group {name} is terminating it already")),
+        ),
+        Some(state) if state.starts_with("Warmed") => Some(Obstacle::WarmPool.because(format!(
+            "{id} is {state}: it waits in the warm pool of group {name} and runs no pods; terminate it, and the pool takes a new one"
+        ))),
+        Some(state) if member.is_some() => Some(Obstacle::NotInService.because(format!(
             "{id} is {state} in group {name}; only a member that is InService can be recycled"
-        )),
+        ))),
+        Some(_) | None => Some(Obstacle::NotAMember.because(format!(
+            "{id} is no longer a member of group {name}; nothing would replace it"
+        ))),
     }
 }
 
-fn describe_missing_node(input: &Input, instance: &Instance) -> String {
+fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
     let id = &instance.id;
     let cluster = input.cluster_name.as_str();
     match find_other_cluster(instance, cluster) {
-        Some(other) => format!(
+        Some(other) => Obstacle::AnotherCluster.because(format!(
             "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
              cluster's module"
-        ),
-        None => format!(
+        )),
+        None => Obstacle::NoNode.because(format!(
             "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined, terminate it in its group"
-        ),
+        )),
     }
 }
 
@@ -193,33 +399,97 @@ fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a s
     clusters.first().copied()
 }
 
-fn check_what_force_overrides(input: &Input, instance: &Instance, group: &Group) -> Option<Preflight> {
-    let id = &input.instance_id;
+/// Somebody else is removing the node already.
+fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
+    let name = &node.name;
+    match find_remover(node)? {
+        Remover::ClusterAutoscaler(key) => Some(Obstacle::RemovedByAutoscaler.because(format!(
+            "Cluster Autoscaler is about to remove node {name} ({id}), which has the taint {key}; let it, or annotate the node \
+             {SCALE_DOWN_DISABLED_ANNOTATION}=true and take the taint away"
+        ))),
+        Remover::Karpenter(key) => Some(Obstacle::DisruptedByKarpenter.because(format!(
+            "Karpenter is about to remove node {name} ({id}), which has the taint {key}; let it"
+        ))),
+    }
+}
+
+fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal> {
+    let GroupState {
+        refresh,
+        node_group_status,
+        ..
+    } = surroundings.group_state;
     let name = &group.name;
+    let refresh = refresh.as_ref().map(|status| {
+        Obstacle::InstanceRefresh.because(format!(
+            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and fails on one in Standby; wait for its \
+             end, or cancel it"
+        ))
+    });
+    let update = node_group_status
+        .as_ref()
+        .filter(|status| is_busy(status))
+        .map(|status| {
+            let managed = surroundings.node.and_then(node_group).unwrap_or(name.as_str());
+            Obstacle::ManagedGroupUpdate.because(format!(
+                "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
+            ))
+        });
+    refresh.into_iter().chain(update).collect()
+}
+
+/// `NodegroupStatus` (EKS API reference): in these EKS takes nodes away.
+#[must_use]
+pub fn is_busy(node_group_status: &str) -> bool {
+    matches!(node_group_status, "UPDATING" | "DELETING")
+}
+
+/// The EKS managed node group that a Node belongs to.
+#[must_use]
+pub fn node_group(node: &NodeFacts) -> Option<&str> {
+    node.labels.get("eks.amazonaws.com/nodegroup").map(String::as_str)
+}
+
+/// In a weighted group one instance is worth several units of the desired capacity: who replaces whom, nobody can tell by counting.
+fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
+    match input.replacement {
+        Replacement::Before if state.is_weighted => Some(Obstacle::WeightedGroup.because(format!(
+            "the instances of group {} have weights, so that nobody can tell which launch replaces which; write replacement \"after\"",
+            group.name
+        ))),
+        Replacement::Before | Replacement::After => None,
+    }
+}
+
+fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
+    let id = &input.instance_id;
     // The put-back of another node protects all others, for minutes, and says so by a tag.
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
         && !instance.tags.contains_key(PROTECTED_FOR_TAG);
-    if is_protected && !input.force.contains(&Force::ScaleInProtection) {
-        return refused(format!(
+    is_protected.then(|| {
+        Obstacle::ScaleInProtection.because(format!(
             "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write force \
              [\"scale_in_protection\"]"
-        ));
-    }
+        ))
+    })
+}
+
+fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     let suspended: Vec<&str> = needed_processes(input)
         .iter()
         .copied()
         .filter(|process| group.suspended.iter().any(|suspended| suspended == process))
         .collect();
-    if !suspended.is_empty() && !input.force.contains(&Force::SuspendedProcess) {
-        return refused(format!(
-            "group {name} has {} suspended, without which no node can be replaced; resume it, or write force \
+    (!suspended.is_empty()).then(|| {
+        Obstacle::SuspendedProcess.because(format!(
+            "group {} has {} suspended, without which no node can be replaced; resume it, or write force \
              [\"suspended_process\"]",
+            group.name,
             suspended.join(" and ")
-        ));
-    }
-    None
+        ))
+    })
 }
 
 /// The group's processes without which a recycling cannot end.
@@ -230,39 +500,60 @@ fn needed_processes(input: &Input) -> &'static [&'static str] {
     }
 }
 
-fn check_stop(input: &Input, instance: &Instance) -> Option<Preflight> {
+/// EnterStandby takes the instance out of the group's balancers before the replacement exists. `after` keeps it there until it is drained.
+fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Refusal> {
+    let alone: Vec<&str> = balancers
+        .iter()
+        .filter(|balancer| balancer.others == 0)
+        .map(|balancer| balancer.name.as_str())
+        .collect();
+    match input.replacement {
+        Replacement::Before if !alone.is_empty() => Some(Obstacle::LastTarget.because(format!(
+            "{} is the last healthy target of {}, which EnterStandby takes it out of before its replacement is there; add a member, write \
+             replacement \"after\", or force [\"last_target\"]",
+            input.instance_id,
+            name_some(&alone)
+        ))),
+        Replacement::Before | Replacement::After => None,
+    }
+}
+
+fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
     match input.dispose {
-        Dispose::Stop if instance.is_spot => refused(format!(
+        Dispose::Stop if instance.is_spot => Some(Obstacle::OneTimeSpot.because(format!(
             "{} is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
             instance.id
-        )),
+        ))),
         Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
     }
 }
 
-fn write_notes(surroundings: &Surroundings<'_>) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let (Some(group), Replacement::After) = (surroundings.group, surroundings.input.replacement) {
-        notes.push(format!(
-            "from its taint until its replacement is usable group {} has one node less",
-            group.name
-        ));
+/// At most three names: a group may have dozens of target groups.
+fn name_some(names: &[&str]) -> String {
+    const MOST: usize = 3;
+    let told: Vec<&str> = names.iter().take(MOST).copied().collect();
+    match names.len().saturating_sub(MOST) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
     }
-    if let (Some(group), Replacement::Before) = (surroundings.group, surroundings.input.replacement) {
-        note_limits(group, &mut notes);
-        if group.members.len() == 1 {
-            notes.push(format!(
-                "it is the only member of group {}: from Standby until the replacement is in service the group's own load \
-                 balancers have no target there",
-                group.name
-            ));
-        }
+}
+
+fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<String> {
+    let mut notes: Vec<String> = overridden
+        .iter()
+        .map(|refusal| format!("forced although {refusal}"))
+        .collect();
+    if let Some(group) = surroundings.group {
+        note_limits(surroundings.input, group, &mut notes);
+        note_balancers(
+            surroundings.input,
+            group,
+            &surroundings.group_state.balancers,
+            &mut notes,
+        );
     }
-    if let Some(name) = surroundings
-        .node
-        .filter(|_| surroundings.input.replacement == Replacement::Before)
-        .and_then(|node| node.labels.get("eks.amazonaws.com/nodegroup"))
-    {
+    let is_before = surroundings.input.replacement == Replacement::Before;
+    if let Some(name) = surroundings.node.and_then(node_group).filter(|_| is_before) {
         notes.push(format!(
             "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
         ));
@@ -276,7 +567,7 @@ fn write_notes(surroundings: &Surroundings<'_>) -> Vec<String> {
 }
 
 /// What the group's limits mean for the way back.
-fn note_limits(group: &Group, notes: &mut Vec<String>) {
+fn note_limits(input: &Input, group: &Group, notes: &mut Vec<String>) {
     let Group {
         name,
         min,
@@ -284,15 +575,36 @@ fn note_limits(group: &Group, notes: &mut Vec<String>) {
         max,
         ..
     } = group;
-    if min == max {
-        notes.push(format!(
+    match input.replacement {
+        Replacement::After => {}
+        Replacement::Before if min == max => notes.push(format!(
             "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
-        ));
-    } else if desired >= max {
-        notes.push(format!(
+        )),
+        Replacement::Before if desired >= max => notes.push(format!(
             "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
              the replacement away"
-        ));
+        )),
+        Replacement::Before => {}
+    }
+}
+
+/// What the group's own balancers see of it.
+fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer], notes: &mut Vec<String>) {
+    if balancers.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = balancers.iter().map(|balancer| balancer.name.as_str()).collect();
+    let names = name_some(&names);
+    match input.replacement {
+        Replacement::Before => notes.push(format!(
+            "EnterStandby takes it out of {names} at once: pods on it that serve through them get no new connections while they are \
+             waited for"
+        )),
+        Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => notes.push(format!(
+            "it is the last healthy target of {names}: from its end until the new member of group {} is healthy there is none",
+            group.name
+        )),
+        Replacement::After => {}
     }
 }
 
@@ -301,7 +613,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings};
+    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
 
     /// A pre-flight in which all is well; each test changes what it is about.
     struct World {
@@ -309,6 +621,9 @@ mod tests {
         instance: Option<Instance>,
         group: Option<Group>,
         node: Option<NodeFacts>,
+        state: GroupState,
+        lifecycle_state: Option<&'static str>,
+        unreachable: Option<&'static str>,
         missing_permissions: Vec<String>,
         resuming: bool,
     }
@@ -319,6 +634,9 @@ mod tests {
             instance: Some(instance()),
             group: Some(group()),
             node: Some(node("old")),
+            state: GroupState::default(),
+            lifecycle_state: None,
+            unreachable: None,
             missing_permissions: Vec::new(),
             resuming: false,
         }
@@ -398,6 +716,50 @@ mod tests {
             }
         }
 
+        fn with_taint(key: &str) -> Self {
+            Self {
+                node: Some(NodeFacts {
+                    taints: vec![taint(key, "NoSchedule")],
+                    ..node("old")
+                }),
+                ..world()
+            }
+        }
+
+        fn while_it(state: GroupState) -> Self {
+            Self { state, ..world() }
+        }
+
+        fn behind(more: Value, others: usize) -> Self {
+            let state = GroupState {
+                balancers: vec![
+                    Balancer {
+                        name: "target group web".to_owned(),
+                        others,
+                    },
+                    Balancer {
+                        name: "target group api".to_owned(),
+                        others: 2,
+                    },
+                ],
+                ..GroupState::default()
+            };
+            Self {
+                state,
+                ..Self::asked(more)
+            }
+        }
+
+        fn names(&self) -> Vec<&'static str> {
+            match self.check() {
+                Preflight::Refused(refusals) => {
+                    refusals.iter().map(|refusal| refusal.obstacle.name()).collect()
+                }
+                Preflight::Go { .. } => Vec::new(),
+                Preflight::AlreadyGone(text) => panic!("{text}"),
+            }
+        }
+
         fn on_spot(self) -> Self {
             Self {
                 instance: self.instance.map(|instance| Instance {
@@ -414,6 +776,9 @@ mod tests {
                 instance: self.instance.as_ref(),
                 group: self.group.as_ref(),
                 node: self.node.as_ref(),
+                group_state: &self.state,
+                lifecycle_state: self.lifecycle_state,
+                unreachable: self.unreachable,
                 missing_permissions: &self.missing_permissions,
                 resuming: self.resuming,
             })
@@ -552,14 +917,79 @@ mod tests {
                 "Launch suspended",
             ),
             (
+                "an endpoint that never answered",
+                World {
+                    unreachable: Some("https://ABC.gr7.eu-west-1.eks.amazonaws.com"),
+                    ..world().without_node()
+                },
+                "the endpoint https://ABC.gr7.eu-west-1.eks.amazonaws.com of cluster prod does not answer; if it is private",
+            ),
+            (
+                "in the warm pool",
+                World {
+                    group: Some(Group {
+                        members: vec![member(OTHER, "InService")],
+                        ..group()
+                    }),
+                    lifecycle_state: Some("Warmed:Stopped"),
+                    ..world()
+                },
+                "is Warmed:Stopped: it waits in the warm pool of group workers",
+            ),
+            (
+                "Cluster Autoscaler removes it",
+                World::with_taint("ToBeDeletedByClusterAutoscaler"),
+                "Cluster Autoscaler is about to remove node old",
+            ),
+            (
+                "Karpenter removes it",
+                World::with_taint("karpenter.sh/disrupted"),
+                "Karpenter is about to remove node old",
+            ),
+            (
+                "an instance refresh runs",
+                World::while_it(GroupState {
+                    refresh: Some("Baking".to_owned()),
+                    ..GroupState::default()
+                }),
+                "an instance refresh of group workers is Baking",
+            ),
+            (
+                "a managed group is updated",
+                World {
+                    state: GroupState {
+                        node_group_status: Some("UPDATING".to_owned()),
+                        ..GroupState::default()
+                    },
+                    ..World::with_labels([("eks.amazonaws.com/nodegroup", "blue")])
+                },
+                "the EKS managed node group blue is UPDATING",
+            ),
+            (
+                "instances have weights",
+                World::while_it(GroupState {
+                    is_weighted: true,
+                    ..GroupState::default()
+                }),
+                "the instances of group workers have weights",
+            ),
+            (
+                "the last target",
+                World::behind(json!({}), 0),
+                "is the last healthy target of target group web, which EnterStandby takes it out of",
+            ),
+            (
                 "Spot cannot be stopped",
                 World::asked(json!({"dispose": "stop"})).on_spot(),
                 "is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
             ),
         ];
         for (name, world, expected) in cases {
-            let Preflight::Refused(text) = world.check() else {
+            let Preflight::Refused(refusals) = world.check() else {
                 panic!("{name}: {:?}", world.check())
+            };
+            let [Refusal { text, .. }] = refusals.as_slice() else {
+                panic!("{name}: {refusals:?}")
             };
             assert!(text.contains(expected), "{name}: {text}");
             assert!(text.len() < 400, "{name}: {text}");
@@ -567,15 +997,135 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_refusals_is_the_one_that_nobody_can_override() {
-        let world = World {
-            missing_permissions: vec!["list pods".to_owned()],
-            ..world().protected()
+    fn all_refusals_are_told_at_once_what_force_overrides_last() {
+        let refreshing = GroupState {
+            refresh: Some("InProgress".to_owned()),
+            is_weighted: true,
+            ..GroupState::default()
         };
-        let Preflight::Refused(text) = world.check() else {
+        let everything = World {
+            state: refreshing,
+            ..World::with_taint("ToBeDeletedByClusterAutoscaler")
+                .protected()
+                .suspending(&["Launch"])
+        };
+        let expected = [
+            "removed_by_autoscaler",
+            "instance_refresh",
+            "weighted_group",
+            "scale_in_protection",
+            "suspended_process",
+        ];
+        assert_eq!(everything.names(), expected);
+        let Preflight::Refused(refusals) = everything.check() else {
             panic!()
         };
-        assert!(text.contains("may not list pods"), "{text}");
+        let text = list_refusals(&refusals);
+        assert_eq!(text.lines().count(), expected.len());
+        assert!(
+            text.starts_with("removed_by_autoscaler: Cluster Autoscaler is about to remove node old"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn of_what_hangs_together_only_the_root_is_told() {
+        let cases = [
+            (
+                "without permission nobody has read the Node",
+                World {
+                    missing_permissions: vec!["list pods".to_owned()],
+                    ..world().without_node().protected()
+                },
+                vec!["missing_permission", "scale_in_protection"],
+            ),
+            (
+                "without an endpoint neither",
+                World {
+                    unreachable: Some("https://x"),
+                    ..world().without_node().protected()
+                },
+                vec!["unreachable_endpoint", "scale_in_protection"],
+            ),
+            (
+                "Karpenter's instances are in no group",
+                World {
+                    group: None,
+                    ..World::with_labels([("karpenter.sh/nodepool", "spot")])
+                },
+                vec!["karpenter"],
+            ),
+            (
+                "a stranger's",
+                World {
+                    group: None,
+                    ..world().without_node()
+                },
+                vec!["no_group"],
+            ),
+            (
+                "a warm one has no Node",
+                World {
+                    group: Some(Group {
+                        members: vec![member(OTHER, "InService")],
+                        ..group()
+                    }),
+                    lifecycle_state: Some("Warmed:Stopped"),
+                    ..world().without_node()
+                },
+                vec!["warm_pool"],
+            ),
+        ];
+        for (name, world, expected) in cases {
+            assert_eq!(world.names(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn force_overrides_what_it_names_and_is_told() {
+        let all = World::behind(
+            json!({"force": ["scale_in_protection", "suspended_process", "last_target"]}),
+            0,
+        );
+        let Preflight::Go { notes } = all.protected().suspending(&["Launch"]).check() else {
+            panic!()
+        };
+        let forced = notes.iter().filter(|note| note.starts_with("forced although "));
+        assert_eq!(forced.count(), 3, "{notes:?}");
+        for obstacle in Obstacle::ALL {
+            let is_forced = obstacle.forced_by().is_some();
+            let names = ["scale_in_protection", "suspended_process", "last_target"];
+            assert_eq!(is_forced, names.contains(&obstacle.name()), "{obstacle:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_target_leaves_only_after_its_drain() {
+        assert_eq!(World::behind(json!({}), 1).names(), Vec::<&str>::new());
+        assert_eq!(World::behind(json!({}), 0).names(), ["last_target"]);
+        assert_eq!(World::behind(json!({}), 0).resuming().names(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn every_refusal_is_in_the_documentation() {
+        let page = include_str!("../../../docs/troubleshooting.md");
+        for obstacle in Obstacle::ALL {
+            let row = format!("| `{}` |", obstacle.name());
+            assert!(
+                page.contains(&row),
+                "docs/troubleshooting.md has no row for {row}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_state_machine_tries_once_more_than_an_endpoint_has() {
+        let most = include_str!("../../../terraform/state-machine.tf")
+            .split("MaxAttempts     = ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next())
+            .and_then(|number| number.parse::<u32>().ok());
+        assert!(most.is_some_and(|most| TRIES_OF_AN_ENDPOINT < most), "{most:?}");
     }
 
     #[test]
@@ -664,13 +1214,6 @@ mod tests {
             }),
             ..world()
         };
-        let alone = World {
-            group: Some(Group {
-                members: vec![member(crate::fixtures::OLD, "InService")],
-                ..group()
-            }),
-            ..world()
-        };
         let cases = [
             ("room enough", world(), vec![]),
             (
@@ -684,9 +1227,17 @@ mod tests {
                 vec!["group workers is at its maximum of 4"],
             ),
             (
-                "the only member",
-                alone,
-                vec!["it is the only member of group workers"],
+                "behind a balancer",
+                World::behind(json!({}), 1),
+                vec!["EnterStandby takes it out of target group web, target group api at once"],
+            ),
+            (
+                "a managed group that is not updated",
+                World::while_it(GroupState {
+                    node_group_status: Some("ACTIVE".to_owned()),
+                    ..GroupState::default()
+                }),
+                vec![],
             ),
             (
                 "a managed group",

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 
+use crate::autoscaler::{is_kept_for, let_go_of_old_node};
 use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION,
@@ -694,7 +695,11 @@ impl Situation<'_> {
                 let is_cordoned = newcomer.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
                 let is_reserved = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
                 // Another execution can go on from Standby, with the replacement that is reserved.
-                is_cordoned || (is_reserved && !is_left)
+                let is_kept = newcomer
+                    .node
+                    .as_ref()
+                    .is_some_and(|node| is_kept_for(node, self.id));
+                is_cordoned || is_kept || (is_reserved && !is_left)
             })
             .map(|newcomer| newcomer.instance.clone())
             .collect();
@@ -786,6 +791,8 @@ pub struct Undo {
     pub annotations: Vec<&'static str>,
     /// Remove the label that keeps the node out of load balancers.
     pub remove_label: bool,
+    /// What the annotation for Cluster Autoscaler becomes, or that it goes; the outer none: it stays as it is.
+    pub scale_down: Option<Option<String>>,
     /// What the record says after that; none if the record cannot be read.
     pub record: Option<Record>,
 }
@@ -812,6 +819,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         .labels
         .get(EXCLUDE_FROM_BALANCERS_LABEL)
         .is_some_and(|value| value == EXCLUDED);
+    let scale_down = known.and_then(|record| let_go_of_old_node(node, record));
     let annotations = [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
         .into_iter()
         .filter(|key| node.annotations.contains_key(*key))
@@ -821,11 +829,14 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         uncordon: node.is_cordoned_by_us() && has_drained && !was_cordoned,
         annotations,
         remove_label: was_excluded && is_labelled && !had_label,
+        scale_down,
         record: known.map(|record| Record {
             tainted_at: None,
             was_unschedulable: false,
             excluded_at: None,
             excluded_before: None,
+            kept: false,
+            kept_before: None,
             ..record.clone()
         }),
     };
@@ -833,6 +844,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         && !undo.uncordon
         && undo.annotations.is_empty()
         && !undo.remove_label
+        && undo.scale_down.is_none()
         && undo.record.as_ref() == known;
     (!is_clean).then_some(undo)
 }

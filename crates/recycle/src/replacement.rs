@@ -20,6 +20,21 @@ pub struct Candidate {
     pub node: Option<NodeFacts>,
 }
 
+impl Candidate {
+    /// It is not leaving the group again.
+    #[must_use]
+    pub fn is_staying(&self) -> bool {
+        !is_leaving(&self.lifecycle_state)
+    }
+
+    /// For whom it is reserved.
+    #[must_use]
+    pub fn reserved_for(&self) -> Option<&str> {
+        let annotations = &self.node.as_ref()?.annotations;
+        annotations.get(REPLACEMENT_FOR_ANNOTATION).map(String::as_str)
+    }
+}
+
 /// What `standby-node` does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplacementVerdict {
@@ -48,13 +63,14 @@ pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a
         .collect()
 }
 
-/// Decides on the replacement of `old`. `since` is when this execution began to wait, `timeout` is in seconds.
+/// Decides on the replacement of `old`, which is in `group`. `since` is when this execution began to wait, `timeout` is in seconds.
 ///
 /// One that is reserved for `old` is waited for as long as it is on its way; only if it is leaving or gone another is taken.
 #[must_use]
 pub fn judge_replacement(
     old: &InstanceId,
     old_node: &NodeFacts,
+    group: Option<&Group>,
     candidates: &[Candidate],
     since: Timestamp,
     now: Timestamp,
@@ -63,10 +79,10 @@ pub fn judge_replacement(
     let staying = || {
         candidates
             .iter()
-            .filter(|candidate| candidate.instance != *old && !is_leaving(&candidate.lifecycle_state))
+            .filter(|candidate| candidate.instance != *old && candidate.is_staying())
     };
     let reserved: Vec<&Candidate> = staying()
-        .filter(|candidate| reserved_for(candidate) == Some(old.as_str()))
+        .filter(|candidate| candidate.reserved_for() == Some(old.as_str()))
         .collect();
     let considered = if reserved.is_empty() {
         staying().collect()
@@ -77,16 +93,24 @@ pub fn judge_replacement(
     let mut missing = Vec::new();
     for candidate in considered {
         match find_what_is_missing(candidate, old, old_node) {
-            None if reserved_for(candidate).is_some() => {
+            None if candidate.reserved_for().is_some() => {
                 return ReplacementVerdict::Ready(candidate.instance.clone());
             }
             None => return ReplacementVerdict::Reserve(candidate.instance.clone()),
             Some(text) => missing.push(text),
         }
     }
+    let is_launched = !missing.is_empty();
     let reason = describe_missing(&missing);
     let waited = now.duration_since(since).as_secs();
     let left = i64::from(timeout) - waited;
+    let full = group.filter(|group| !is_launched && group.desired >= group.max);
+    if let Some(Group { name, max, .. }) = full.filter(|_| left <= 0) {
+        return ReplacementVerdict::TimedOut(format!(
+            "nothing was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch none for a member in \
+             Standby: if its scaling activities say nothing else, raise the maximum by one, or write replacement \"after\""
+        ));
+    }
     if left <= 0 {
         return ReplacementVerdict::TimedOut(format!(
             "no usable replacement after {waited} seconds: {reason}"
@@ -108,7 +132,7 @@ fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &Node
         return Some(format!("{id} has not registered as a Node"));
     };
     let name = &node.name;
-    if let Some(other) = reserved_for(candidate).filter(|other| *other != old.as_str()) {
+    if let Some(other) = candidate.reserved_for().filter(|other| *other != old.as_str()) {
         return Some(format!("node {name} is the replacement of {other}"));
     }
     if !node.ready {
@@ -146,15 +170,6 @@ pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
         .iter()
         .any(|other| other.key == taint.key && other.effect == taint.effect);
     keeps_pods_away && (is_state || !old_has_it)
-}
-
-fn reserved_for(candidate: &Candidate) -> Option<&str> {
-    candidate
-        .node
-        .as_ref()?
-        .annotations
-        .get(REPLACEMENT_FOR_ANNOTATION)
-        .map(String::as_str)
 }
 
 /// A member in such a state will not be in service again by itself.
@@ -228,7 +243,7 @@ mod tests {
     }
 
     fn judge(candidates: &[Candidate], now: i64) -> ReplacementVerdict {
-        judge_replacement(&id(OLD), &old(), candidates, at(0), at(now), 840)
+        judge_replacement(&id(OLD), &old(), Some(&group()), candidates, at(0), at(now), 840)
     }
 
     #[test]
@@ -407,6 +422,29 @@ mod tests {
                 "no usable replacement after 840 seconds: i-0bbbbbbbbbbbbbbbb is Pending".to_owned()
             )
         );
+    }
+
+    #[test]
+    fn at_the_maximum_a_launch_that_never_comes_has_its_own_advice() {
+        let judge = |max, candidates: &[Candidate]| {
+            let group = Group { max, ..group() };
+            judge_replacement(&id(OLD), &old(), Some(&group), candidates, at(0), at(840), 840)
+        };
+        let pending = [candidate(NEW, "Pending", None)];
+        for (max, candidates, expected) in [
+            (
+                2,
+                [].as_slice(),
+                "group workers is at its maximum of 2, where AWS may launch none",
+            ),
+            (3, [].as_slice(), "the group has no new member yet"),
+            (2, pending.as_slice(), "i-0bbbbbbbbbbbbbbbb is Pending"),
+        ] {
+            let ReplacementVerdict::TimedOut(text) = judge(max, candidates) else {
+                panic!("{expected}")
+            };
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
-    PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION,
-    STANDBY_TAG,
+    KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
+    RECORD_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Instance, NodeFacts, draining_taint};
 
@@ -36,6 +36,9 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
     let cordoned_for = nodes
         .iter()
         .filter_map(|node| named(node.annotations.get(CORDONED_FOR_ANNOTATION)));
+    let kept_for = nodes
+        .iter()
+        .filter_map(|node| named(node.labels.get(KEPT_FOR_LABEL)));
     let living = || instances.iter().filter(|instance| !instance.is_gone());
     let marked_instances =
         living().filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
@@ -43,6 +46,7 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
     marked_nodes
         .filter_map(|node| node.instance.clone())
         .chain(cordoned_for)
+        .chain(kept_for)
         .chain(marked_instances.map(|instance| instance.id.clone()))
         .chain(protected_for)
         .collect()

@@ -272,6 +272,7 @@ pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress 
         waits_for: Vec::new(),
         leaving: Vec::new(),
         blocked_by: Vec::new(),
+        meanwhile: Vec::new(),
         since: claimed_at,
         until: claimed_at
             .checked_add(SignedDuration::from_secs(i64::from(LONGEST_TURN)))

@@ -8,7 +8,7 @@ use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
     GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
+    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
@@ -121,6 +121,11 @@ impl RestoreNode {
             for annotation in undo.annotations {
                 change = change.remove_annotation(annotation);
             }
+            change = match undo.scale_down {
+                Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
+                Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
+                None => change,
+            };
             if let Some(record) = undo.record {
                 change = change.record(&record)?;
             }
@@ -367,6 +372,7 @@ impl Target {
             if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
                 change = change.remove_annotation(REPLACEMENT_FOR_ANNOTATION);
             }
+            let change = node_record::let_go(node, &self.subject.instance, change);
             (!change.is_empty()).then_some(change)
         })
         .await

@@ -3,6 +3,7 @@
 use futures::{StreamExt as _, TryStreamExt as _};
 use instance_record::protection;
 use jiff::Timestamp;
+use recycle::autoscaler::is_kept_for;
 use recycle::claim::{StoredClaim, holds_claim};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
 use recycle::failure::with_causes;
@@ -42,7 +43,7 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<NodeFacts>,
     /// Who came after EnterStandby; none without a record of who was there before.
     pub(crate) newcomers: Option<Vec<Newcomer>>,
-    /// Other Nodes that a put-back of this node has cordoned.
+    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or its put-back has cordoned.
     pub(crate) marked: Vec<Newcomer>,
     /// The Node of the group that is put back first.
     pub(crate) ahead: Option<NodeName>,
@@ -127,7 +128,7 @@ impl Cluster {
             self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
         }
         self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
-        self.marked = find_cordoned(nodes, old, group, self.newcomers.as_deref());
+        self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
         Ok(())
     }
 }
@@ -144,8 +145,8 @@ fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
     (first < queued(node)?).then_some(first.1)
 }
 
-/// Those that carry our cordon for this instance, and came at a time that nobody remembers.
-fn find_cordoned(
+/// Those that carry our cordon for this instance, or are kept from Cluster Autoscaler for it, and came at a time that nobody remembers.
+fn find_marked(
     nodes: Vec<NodeFacts>,
     old: &InstanceId,
     group: Option<&Group>,
@@ -160,9 +161,8 @@ fn find_cordoned(
     nodes
         .into_iter()
         .filter(|node| {
-            node.annotations
-                .get(CORDONED_FOR_ANNOTATION)
-                .is_some_and(|owner| owner == old.as_str())
+            let cordoned_for = node.annotations.get(CORDONED_FOR_ANNOTATION);
+            cordoned_for.is_some_and(|owner| owner == old.as_str()) || is_kept_for(node, old)
         })
         .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
         .map(|(instance, node)| Newcomer {

@@ -1,5 +1,5 @@
 //! AWS that answers from a script and remembers what it was asked, below the SDK's clients. For tests of adapters only, and for
-//! what they call (EC2, Auto Scaling, EKS): how the real ones behave is the local world's business.
+//! what they call (EC2, Auto Scaling, Elastic Load Balancing, EKS): how the real ones behave is the local world's business.
 //!
 //! It stands in for the SDK's own test clients, whose features would have all of the SDK compiled a second time for tests.
 
@@ -20,7 +20,7 @@ use aws_smithy_types::body::SdkBody;
 
 /// Tells EC2's requests from those of others: its answers have another shape.
 const EC2_VERSION: &str = "Version=2016-11-15";
-/// Where EKS has its clusters. The only call of its protocol that anyone makes is `GET` of one of them.
+/// Where EKS has its clusters. The only calls of its protocol that anyone makes are `GET` of one of them, or of a node group of it.
 const CLUSTERS: &str = "/clusters/";
 
 /// AWS with a script.
@@ -195,7 +195,12 @@ impl Protocol {
 fn read(request: &HttpRequest) -> (Protocol, String, String) {
     if let Some((_, cluster)) = request.uri().split_once(CLUSTERS) {
         let call = format!("{} {CLUSTERS}{cluster}", request.method());
-        return (Protocol::RestJson, "DescribeCluster".to_owned(), call);
+        let action = if cluster.contains("/node-groups/") {
+            "DescribeNodegroup"
+        } else {
+            "DescribeCluster"
+        };
+        return (Protocol::RestJson, action.to_owned(), call);
     }
     let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
     let action = body

@@ -1,10 +1,11 @@
 //! EnterStandby: recorded on Node and instance first, then called.
 
 use node_record::NodeChange;
+use recycle::autoscaler::{DISABLED, keep_old_node};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, StandbyVerdict};
 use recycle::ids::InstanceId;
-use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, STANDBY_TAG};
+use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use recycle::node::Record;
 use recycle::poll::next_wait;
 
@@ -65,13 +66,15 @@ impl StandbyNode {
     }
 }
 
-/// Who is a member now: everybody else came later. What an earlier attempt had recorded no longer holds, since the instance is
+/// Who is a member now: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
 /// in service.
 async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
     let members: Vec<InstanceId> = case
         .group
         .iter()
         .flat_map(|group| &group.members)
+        // One of the warm pool may be the replacement.
+        .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
     node_record::amend_node(&case.client, case.node.clone(), |node| {
@@ -80,9 +83,17 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
             schema: recycle::contract::SCHEMA,
             members_before: members.clone(),
             replacement: None,
+            desired_before: case.group.as_ref().map(|group| group.desired),
             ..node.record()?
         };
-        Ok::<_, Error>(Some(NodeChange::new().claim(claim)?.record(&record)?))
+        let change = NodeChange::new().claim(claim)?;
+        let change = match keep_old_node(node, &record) {
+            Some(kept) => change
+                .record(&kept)?
+                .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
+            None => change.record(&record)?,
+        };
+        Ok::<_, Error>(Some(change))
     })
     .await
     .map(|_| ())
@@ -128,6 +139,28 @@ mod tests {
                 .contains("i-0123456789abcdef0"),
             "{written}"
         );
+        assert_eq!(written[SCALE_DOWN_DISABLED_ANNOTATION], "true");
+        let record: Record = serde_json::from_str(written[RECORD_ANNOTATION].as_str().unwrap()).unwrap();
+        assert_eq!((record.desired_before, record.kept), (Some(1), true));
+    }
+
+    #[tokio::test]
+    async fn who_waits_in_the_warm_pool_may_be_the_replacement() {
+        let (kube, aws) = (
+            kube(),
+            ScriptedAws::new().on("CreateTags", "").on("EnterStandby", ""),
+        );
+        let mut case = case(&kube);
+        let group = case.group.as_mut().unwrap();
+        group.members.push(recycle::node::Member {
+            instance: "i-0fedcba9876543210".parse().unwrap(),
+            lifecycle_state: "Warmed:Stopped".to_owned(),
+            protected_from_scale_in: false,
+        });
+        step(&aws).enter_standby(case).await.unwrap();
+        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        let record: Record = serde_json::from_str(written.as_str().unwrap()).unwrap();
+        assert_eq!(record.members_before, ["i-0123456789abcdef0".parse().unwrap()]);
     }
 
     #[tokio::test]

@@ -1,11 +1,13 @@
 //! The replacement: found among those who came after EnterStandby, reserved by compare-and-swap, recorded.
 
 use node_record::NodeChange;
+use recycle::autoscaler::describe_removal;
 use recycle::contract::{Answer, StandbyVerdict, describe_instance};
 use recycle::ids::InstanceId;
-use recycle::names::REPLACEMENT_FOR_ANNOTATION;
+use recycle::names::{KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION};
 use recycle::node::{Member, NodeFacts, Record};
 use recycle::poll::SHORTEST_WAIT;
+use recycle::preflight::{Obstacle, Refusal};
 use recycle::replacement::{Candidate, ReplacementVerdict, judge_replacement, newcomers};
 
 use crate::{Case, Error, StandbyNode};
@@ -19,11 +21,17 @@ impl StandbyNode {
             .iter()
             .flat_map(|group| newcomers(group, &members_before));
         let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
+        if let Some(removed) = find_removal(&case, &candidates)? {
+            let text = format!("{}: {removed}", case.say("is in Standby"));
+            return Err(Error::ReplacementTimedOut(text));
+        }
+        let candidates = keep_newcomers(&case, candidates).await?;
         let input = &case.run.input;
         let timeout = input.replacement_timeout_seconds;
         match judge_replacement(
             &input.instance_id,
             &case.node,
+            case.group.as_ref(),
             &candidates,
             since,
             case.now,
@@ -74,6 +82,36 @@ impl StandbyNode {
     }
 }
 
+/// Whether the replacement went with its place in the group: no other will come.
+fn find_removal(case: &Case, candidates: &[Candidate]) -> Result<Option<Refusal>, Error> {
+    let record = case.node.record()?;
+    let staying = candidates.iter().filter(|candidate| candidate.is_staying());
+    let text = case
+        .group
+        .as_ref()
+        .and_then(|group| describe_removal(group, &record, staying.count()));
+    Ok(text.map(|text| Obstacle::ReplacementRemoved.because(text)))
+}
+
+/// Cluster Autoscaler is to leave every newcomer alone that may become the replacement, from the moment it has a Node.
+async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
+    let old = &case.run.input.instance_id;
+    let mut kept = Vec::new();
+    for candidate in candidates {
+        let is_free = candidate.is_staying() && candidate.reserved_for().is_none();
+        let node = match candidate.node {
+            Some(node) if is_free => match node_record::keep_newcomer(&case.client, node, old).await {
+                // It has gone since it was read.
+                Err(node_record::Error::NodeGone { .. }) => None,
+                kept => Some(kept?),
+            },
+            node => node,
+        };
+        kept.push(Candidate { node, ..candidate });
+    }
+    Ok(kept)
+}
+
 /// Writes our reservation on the replacement's Node; false if somebody else's is there by now.
 pub(crate) async fn reserve(
     client: &kube::Client,
@@ -89,7 +127,12 @@ pub(crate) async fn reserve(
         return Ok(false);
     };
     let reserved = node_record::amend_node(client, node, |node| {
+        // Whoever kept it before: from now on it is kept for us.
         let change = NodeChange::new().annotate(REPLACEMENT_FOR_ANNOTATION, old);
+        let change = match node.labels.get(KEPT_FOR_LABEL) {
+            Some(other) if other != old => change.label(KEPT_FOR_LABEL, old),
+            Some(_) | None => change,
+        };
         Ok::<_, Error>(if reserved_for(node).is_none() {
             Some(change)
         } else {

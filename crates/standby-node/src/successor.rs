@@ -32,7 +32,8 @@ impl StandbyNode {
         let since = run.replacement_since.unwrap_or(now);
         let timeout = run.input.replacement_timeout_seconds;
         let facts = old.to_facts(&run.node, &id);
-        match judge_replacement(&id, &facts, &candidates, since, now, timeout) {
+        // Nobody is in Standby, of which a full group could speak.
+        match judge_replacement(&id, &facts, None, &candidates, since, now, timeout) {
             ReplacementVerdict::Reserve(successor) => {
                 if reserve(&client, &id, &candidates, &successor).await? {
                     Ok(end(run, &successor))

@@ -8,10 +8,11 @@ mod error;
 use eks_auth::Access;
 use jiff::Timestamp;
 use node_record::{NodeChange, amend_node, check_claim, group_label, open, tell};
+use recycle::autoscaler::{DISABLED, keep_old_node};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
 use recycle::ids::InstanceId;
-use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL};
+use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint};
 
 pub use error::Error;
@@ -94,17 +95,24 @@ fn change_for(
         .label(GROUP_LABEL, group_label(&claim.group))
         .taints(others.chain([taint.clone()]).collect())
         .unschedulable(true)
-        .record(&Record {
-            schema: SCHEMA,
-            tainted_at: Some(record.tainted_at.unwrap_or(now)),
-            was_unschedulable,
-            excluded_before,
-            ..record
-        })?
         .claim(&Claim {
             phase: claim.phase.max(Phase::Draining),
             ..claim
         })?;
+    let record = Record {
+        schema: SCHEMA,
+        tainted_at: Some(record.tainted_at.unwrap_or(now)),
+        was_unschedulable,
+        excluded_before,
+        ..record
+    };
+    // Where there was no EnterStandby, nobody has told Cluster Autoscaler yet.
+    let change = match keep_old_node(node, &record) {
+        Some(kept) => change
+            .record(&kept)?
+            .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
+        None => change.record(&record)?,
+    };
     Ok(Some(change))
 }
 

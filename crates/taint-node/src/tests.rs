@@ -124,8 +124,10 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
         json!({"taints": [team, our_taint()], "unschedulable": true})
     );
     assert_eq!(annotation(&patch, "recycle-eks/claim")["phase"], "draining");
-    let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW});
+    let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW, "kept": true});
     assert_eq!(annotation(&patch, "recycle-eks/record"), record);
+    let disabled = &patch["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"];
+    assert_eq!(disabled, "true");
 }
 
 #[tokio::test]
@@ -147,8 +149,12 @@ async fn a_cordon_that_was_there_before_is_recorded() {
 
 #[tokio::test]
 async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
-    let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z"}).to_string();
-    let annotations = json!({"recycle-eks/claim": claim("draining", 0), "recycle-eks/record": record});
+    let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z", "kept": true}).to_string();
+    let annotations = json!({
+        "recycle-eks/claim": claim("draining", 0),
+        "recycle-eks/record": record,
+        "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+    });
     let untainted = node("7", &annotations, &json!({"unschedulable": true}));
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, untainted.clone())
@@ -156,6 +162,11 @@ async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
     run(&kube).await.unwrap();
     let patch = patch(&kube);
     assert_eq!(annotation(&patch, "recycle-eks/record").to_string(), record);
+    assert_eq!(
+        patch["metadata"]["annotations"].as_object().unwrap().len(),
+        2,
+        "the mark is there already: {patch}"
+    );
     assert_eq!(patch["spec"]["taints"], json!([our_taint()]));
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::claim::Phase;
 use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
-use crate::names::{DRAINING_TAINT, FIELD_MANAGER};
+use crate::names::{DRAINING_TAINT, FIELD_MANAGER, SCALE_DOWN_DISABLED_ANNOTATION};
 
 /// A group with its sizes, a node in it, and what surrounds them.
 #[derive(Debug, Clone)]
@@ -524,6 +524,7 @@ fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotte
             uncordon: true,
             annotations: vec![PROGRESS_ANNOTATION],
             remove_label: true,
+            scale_down: None,
             record: Some(Record {
                 schema: 1,
                 members_before: vec![id(OLD)],
@@ -581,6 +582,31 @@ fn only_values_that_are_still_ours_are_undone() {
         ..record()
     });
     assert!(!undo(&earlier).remove_label, "we had not come that far");
+    let kept = |before: Option<&str>, now: &str| {
+        let mut node = with_record(&Record {
+            kept: true,
+            kept_before: before.map(str::to_owned),
+            ..record()
+        });
+        node.annotations
+            .insert(SCALE_DOWN_DISABLED_ANNOTATION.to_owned(), now.to_owned());
+        undo(&node)
+    };
+    assert_eq!(
+        kept(None, "true").scale_down,
+        Some(None),
+        "nothing was there before"
+    );
+    assert_eq!(
+        kept(Some("false"), "true").scale_down,
+        Some(Some("false".to_owned()))
+    );
+    assert_eq!(
+        kept(None, "false").scale_down,
+        None,
+        "changed by a person meanwhile"
+    );
+    assert!(!kept(None, "true").record.unwrap().kept);
 
     let mut edited = drained();
     edited

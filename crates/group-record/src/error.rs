@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_autoscaling::error::{ProvideErrorMetadata, SdkError};
 use recycle::failure::{Failure, NamedFailure};
 
 /// A call to AWS that did not succeed.
@@ -79,7 +79,8 @@ impl NamedFailure for Error {
 
 impl Error {
     /// AWS's error code, if AWS answered.
-    pub(crate) fn code(&self) -> Option<&str> {
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
         match self {
             Self::Denied { source, .. } | Self::WrongState { source, .. } | Self::Refused { source, .. } => {
                 Some(&source.code)
@@ -88,12 +89,12 @@ impl Error {
         }
     }
 
-    /// Sorts what the SDK returned for `call`.
+    /// Sorts what the SDK returned for `call`: of any service, since all SDKs share their errors' shape.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the SDK's enum is open; every other variant is a way not to arrive"
     )]
-    pub(crate) fn from_sdk<E>(call: &'static str, error: SdkError<E>) -> Self
+    pub fn from_sdk<E>(call: &'static str, error: SdkError<E>) -> Self
     where
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {

@@ -2,6 +2,7 @@
 //! put-back undoes what Standby began.
 
 use aws_config::SdkConfig;
+use recycle::balancers::Attachments;
 use recycle::ids::{GroupName, InstanceId};
 use recycle::node::{Group, Member};
 
@@ -9,6 +10,7 @@ use crate::Error;
 
 const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
+const DESCRIBE_REFRESHES: &str = "autoscaling:DescribeInstanceRefreshes";
 const ENTER_STANDBY: &str = "autoscaling:EnterStandby";
 const EXIT_STANDBY: &str = "autoscaling:ExitStandby";
 const DETACH: &str = "autoscaling:DetachInstances";
@@ -18,6 +20,19 @@ const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
 
 /// How many members one SetInstanceProtection takes (its API reference).
 const MOST_PROTECTED: usize = 50;
+
+/// An instance in its group, with what is to be known before it is taken out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// `LifecycleState`; beginning with `Warmed` for one in the warm pool, which is not among the group's members.
+    pub lifecycle_state: String,
+    /// The group.
+    pub group: Group,
+    /// What the group is attached to.
+    pub attachments: Attachments,
+    /// The desired capacity counts weights, processors or memory, and not instances.
+    pub is_weighted: bool,
+}
 
 /// Auto Scaling's groups.
 #[derive(Debug, Clone)]
@@ -34,8 +49,8 @@ impl Groups {
         }
     }
 
-    /// The name of the group that the instance is a member of, in whatever lifecycle state.
-    pub async fn find_name(&self, member: &InstanceId) -> Result<Option<GroupName>, Error> {
+    /// The name of the group that the instance belongs to, and its lifecycle state there, whichever it is.
+    async fn find_name(&self, member: &InstanceId) -> Result<Option<(GroupName, String)>, Error> {
         let answer = self
             .client
             .describe_auto_scaling_instances()
@@ -46,13 +61,23 @@ impl Groups {
         answer
             .auto_scaling_instances()
             .iter()
-            .find_map(|instance| instance.auto_scaling_group_name())
-            .map(|name| parse(DESCRIBE_INSTANCES, name))
+            .find_map(|instance| Some((instance.auto_scaling_group_name()?, instance.lifecycle_state())))
+            .map(|(name, state)| {
+                let state = state.unwrap_or_default().to_owned();
+                Ok((parse(DESCRIBE_INSTANCES, name)?, state))
+            })
             .transpose()
     }
 
     /// The group as it is now, or none if there is none of that name.
     pub async fn fetch(&self, name: &GroupName) -> Result<Option<Group>, Error> {
+        self.describe(name).await?.as_ref().map(to_group).transpose()
+    }
+
+    async fn describe(
+        &self,
+        name: &GroupName,
+    ) -> Result<Option<aws_sdk_autoscaling::types::AutoScalingGroup>, Error> {
         let answer = self
             .client
             .describe_auto_scaling_groups()
@@ -60,15 +85,49 @@ impl Groups {
             .send()
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
-        answer.auto_scaling_groups().first().map(to_group).transpose()
+        Ok(answer.auto_scaling_groups.unwrap_or_default().into_iter().next())
     }
 
     /// The group that the instance is a member of, as it is now.
     pub async fn find(&self, member: &InstanceId) -> Result<Option<Group>, Error> {
         match self.find_name(member).await? {
-            Some(name) => self.fetch(&name).await,
+            Some((name, _)) => self.fetch(&name).await,
             None => Ok(None),
         }
+    }
+
+    /// The same with all that pre-flight asks.
+    pub async fn find_membership(&self, member: &InstanceId) -> Result<Option<Membership>, Error> {
+        let Some((name, lifecycle_state)) = self.find_name(member).await? else {
+            return Ok(None);
+        };
+        let Some(group) = self.describe(&name).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Membership {
+            lifecycle_state,
+            group: to_group(&group)?,
+            attachments: to_attachments(&group),
+            is_weighted: is_weighted(&group),
+        }))
+    }
+
+    /// The status of the group's instance refresh that is under way, if one is: the newest comes first.
+    pub async fn find_refresh(&self, group: &GroupName) -> Result<Option<String>, Error> {
+        let answer = self
+            .client
+            .describe_instance_refreshes()
+            .auto_scaling_group_name(group.as_str())
+            .send()
+            .await
+            .map_err(|error| Error::from_sdk(DESCRIBE_REFRESHES, error))?;
+        Ok(answer
+            .instance_refreshes()
+            .iter()
+            .filter_map(|refresh| refresh.status())
+            .map(aws_sdk_autoscaling::types::InstanceRefreshStatus::as_str)
+            .find(|status| REFRESHING.contains(status))
+            .map(str::to_owned))
     }
 
     /// EnterStandby without decrement: the group launches a replacement.
@@ -163,6 +222,50 @@ impl Groups {
             .map(|_| ())
             .map_err(|error| Error::from_sdk(TERMINATE, error))
     }
+}
+
+/// `InstanceRefreshStatus` of one that replaces instances, or is about to (API reference, InstanceRefresh).
+const REFRESHING: [&str; 5] = [
+    "Pending",
+    "InProgress",
+    "Cancelling",
+    "RollbackInProgress",
+    "Baking",
+];
+
+/// Target groups of Elastic Load Balancing stand in `TargetGroupARNs`, or among the sources of traffic under that type.
+fn to_attachments(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Attachments {
+    let mut found = Attachments {
+        target_groups: group.target_group_arns().to_vec(),
+        classic: group.load_balancer_names().to_vec(),
+        others: Vec::new(),
+    };
+    for source in group.traffic_sources() {
+        let identifier = source.identifier().unwrap_or_default().to_owned();
+        let list = match source.r#type() {
+            Some("elbv2") => &mut found.target_groups,
+            Some("elb") => &mut found.classic,
+            _ => &mut found.others,
+        };
+        if !list.contains(&identifier) {
+            list.push(identifier);
+        }
+    }
+    found
+}
+
+fn is_weighted(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
+    let template = group
+        .mixed_instances_policy()
+        .and_then(|policy| policy.launch_template());
+    let has_weights = template.is_some_and(|template| {
+        let weights = template.overrides().iter();
+        weights
+            .filter_map(|choice| choice.weighted_capacity())
+            .next()
+            .is_some()
+    });
+    has_weights || group.desired_capacity_type().is_some_and(|unit| unit != "units")
 }
 
 fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Group, Error> {

@@ -1,0 +1,224 @@
+//! What happens to the node from outside while its pods are waited for, asked anew at each poll. Whatever cannot be asked holds up nothing.
+
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use eks_auth::Access;
+use group_record::autoscaling::Groups;
+use recycle::contract::Run;
+use recycle::failure::with_causes;
+use recycle::midway::{Fate, Sight, find_remarks, judge_fate};
+use recycle::node::{Group, NodeFacts};
+use recycle::preflight::{Obstacle, Refusal, node_group};
+
+/// Longer than all of these calls take together. AWS that hangs may not use up a function's time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whom to ask.
+#[derive(Debug)]
+pub struct Outside {
+    groups: Groups,
+    access: Access,
+}
+
+impl Outside {
+    /// With clients of `aws`.
+    #[must_use]
+    pub fn new(aws: &SdkConfig) -> Self {
+        Self {
+            groups: Groups::new(aws),
+            access: Access::new(aws),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meanwhile {
+    /// Whether the drain still makes sense.
+    pub(crate) fate: Fate,
+    /// What people should know.
+    pub(crate) remarks: Vec<Refusal>,
+    /// Why it could not be asked, if it could not.
+    pub(crate) unseen: Option<String>,
+}
+
+impl Meanwhile {
+    /// Nothing came up.
+    pub(crate) fn quiet() -> Self {
+        Self {
+            fate: Fate::Goes,
+            remarks: Vec::new(),
+            unseen: None,
+        }
+    }
+
+    fn unseen(why: String) -> Self {
+        Self {
+            unseen: Some(why),
+            ..Self::quiet()
+        }
+    }
+}
+
+/// Looks. Never fails.
+pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
+    let Some(node) = node else {
+        return Meanwhile::quiet();
+    };
+    match tokio::time::timeout(PATIENCE, ask(outside, node, run)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(why)) => Meanwhile::unseen(why),
+        Err(_) => Meanwhile::unseen(format!("AWS did not answer in {} seconds", PATIENCE.as_secs())),
+    }
+}
+
+async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile, String> {
+    let Some(group) = outside.groups.fetch(&run.group).await.map_err(describe)? else {
+        return Ok(Meanwhile {
+            fate: Fate::TakenAway(format!("its group {} is gone", run.group)),
+            ..Meanwhile::quiet()
+        });
+    };
+    let refresh = outside.groups.find_refresh(&group.name).await.map_err(describe)?;
+    let node_group_status = match node_group(node) {
+        Some(name) => {
+            let asked = outside.access.describe_node_group(&run.cluster.name, name).await;
+            asked.map_err(describe)?
+        }
+        None => None,
+    };
+    Ok(judge(
+        node,
+        run,
+        &group,
+        refresh.as_deref(),
+        node_group_status.as_deref(),
+    ))
+}
+
+fn describe(error: impl std::error::Error) -> String {
+    with_causes(&error)
+}
+
+fn judge(
+    node: &NodeFacts,
+    run: &Run,
+    group: &Group,
+    refresh: Option<&str>,
+    node_group_status: Option<&str>,
+) -> Meanwhile {
+    let sight = Sight {
+        id: &run.input.instance_id,
+        way_in: run.way_in,
+        node,
+        // One that somebody edited fails the step elsewhere, with its name.
+        record: &node.record().unwrap_or_default(),
+        group,
+        refresh,
+        node_group_status,
+    };
+    let fate = judge_fate(&sight);
+    let mut remarks = find_remarks(&sight);
+    if let Fate::TakenAway(text) = &fate {
+        remarks.push(Obstacle::NotAMember.because(text));
+    }
+    Meanwhile {
+        fate,
+        remarks,
+        unseen: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_aws::ScriptedAws;
+    use serde_json::json;
+
+    use super::*;
+
+    const NO_REFRESH: &str = "<InstanceRefreshes/>";
+
+    fn run() -> Run {
+        crate::tests::request("2027-01-01T07:00:00Z").run
+    }
+
+    async fn node(labels: serde_json::Value) -> NodeFacts {
+        let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}});
+        let kube = scripted_kube::ScriptedKube::new().on("GET", "/nodes/a", 200, stored);
+        let found = node_record::get_node(&kube.client(), &"a".parse().unwrap()).await;
+        found.unwrap().unwrap()
+    }
+
+    fn described(state: &str) -> String {
+        format!(
+            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>2</MaxSize>\
+             <DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>i-0123456789abcdef0</InstanceId>\
+             <LifecycleState>{state}</LifecycleState></member></Instances></member></AutoScalingGroups>"
+        )
+    }
+
+    async fn seen(aws: &ScriptedAws, labels: serde_json::Value) -> Meanwhile {
+        look(&Outside::new(&aws.config()), Some(&node(labels).await), &run()).await
+    }
+
+    #[tokio::test]
+    async fn the_member_and_a_refresh_are_asked_for_and_a_managed_group_where_there_is_one() {
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &described("Standby"))
+            .on("DescribeInstanceRefreshes", NO_REFRESH);
+        assert_eq!(seen(&aws, json!({})).await, Meanwhile::quiet());
+
+        let refreshes = "<InstanceRefreshes><member><Status>Successful</Status></member>\
+                         <member><Status>InProgress</Status></member></InstanceRefreshes>";
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &described("InService"))
+            .on("DescribeInstanceRefreshes", refreshes)
+            .on(
+                "DescribeNodegroup",
+                &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
+            );
+        let found = seen(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
+        assert!(matches!(found.fate, Fate::TakenAway(_)), "{found:?}");
+        let names: Vec<&str> = found
+            .remarks
+            .iter()
+            .map(|remark| remark.obstacle.name())
+            .collect();
+        assert_eq!(names, ["instance_refresh", "managed_group_update"]);
+    }
+
+    #[tokio::test]
+    async fn aws_that_fails_is_told_and_nothing_else() {
+        for aws in [
+            ScriptedAws::new().breaks_on("DescribeAutoScalingGroups"),
+            ScriptedAws::new().refuses("DescribeAutoScalingGroups", 403, "AccessDenied", "not authorized"),
+            ScriptedAws::new()
+                .on("DescribeAutoScalingGroups", &described("Standby"))
+                .breaks_on("DescribeInstanceRefreshes"),
+        ] {
+            let found = seen(&aws, json!({})).await;
+            assert_eq!((&found.fate, found.remarks.len()), (&Fate::Goes, 0));
+            assert!(
+                found
+                    .unseen
+                    .unwrap()
+                    .starts_with("failed to call autoscaling:Describe")
+            );
+        }
+        let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
+        let found = seen(&aws, json!({})).await;
+        assert_eq!(
+            found.fate,
+            Fate::TakenAway("its group workers is gone".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_node_nobody_is_asked() {
+        let aws = ScriptedAws::new();
+        let found = look(&Outside::new(&aws.config()), None, &run()).await;
+        assert_eq!(found, Meanwhile::quiet());
+        assert!(aws.calls().is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! Elastic Load Balancing: who else is a healthy target where the instance is one. Classic balancers and VPC Lattice are not asked: there
+//! the group's own members have to do.
+
+use aws_config::SdkConfig;
+use aws_sdk_elasticloadbalancingv2::Client;
+use instance_record::Error;
+use recycle::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
+use recycle::ids::InstanceId;
+use recycle::node::Group;
+
+const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
+
+/// The load balancers that the instance gets traffic from through its group's attachments.
+pub(crate) async fn fetch_balancers(
+    config: &SdkConfig,
+    attachments: &Attachments,
+    group: &Group,
+    instance: &InstanceId,
+) -> Result<Vec<Balancer>, Error> {
+    let mut balancers = Vec::new();
+    if !attachments.target_groups.is_empty() {
+        // Not made before: few groups have any.
+        let client = Client::new(config);
+        for arn in &attachments.target_groups {
+            let targets = fetch_targets(&client, arn).await?;
+            balancers.extend(judge_target_group(arn, instance, &targets));
+        }
+    }
+    balancers.extend(judge_other_balancers(attachments, group, instance));
+    Ok(balancers)
+}
+
+/// Target groups may be shared between Auto Scaling groups: all of their targets count. One that is deleted has none.
+async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error> {
+    let answer = client
+        .describe_target_health()
+        .target_group_arn(arn)
+        .send()
+        .await
+        .map_err(|error| Error::from_sdk(DESCRIBE_TARGET_HEALTH, error));
+    let answer = match answer {
+        Err(error)
+            if matches!(
+                error.code(),
+                Some("TargetGroupNotFound" | "TargetGroupNotFoundException")
+            ) =>
+        {
+            return Ok(Vec::new());
+        }
+        answer => answer?,
+    };
+    let targets = answer.target_health_descriptions().iter().filter_map(|found| {
+        let state = found.target_health()?.state()?;
+        Some(Target {
+            id: found.target()?.id()?.to_owned(),
+            state: state.as_str().to_owned(),
+        })
+    });
+    Ok(targets.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::failure::{Failure, NamedFailure as _};
+    use recycle::node::Member;
+    use scripted_aws::ScriptedAws;
+
+    use super::*;
+    use crate::fixtures::id;
+
+    const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/web/0123456789abcdef";
+
+    fn health(targets: &[(&str, &str)]) -> String {
+        let members: Vec<String> = targets
+            .iter()
+            .map(|(id, state)| {
+                format!(
+                    "<member><Target><Id>{id}</Id><Port>80</Port></Target><TargetHealth><State>{state}</State></TargetHealth></member>"
+                )
+            })
+            .collect();
+        format!(
+            "<TargetHealthDescriptions>{}</TargetHealthDescriptions>",
+            members.concat()
+        )
+    }
+
+    fn group() -> Group {
+        Group {
+            name: "workers".parse().unwrap(),
+            min: 0,
+            desired: 1,
+            max: 2,
+            members: vec![Member {
+                instance: id(),
+                lifecycle_state: "InService".to_owned(),
+                protected_from_scale_in: false,
+            }],
+            suspended: Vec::new(),
+        }
+    }
+
+    async fn fetch(aws: &ScriptedAws, attachments: &Attachments) -> Result<Vec<Balancer>, Error> {
+        fetch_balancers(&aws.config(), attachments, &group(), &id()).await
+    }
+
+    fn one_target_group() -> Attachments {
+        Attachments {
+            target_groups: vec![ARN.to_owned()],
+            ..Attachments::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn healthy_targets_of_other_groups_count() {
+        let answer = health(&[(id().as_str(), "healthy"), ("i-0fedcba9876543210", "healthy")]);
+        let aws = ScriptedAws::new().on("DescribeTargetHealth", &answer);
+        let found = fetch(&aws, &one_target_group()).await.unwrap();
+        let names: Vec<(&str, usize)> = found
+            .iter()
+            .map(|balancer| (balancer.name.as_str(), balancer.others))
+            .collect();
+        assert_eq!(names, [("target group web", 1)]);
+        assert!(
+            aws.calls()[0].contains("TargetGroupArn=arn%3Aaws%3A"),
+            "{:?}",
+            aws.calls()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_group_without_target_groups_asks_nothing() {
+        let aws = ScriptedAws::new();
+        let attachments = Attachments {
+            classic: vec!["front".to_owned()],
+            ..Attachments::default()
+        };
+        assert_eq!(fetch(&aws, &attachments).await.unwrap().len(), 1);
+        assert_eq!(fetch(&aws, &Attachments::default()).await.unwrap(), []);
+        assert!(aws.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_target_group_that_is_deleted_has_nobody_to_lose_and_one_that_cannot_be_asked_is_an_error() {
+        let aws = ScriptedAws::new().refuses(
+            "DescribeTargetHealth",
+            400,
+            "TargetGroupNotFound",
+            "no such group",
+        );
+        assert_eq!(fetch(&aws, &one_target_group()).await.unwrap(), []);
+        let aws = ScriptedAws::new().refuses("DescribeTargetHealth", 403, "AccessDenied", "not authorized");
+        let error = fetch(&aws, &one_target_group()).await.unwrap_err();
+        assert_eq!(error.failure(), Failure::ServiceRefused);
+        let aws = ScriptedAws::new().breaks_on("DescribeTargetHealth");
+        let error = fetch(&aws, &one_target_group()).await.unwrap_err();
+        assert_eq!(error.failure(), Failure::ServiceUnavailable);
+    }
+}

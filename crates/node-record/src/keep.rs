@@ -1,0 +1,63 @@
+//! Keeping Cluster Autoscaler from a replacement, and letting go of it.
+
+use kube::api::ListParams;
+use recycle::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
+use recycle::ids::InstanceId;
+use recycle::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use recycle::node::NodeFacts;
+
+use crate::{Error, NodeChange, amend_node, list_labelled};
+
+/// Keeps a newcomer for `old`, unless somebody keeps it already. The Node as it is then.
+pub async fn keep_newcomer(
+    client: &kube::Client,
+    newcomer: NodeFacts,
+    old: &InstanceId,
+) -> Result<NodeFacts, Error> {
+    amend_node(client, newcomer, |node| {
+        Ok(is_to_be_kept(node).then(|| {
+            let change = NodeChange::new()
+                .label(KEPT_FOR_LABEL, old.as_str())
+                .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
+            match node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION) {
+                Some(before) => change.annotate(KEPT_BEFORE_ANNOTATION, before),
+                None => change,
+            }
+        }))
+    })
+    .await
+}
+
+/// The same change with what lets go of a newcomer, if it is kept for `old`.
+#[must_use]
+pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
+    if !is_kept_for(newcomer, old) {
+        return change;
+    }
+    let change = change
+        .remove_label(KEPT_FOR_LABEL)
+        .remove_annotation(KEPT_BEFORE_ANNOTATION);
+    match let_go_of_newcomer(newcomer) {
+        Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
+        Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
+        None => change,
+    }
+}
+
+/// Lets go of every newcomer that is kept for `old`.
+pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
+    let params = ListParams::default().labels(&format!("{KEPT_FOR_LABEL}={old}"));
+    for newcomer in list_labelled(client, params, &format!("kept for {old}")).await? {
+        let amended = amend_node(client, newcomer, |node| {
+            let change = let_go(node, old, NodeChange::new());
+            Ok((!change.is_empty()).then_some(change))
+        })
+        .await;
+        match amended {
+            // Where there is no Node, there is nothing to let go of.
+            Ok(_) | Err(Error::NodeGone { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

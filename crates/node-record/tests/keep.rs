@@ -1,0 +1,94 @@
+//! Keeping Cluster Autoscaler from a newcomer, request by request.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use node_record::{keep_newcomer, let_go_of_all};
+use recycle::ids::InstanceId;
+use recycle::node::NodeFacts;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+const OLD: &str = "i-0123456789abcdef0";
+const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+const NODE: &str = "/api/v1/nodes/new";
+const LIST: &str = "/api/v1/nodes?";
+
+fn old() -> InstanceId {
+    OLD.parse().unwrap()
+}
+
+fn stored(labels: Value, annotations: Value) -> Value {
+    json!({"metadata": {"name": "new", "resourceVersion": "3", "labels": labels, "annotations": annotations}})
+}
+
+async fn facts(stored: Value) -> NodeFacts {
+    let kube = ScriptedKube::new().on("GET", NODE, 200, stored);
+    node_record::get_node(&kube.client(), &"new".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_newcomer_is_kept_with_what_it_said_before() {
+    for (before, remembered) in [
+        (json!({}), Value::Null),
+        (json!({DISABLED: "false"}), json!("false")),
+    ] {
+        let newcomer = stored(json!({}), before);
+        let kube = ScriptedKube::new().on("PATCH", NODE, 200, newcomer.clone());
+        keep_newcomer(&kube.client(), facts(newcomer).await, &old())
+            .await
+            .unwrap();
+        let written = &kube.calls()[0].body["metadata"];
+        assert_eq!(written["resourceVersion"], "3");
+        assert_eq!(written["labels"], json!({"recycle-eks/kept-for": OLD}));
+        assert_eq!(written["annotations"][DISABLED], "true");
+        assert_eq!(written["annotations"]["recycle-eks/kept-before"], remembered);
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_kept_already_by_whomever_is_left_alone() {
+    for newcomer in [
+        stored(json!({}), json!({DISABLED: "true"})),
+        stored(json!({"recycle-eks/kept-for": "i-0fedcba9876543210"}), json!({})),
+    ] {
+        let kube = ScriptedKube::new();
+        keep_newcomer(&kube.client(), facts(newcomer).await, &old())
+            .await
+            .unwrap();
+        assert!(kube.calls().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn all_that_are_kept_for_an_instance_are_let_go_and_one_that_has_gone_is_no_error() {
+    let kept = json!({"recycle-eks/kept-for": OLD});
+    let items = json!([
+        stored(
+            kept.clone(),
+            json!({DISABLED: "true", "recycle-eks/kept-before": "false"})
+        ),
+        stored(kept, json!({DISABLED: "no"})),
+    ]);
+    let kube = ScriptedKube::new()
+        .on("GET", LIST, 200, json!({"metadata": {}, "items": items}))
+        .on("PATCH", NODE, 200, stored(json!({}), json!({})))
+        .refuses("PATCH", NODE, 404, "NotFound", "no such node");
+    let_go_of_all(&kube.client(), &old()).await.unwrap();
+    let calls = kube.calls();
+    assert_eq!(calls[1].body["metadata"]["annotations"][DISABLED], "false");
+    let second = calls[2].body["metadata"]["annotations"].as_object().unwrap();
+    assert!(!second.contains_key(DISABLED), "somebody else's by now");
+    assert_eq!(
+        calls[2].body["metadata"]["labels"],
+        json!({"recycle-eks/kept-for": null})
+    );
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_had_is_an_error() {
+    let kube = ScriptedKube::new().refuses("GET", LIST, 503, "", "no");
+    assert!(let_go_of_all(&kube.client(), &old()).await.is_err());
+}

@@ -1,0 +1,231 @@
+//! Cluster Autoscaler and Karpenter: how they say that a node goes, and how the first is asked to leave one alone.
+//!
+//! Cluster Autoscaler removes nodes that it does not need, and always makes the group's desired capacity one smaller with them. So the old
+//! node (from before EnterStandby) and its replacement (as its Node appears) carry its annotation `scale-down-disabled`, and who had
+//! written it before gets it back as it was.
+
+use crate::ids::InstanceId;
+use crate::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use crate::node::{Group, NodeFacts, Record};
+
+/// The annotation's value when it is we who set it; the only one that Cluster Autoscaler heeds.
+pub const DISABLED: &str = "true";
+
+/// Who is about to remove a node, with the taint that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remover {
+    /// Cluster Autoscaler.
+    ClusterAutoscaler(&'static str),
+    /// Karpenter.
+    Karpenter(&'static str),
+}
+
+/// Whether somebody has announced by a taint that it removes the node.
+#[must_use]
+pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
+    const ANNOUNCEMENTS: [Remover; 3] = [
+        Remover::ClusterAutoscaler("ToBeDeletedByClusterAutoscaler"),
+        Remover::Karpenter("karpenter.sh/disrupted"),
+        // Until Karpenter 1.0.
+        Remover::Karpenter("karpenter.sh/disruption"),
+    ];
+    ANNOUNCEMENTS.into_iter().find(|remover| {
+        let (Remover::ClusterAutoscaler(key) | Remover::Karpenter(key)) = remover;
+        node.taints.iter().any(|taint| taint.key == *key)
+    })
+}
+
+/// What to write on the old node, with the record that takes it back; none if it says so already, ours or not.
+#[must_use]
+pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
+    let before = node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION);
+    (before.map(String::as_str) != Some(DISABLED)).then(|| Record {
+        kept: true,
+        kept_before: before.cloned(),
+        ..record.clone()
+    })
+}
+
+/// What the annotation becomes when we let go of a node. The outer none: it is not ours any more, leave it.
+#[must_use]
+pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> Option<Option<String>> {
+    let is_ours = record.kept && says_disabled(node);
+    is_ours.then(|| record.kept_before.clone())
+}
+
+/// Whether to keep this newcomer for `old`: not if somebody keeps it already.
+#[must_use]
+pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
+    !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)
+}
+
+/// Whether we keep this node for `old`.
+#[must_use]
+pub fn is_kept_for(newcomer: &NodeFacts, old: &InstanceId) -> bool {
+    newcomer
+        .labels
+        .get(KEPT_FOR_LABEL)
+        .is_some_and(|id| id == old.as_str())
+}
+
+/// What the annotation of a newcomer that we keep becomes when we let go of it. The outer none: leave it.
+#[must_use]
+pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> Option<Option<String>> {
+    says_disabled(newcomer).then(|| newcomer.annotations.get(KEPT_BEFORE_ANNOTATION).cloned())
+}
+
+fn says_disabled(node: &NodeFacts) -> bool {
+    node.annotations
+        .get(SCALE_DOWN_DISABLED_ANNOTATION)
+        .is_some_and(|value| value == DISABLED)
+}
+
+/// That the replacement was taken away together with its place in the group, which is what Cluster Autoscaler does, in one sentence. The
+/// group has all the members that it wants: no other replacement will come.
+/// `staying` is how many newcomers are left.
+#[must_use]
+pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
+    let before = record.desired_before?;
+    let counted = group.members.iter().filter(|member| {
+        member.lifecycle_state == "InService" || member.lifecycle_state.starts_with("Pending")
+    });
+    let is_complete = u32::try_from(counted.count()).is_ok_and(|counted| counted >= group.desired);
+    (staying == 0 && group.desired < before && is_complete).then(|| {
+        format!(
+            "the replacement is gone, and with it its place in group {} (desired capacity {} instead of {before}): so does \
+             Cluster Autoscaler with a node that does not register within 15 minutes, or that it does not need",
+            group.name, group.desired
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, strings, taint};
+
+    fn annotated(value: &str) -> NodeFacts {
+        NodeFacts {
+            annotations: strings([(SCALE_DOWN_DISABLED_ANNOTATION, value)]),
+            ..node("a")
+        }
+    }
+
+    #[test]
+    fn a_taint_says_who_removes_the_node() {
+        let cases = [
+            (None, None),
+            (Some("node.kubernetes.io/unschedulable"), None),
+            // Only a preference: it may be taken back.
+            (Some("DeletionCandidateOfClusterAutoscaler"), None),
+            (
+                Some("ToBeDeletedByClusterAutoscaler"),
+                Some(Remover::ClusterAutoscaler("ToBeDeletedByClusterAutoscaler")),
+            ),
+            (
+                Some("karpenter.sh/disrupted"),
+                Some(Remover::Karpenter("karpenter.sh/disrupted")),
+            ),
+            (
+                Some("karpenter.sh/disruption"),
+                Some(Remover::Karpenter("karpenter.sh/disruption")),
+            ),
+        ];
+        for (key, expected) in cases {
+            let tainted = NodeFacts {
+                taints: key.map(|key| taint(key, "NoSchedule")).into_iter().collect(),
+                ..node("a")
+            };
+            assert_eq!(find_remover(&tainted), expected, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn the_old_node_gets_back_what_it_said_before() {
+        for (found, before) in [(node("a"), None), (annotated("false"), Some("false".to_owned()))] {
+            let record = keep_old_node(&found, &Record::default()).unwrap();
+            assert!(record.kept);
+            assert_eq!(let_go_of_old_node(&annotated(DISABLED), &record), Some(before));
+            assert_eq!(
+                let_go_of_old_node(&annotated("false"), &record),
+                None,
+                "changed since"
+            );
+            assert_eq!(let_go_of_old_node(&node("a"), &record), None, "removed since");
+        }
+        assert_eq!(
+            keep_old_node(&annotated(DISABLED), &Record::default()),
+            None,
+            "its owner's"
+        );
+        assert_eq!(let_go_of_old_node(&annotated(DISABLED), &Record::default()), None);
+    }
+
+    #[test]
+    fn a_newcomer_is_kept_once_and_for_one_node() {
+        let kept = NodeFacts {
+            labels: strings([(KEPT_FOR_LABEL, OLD)]),
+            ..annotated(DISABLED)
+        };
+        let cases = [
+            (node("a"), true, false),
+            (annotated("false"), true, false),
+            (annotated(DISABLED), false, false),
+            (kept.clone(), false, true),
+        ];
+        for (newcomer, to_be_kept, is_kept) in cases {
+            assert_eq!(is_to_be_kept(&newcomer), to_be_kept, "{newcomer:?}");
+            assert_eq!(is_kept_for(&newcomer, &id(OLD)), is_kept, "{newcomer:?}");
+            assert!(!is_kept_for(&newcomer, &id(OTHER)));
+        }
+        assert_eq!(let_go_of_newcomer(&kept), Some(None));
+        let with_before = NodeFacts {
+            annotations: strings([
+                (SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
+                (KEPT_BEFORE_ANNOTATION, "false"),
+            ]),
+            ..kept
+        };
+        assert_eq!(let_go_of_newcomer(&with_before), Some(Some("false".to_owned())));
+        assert_eq!(let_go_of_newcomer(&annotated("false")), None);
+    }
+
+    #[test]
+    fn a_place_that_went_with_the_replacement_is_an_autoscalers_doing() {
+        let record = Record {
+            desired_before: Some(3),
+            ..Record::default()
+        };
+        let standby = Group {
+            members: vec![
+                member(OLD, "Standby"),
+                member(OTHER, "InService"),
+                member(NEW, "InService"),
+            ],
+            ..group()
+        };
+        let group = || standby.clone();
+        let text = describe_removal(&group(), &record, 0).unwrap();
+        assert!(text.contains("desired capacity 2 instead of 3"), "{text}");
+        assert_eq!(describe_removal(&group(), &record, 1), None, "it is there");
+        let same = Record {
+            desired_before: Some(2),
+            ..Record::default()
+        };
+        assert_eq!(describe_removal(&group(), &same, 0), None, "the place is there");
+        assert_eq!(
+            describe_removal(&group(), &Record::default(), 0),
+            None,
+            "an older record"
+        );
+        let owing = Group {
+            members: vec![member(OLD, "Standby"), member(OTHER, "InService")],
+            ..group()
+        };
+        assert_eq!(
+            describe_removal(&owing, &record, 0),
+            None,
+            "one is still to be launched"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Load balancers of an Auto Scaling group: what they lose when the instance leaves them.
+//!
+//! Balancers that find nodes by themselves (the AWS Load Balancer Controller's instance targets) are not here: they follow the label that is
+//! set at the end of a drain ([`crate::disposal`]).
+
+use crate::ids::InstanceId;
+use crate::node::Group;
+
+/// What a group is attached to (DescribeAutoScalingGroups).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attachments {
+    /// Target groups, by ARN.
+    pub target_groups: Vec<String>,
+    /// Classic Load Balancers, by name.
+    pub classic: Vec<String>,
+    /// Other sources of traffic, such as target groups of VPC Lattice, by identifier.
+    pub others: Vec<String>,
+}
+
+/// A load balancer, or a target group of one, in which the instance has a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balancer {
+    /// How people know it.
+    pub name: String,
+    /// How many others serve there.
+    pub others: usize,
+}
+
+/// A target of a target group (DescribeTargetHealth).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// An instance id; an address in target groups of that type.
+    pub id: String,
+    /// `TargetHealth.State`.
+    pub state: String,
+}
+
+/// The target group as the instance leaves it; none if it gets no traffic there.
+#[must_use]
+pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) -> Option<Balancer> {
+    let is_ours = |target: &&Target| target.id == instance.as_str();
+    // `unused`: no listener sends anything there. `draining`: it is on its way out already.
+    let is_served = targets
+        .iter()
+        .filter(is_ours)
+        .any(|target| !matches!(target.state.as_str(), "unused" | "draining"));
+    is_served.then(|| Balancer {
+        name: format!("target group {}", name_target_group(arn)),
+        others: targets
+            .iter()
+            .filter(|target| !is_ours(target) && target.state == "healthy")
+            .count(),
+    })
+}
+
+/// Classic and other balancers, by who is in service: their health is not asked for. Only a member in service is in them.
+#[must_use]
+pub fn judge_other_balancers(
+    attachments: &Attachments,
+    group: &Group,
+    instance: &InstanceId,
+) -> Vec<Balancer> {
+    let in_service = |member: &&crate::node::Member| member.lifecycle_state == "InService";
+    if !group.member(instance).as_ref().is_some_and(in_service) {
+        return Vec::new();
+    }
+    let others = group
+        .members
+        .iter()
+        .filter(|member| member.instance != *instance)
+        .filter(in_service)
+        .count();
+    let classic = attachments
+        .classic
+        .iter()
+        .map(|name| format!("load balancer {name}"));
+    let sources = attachments
+        .others
+        .iter()
+        .map(|identifier| format!("traffic source {}", last_part(identifier)));
+    classic
+        .chain(sources)
+        .map(|name| Balancer { name, others })
+        .collect()
+}
+
+/// `arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/web/0123456789abcdef` is known as `web`.
+fn name_target_group(arn: &str) -> &str {
+    arn.rsplit_once(":targetgroup/")
+        .map_or(arn, |(_, rest)| rest.split('/').next().unwrap_or(rest))
+}
+
+fn last_part(identifier: &str) -> &str {
+    identifier.rsplit(['/', ':']).next().unwrap_or(identifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{OLD, OTHER, group, id, member};
+
+    const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/web/0123456789abcdef";
+
+    fn targets(states: &[(&str, &str)]) -> Vec<Target> {
+        states
+            .iter()
+            .map(|(id, state)| Target {
+                id: (*id).to_owned(),
+                state: (*state).to_owned(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_healthy_others_can_serve_instead() {
+        let cases = [
+            ("one of two", vec![(OLD, "healthy"), (OTHER, "healthy")], Some(1)),
+            ("the only one", vec![(OLD, "healthy")], Some(0)),
+            (
+                "the other is not ready yet",
+                vec![(OLD, "healthy"), (OTHER, "initial")],
+                Some(0),
+            ),
+            (
+                "the other is sick",
+                vec![(OLD, "healthy"), (OTHER, "unhealthy")],
+                Some(0),
+            ),
+            (
+                "the other leaves",
+                vec![(OLD, "healthy"), (OTHER, "draining")],
+                Some(0),
+            ),
+            // With no healthy target at all, traffic goes to the sick ones.
+            (
+                "all are sick",
+                vec![(OLD, "unhealthy"), (OTHER, "unhealthy")],
+                Some(0),
+            ),
+            ("on two ports", vec![(OLD, "healthy"), (OLD, "healthy")], Some(0)),
+            (
+                "nobody sends anything",
+                vec![(OLD, "unused"), (OTHER, "unused")],
+                None,
+            ),
+            ("it leaves already", vec![(OLD, "draining")], None),
+            ("it is not registered", vec![(OTHER, "healthy")], None),
+            ("by address", vec![("10.0.0.1", "healthy")], None),
+        ];
+        for (name, states, others) in cases {
+            let found = judge_target_group(ARN, &id(OLD), &targets(&states));
+            let expected = others.map(|others| Balancer {
+                name: "target group web".to_owned(),
+                others,
+            });
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_other_balancers_the_groups_own_members_count() {
+        let attachments = Attachments {
+            target_groups: vec![ARN.to_owned()],
+            classic: vec!["front".to_owned()],
+            others: vec!["arn:aws:vpc-lattice:eu-west-1:123456789012:targetgroup/tg-1".to_owned()],
+        };
+        let judged = |old: &str, other: &str| {
+            let members = vec![member(OLD, old), member(OTHER, other)];
+            let found = judge_other_balancers(&attachments, &Group { members, ..group() }, &id(OLD));
+            found
+                .into_iter()
+                .map(|balancer| (balancer.name, balancer.others))
+                .collect::<Vec<_>>()
+        };
+        let both = |others| {
+            vec![
+                ("load balancer front".to_owned(), others),
+                ("traffic source tg-1".to_owned(), others),
+            ]
+        };
+        assert_eq!(judged("InService", "InService"), both(1));
+        assert_eq!(judged("InService", "Pending"), both(0));
+        assert_eq!(judged("Standby", "InService"), []);
+        assert_eq!(
+            judge_other_balancers(&Attachments::default(), &group(), &id(OLD)),
+            []
+        );
+    }
+}

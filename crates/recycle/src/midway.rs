@@ -1,0 +1,263 @@
+//! What happens to a node from outside while its pods are waited for: what pre-flight would have refused, had it been there before, and
+//! what other people and controllers do to the member.
+//!
+//! Most of it is only told: stopping half-way helps nobody. What ends a drain is [`Fate`].
+
+use crate::autoscaler::{Remover, describe_removal, find_remover};
+use crate::contract::{WayIn, describe_instance};
+use crate::ids::InstanceId;
+use crate::node::{Group, NodeFacts, Record};
+use crate::preflight::{Obstacle, Refusal, is_busy, node_group};
+
+/// What is seen at a poll, as far as it could be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight<'a> {
+    /// The instance.
+    pub id: &'a InstanceId,
+    /// How the execution came in.
+    pub way_in: WayIn,
+    /// Its Node.
+    pub node: &'a NodeFacts,
+    /// What was there before us.
+    pub record: &'a Record,
+    /// Its group.
+    pub group: &'a Group,
+    /// The status of an instance refresh that is under way.
+    pub refresh: Option<&'a str>,
+    /// The status of the EKS managed node group that it belongs to.
+    pub node_group_status: Option<&'a str>,
+}
+
+/// Whether the drain still makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on, also while somebody else's hook holds a member that its group terminates: its pods run as long as its node is Ready.
+    Goes,
+    /// Somebody has put the node to use again, or has taken it out of its group; one sentence.
+    TakenAway(String),
+}
+
+/// Decides on the drain.
+#[must_use]
+pub fn judge_fate(sight: &Sight<'_>) -> Fate {
+    let state = sight
+        .group
+        .member(sight.id)
+        .map(|member| member.lifecycle_state.as_str());
+    let taken = |what: &str| {
+        let subject = describe_instance(sight.id, Some(&sight.node.name));
+        Fate::TakenAway(format!(
+            "{subject} {what} group {}, which was not our doing",
+            sight.group.name
+        ))
+    };
+    match (sight.way_in, state) {
+        // The group ends it, and waits for us.
+        (WayIn::Hook, _) => Fate::Goes,
+        (WayIn::Before | WayIn::After, None) => taken("has left its"),
+        // ExitStandby leads through Pending.
+        (WayIn::Before, Some(state)) if state == "InService" || state.starts_with("Pending") => {
+            taken(&format!("is {state} in its"))
+        }
+        (WayIn::Before | WayIn::After, Some(state)) if state.starts_with("Detach") => {
+            taken(&format!("is {state} in its"))
+        }
+        (WayIn::Before | WayIn::After, Some(_)) => Fate::Goes,
+    }
+}
+
+/// What a person should know, one sentence each, under the names that pre-flight uses.
+#[must_use]
+pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
+    let name = &sight.group.name;
+    let mut remarks = Vec::new();
+    if let Some(remover) = find_remover(sight.node) {
+        remarks.push(match remover {
+            Remover::ClusterAutoscaler(key) => Obstacle::RemovedByAutoscaler.because(format!(
+                "Cluster Autoscaler wants to remove the node and has set the taint {key}"
+            )),
+            Remover::Karpenter(key) => Obstacle::DisruptedByKarpenter.because(format!(
+                "Karpenter wants to remove the node and has set the taint {key}"
+            )),
+        });
+    }
+    if let Some(status) = sight.refresh {
+        remarks.push(Obstacle::InstanceRefresh.because(format!(
+            "an instance refresh of group {name} is {status}; it may fail while a member is in Standby"
+        )));
+    }
+    if let Some(status) = sight.node_group_status.filter(|status| is_busy(status)) {
+        let managed = node_group(sight.node).unwrap_or(name.as_str());
+        remarks.push(Obstacle::ManagedGroupUpdate.because(format!(
+            "the EKS managed node group {managed} is {status}: EKS replaces its nodes, too"
+        )));
+    }
+    let member = sight.group.member(sight.id);
+    let terminating =
+        member.filter(|member| member.lifecycle_state.starts_with("Terminat") && sight.way_in != WayIn::Hook);
+    if let Some(member) = terminating {
+        remarks.push(Obstacle::Terminating.because(format!(
+            "it is {} in group {name}: its pods have the time that is left to it",
+            member.lifecycle_state
+        )));
+    }
+    if member.is_some_and(|member| member.protected_from_scale_in) {
+        remarks.push(Obstacle::ScaleInProtection.because(
+            "it is protected from scale-in now; if it is to be kept, stop the execution, or end the drain with recycle-eks/drain-until",
+        ));
+    }
+    let suspended: Vec<&str> = ["Launch", "Terminate"]
+        .into_iter()
+        .filter(|process| sight.group.suspended.iter().any(|name| name == process))
+        .collect();
+    if !suspended.is_empty() {
+        remarks.push(
+            Obstacle::SuspendedProcess
+                .because(format!("group {name} has {} suspended", suspended.join(" and "))),
+        );
+    }
+    remarks.extend(find_removed_replacement(sight));
+    remarks
+}
+
+/// The replacement had been accepted, and is gone with its place.
+fn find_removed_replacement(sight: &Sight<'_>) -> Option<Refusal> {
+    let replacement = sight.record.replacement.as_ref()?;
+    let member = sight.group.member(replacement);
+    let staying = member.filter(|member| !member.is_leaving()).iter().count();
+    describe_removal(sight.group, sight.record, staying)
+        .map(|text| Obstacle::ReplacementRemoved.because(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, strings, taint};
+
+    struct Scene {
+        node: NodeFacts,
+        record: Record,
+        group: Group,
+        refresh: Option<&'static str>,
+        node_group_status: Option<&'static str>,
+    }
+
+    fn scene(state: &str) -> Scene {
+        Scene {
+            node: node("old"),
+            record: Record {
+                replacement: Some(id(NEW)),
+                desired_before: Some(2),
+                ..Record::default()
+            },
+            group: Group {
+                members: vec![
+                    member(OLD, state),
+                    member(OTHER, "InService"),
+                    member(NEW, "InService"),
+                ],
+                ..group()
+            },
+            refresh: None,
+            node_group_status: None,
+        }
+    }
+
+    impl Scene {
+        fn sight<'a>(&'a self, old: &'a InstanceId, way_in: WayIn) -> Sight<'a> {
+            Sight {
+                id: old,
+                way_in,
+                node: &self.node,
+                record: &self.record,
+                group: &self.group,
+                refresh: self.refresh,
+                node_group_status: self.node_group_status,
+            }
+        }
+
+        fn remarks(&self) -> Vec<&'static str> {
+            let found = find_remarks(&self.sight(&id(OLD), WayIn::Before));
+            found.iter().map(|remark| remark.obstacle.name()).collect()
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_the_member_decides_on_the_drain() {
+        let (goes, taken) = ("goes", "taken away");
+        let cases = [
+            ("Standby", [goes, goes, goes]),
+            ("EnteringStandby", [goes, goes, goes]),
+            ("InService", [taken, goes, goes]),
+            ("Pending", [taken, goes, goes]),
+            ("Terminating:Wait", [goes, goes, goes]),
+            ("Detaching", [taken, taken, goes]),
+        ];
+        for (state, expected) in cases {
+            for (way_in, expected) in [WayIn::Before, WayIn::After, WayIn::Hook]
+                .into_iter()
+                .zip(expected)
+            {
+                let fate = match judge_fate(&scene(state).sight(&id(OLD), way_in)) {
+                    Fate::Goes => goes,
+                    Fate::TakenAway(text) => {
+                        assert!(text.contains(state), "{text}");
+                        assert!(text.contains("which was not our doing"), "{text}");
+                        taken
+                    }
+                };
+                assert_eq!(fate, expected, "{state} {way_in:?}");
+            }
+        }
+        let stranger = "i-0dddddddddddddddd".parse().unwrap();
+        let fate = judge_fate(&scene("Standby").sight(&stranger, WayIn::Before));
+        assert!(matches!(fate, Fate::TakenAway(_)), "{fate:?}");
+    }
+
+    #[test]
+    fn a_member_that_its_group_terminates_is_told_of() {
+        let mut scene = scene("Terminating:Wait");
+        scene.group.members[2].lifecycle_state = "InService".to_owned();
+        assert_eq!(scene.remarks(), ["terminating"]);
+        let by_our_hook = find_remarks(&scene.sight(&id(OLD), WayIn::Hook));
+        assert!(by_our_hook.is_empty(), "{by_our_hook:?}");
+    }
+
+    #[test]
+    fn what_came_up_meanwhile_is_told_under_the_names_of_the_refusals() {
+        let mut busy = scene("Standby");
+        assert_eq!(busy.remarks(), Vec::<&str>::new());
+        busy.refresh = Some("InProgress");
+        busy.node_group_status = Some("UPDATING");
+        busy.node.labels = strings([("eks.amazonaws.com/nodegroup", "blue")]);
+        busy.node.taints = vec![taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")];
+        busy.group.members[0].protected_from_scale_in = true;
+        busy.group.suspended = vec!["AZRebalance".to_owned(), "Terminate".to_owned()];
+        assert_eq!(
+            busy.remarks(),
+            [
+                "removed_by_autoscaler",
+                "instance_refresh",
+                "managed_group_update",
+                "scale_in_protection",
+                "suspended_process"
+            ]
+        );
+        busy.node_group_status = Some("ACTIVE");
+        assert!(!busy.remarks().contains(&"managed_group_update"));
+    }
+
+    #[test]
+    fn a_replacement_that_went_with_its_place_is_told() {
+        let mut scene = scene("Standby");
+        scene.record.desired_before = Some(2);
+        scene.group.desired = 1;
+        assert_eq!(scene.remarks(), Vec::<&str>::new(), "it is there");
+        scene.group.members[2].lifecycle_state = "Terminating".to_owned();
+        assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
+        scene.group.members.remove(2);
+        assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
+        scene.record.replacement = None;
+        assert_eq!(scene.remarks(), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,153 @@
+"""Load balancers: never without a target unless somebody said so, and no instance ends while it is one."""
+
+import pytest
+
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+SWITCHES = [None, "exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches"]
+
+
+def group(world, size: int = 2, maximum: int = 4):
+    return world.group("workers", size=size, minimum=1, maximum=maximum)
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(world, switch):
+    if switch:
+        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    workers = group(world)
+    node = workers.nodes[0]
+    ingress = world.target_group("ingress", workers)
+    job = node.job("train", labels={"app": "train"})
+    world.at("20m", job.finishes)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+    world.run(end.at + 900)
+
+    assert end.outcome == "recycled", end.cause
+    assert ingress.unserved() == [] and ingress.cut_off == []
+    assert sorted(ingress.targets) == sorted(workers.states)
+
+
+def test_the_last_target_is_refused_and_force_takes_it(world):
+    workers = group(world, size=1)
+    node = workers.nodes[0]
+    ingress = world.target_group("ingress", workers)
+
+    end = world.recycle(node).finishes()
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert end.cause.startswith("last_target: ") and "target group ingress" in end.cause
+    assert world.writes() == [] and ingress.unserved() == []
+
+    end = world.recycle(node, force=["last_target"]).finishes()
+    assert end.outcome == "recycled", end.cause
+    assert ingress.cut_off == []
+    assert len(ingress.unserved()) == 1, "from EnterStandby until the replacement is healthy"
+
+
+def test_targets_of_another_group_and_only_healthy_ones_count(world):
+    workers = group(world, size=1)
+    others = world.group("others", size=1)
+    node = workers.nodes[0]
+    ingress = world.target_group("ingress", workers, others, checks="10m")
+    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+    other = others.nodes[0].instance_id
+    ingress.deregister([other])
+    ingress.register([other])
+    assert ingress.targets[other] == "initial"
+    assert world.recycle(node, dry_run=True).finishes().cause.startswith("last_target: ")
+    world.run("11m")
+    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+
+@pytest.mark.parametrize("kind", ["classic", "lattice", "elbv2 source"])
+def test_other_attachments_count_the_groups_own_members(world, kind):
+    workers = group(world, size=1)
+    settings = world.autoscaling.group("workers")
+    if kind == "classic":
+        settings.load_balancer_names = ["front"]
+    else:
+        lattice = "arn:aws:vpc-lattice:eu-west-1:123456789012:targetgroup/front"
+        source = {"Identifier": lattice, "Type": "vpc-lattice"}
+        if kind == "elbv2 source":
+            source = {"Identifier": world.target_group("front").arn, "Type": "elbv2"}
+        settings.traffic_sources = [source]
+
+    end = world.recycle(workers.nodes[0], dry_run=True).finishes()
+
+    assert end.error == "PreflightRefused" and end.cause.startswith("last_target: ") and "front" in end.cause
+
+
+def test_the_plan_names_the_balancers_that_lose_the_node_at_once(world):
+    workers = group(world)
+    world.target_group("ingress", workers)
+
+    end = world.recycle(workers.nodes[0], dry_run=True).finishes()
+
+    assert [note for note in end.output["plan"]["notes"] if "takes it out of target group ingress at once" in note]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("size", [1, 2])
+def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_instance(world, size, switch):
+    if switch:
+        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    workers = group(world, size=size)
+    node = workers.nodes[0]
+    nodes = world.target_group("nodes", deregistration_delay="1m")
+    job = node.job("train", labels={"app": "train"})
+    world.at("20m", job.finishes)
+
+    end = world.recycle(node, label_selector="app=train", load_balancer_grace_seconds=90).finishes()
+    world.run(end.at + 900)
+
+    assert end.outcome == "recycled", end.cause
+    assert nodes.unserved() == [] and node.instance_id not in nodes.cut_off
+    if switch != "terminate_from_standby_launches_extra":  # then a neighbour is AWS's victim
+        assert nodes.cut_off == []
+    (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
+    assert left >= world.seconds("20m"), "it serves as long as its pods are waited for"
+    assert sorted(nodes.targets) == sorted(workers.states)
+
+
+def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
+    """What the setting is for: the model can tell."""
+    workers = group(world)
+    node = workers.nodes[0]
+    nodes = world.target_group("nodes", deregistration_delay="5m")
+
+    assert world.recycle(node, load_balancer_grace_seconds=0).finishes().outcome == "recycled"
+    assert nodes.cut_off == [node.instance_id]
+
+
+def test_a_node_that_is_put_back_is_a_target_again(world):
+    workers = group(world)
+    node = workers.nodes[0]
+    ingress, nodes = world.target_group("ingress", workers), world.target_group("nodes")
+    world.faults.refuse(
+        "autoscaling:TerminateInstanceInAutoScalingGroup",
+        code="AccessDenied",
+        status=403,
+        times=None,
+        function="detach-terminate",
+    )
+
+    end = world.recycle(node).finishes()
+    world.run(end.at + 900)
+
+    assert end.error == "ServiceRefused"
+    assert EXCLUDE not in node.labels
+    for target_group in (ingress, nodes):
+        assert target_group.targets[node.instance_id] == "healthy"
+        assert target_group.unserved() == [] and node.instance_id not in target_group.cut_off
+
+
+def test_a_balancer_that_cannot_be_asked_is_no_reason_to_begin(world):
+    workers = group(world)
+    world.target_group("ingress", workers)
+    world.faults.refuse("elasticloadbalancing:DescribeTargetHealth", code="AccessDenied", status=403, times=None)
+
+    end = world.recycle(workers.nodes[0]).finishes()
+
+    assert (end.error, world.writes()) == ("ServiceRefused", [])
+    assert "elasticloadbalancing:DescribeTargetHealth" in end.cause

@@ -1,0 +1,228 @@
+"""Pre-flight refuses by name, everything at once, and touches nothing; what comes up later is told at the next poll."""
+
+import pytest
+
+ACTIVE_REFRESHES = ["Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"]
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def job(node):
+    return node.job("train", labels={"app": "train"})
+
+
+def set_weights(world, group: str = "workers") -> None:
+    template = world.autoscaling.group(group).ec2_launch_template.id
+    policy = {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": {"LaunchTemplateId": template, "Version": "$Latest"},
+            "Overrides": [
+                {"InstanceType": "m7i.2xlarge", "WeightedCapacity": "2"},
+                {"InstanceType": "m7i.4xlarge", "WeightedCapacity": "4"},
+            ],
+        }
+    }
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName=group, MixedInstancesPolicy=policy)
+    world.forget_calls()
+
+
+def refresh(world, status: str = "InProgress", group: str = "workers") -> None:
+    done = {"InstanceRefreshId": "1", "AutoScalingGroupName": group, "Status": "Successful"}
+    world.autoscaling.refreshes[group] = [{**done, "InstanceRefreshId": "2", "Status": status}, done]
+
+
+def fill_warm_pool(world, node) -> None:
+    world.autoscaling.move_to_warm_pool(node.instance_id)
+
+
+#: What speaks against the node -> how that comes about.
+OBSTACLES = {
+    "suspended_process": lambda world, node: node.group.suspend("Launch"),
+    "instance_refresh": lambda world, node: refresh(world),
+    "scale_in_protection": lambda world, node: node.group.protect(node),
+    "removed_by_autoscaler": lambda world, node: node.kubernetes.add_taint("ToBeDeletedByClusterAutoscaler", value="1"),
+    "disrupted_by_karpenter": lambda world, node: node.kubernetes.add_taint("karpenter.sh/disrupted"),
+    "karpenter": lambda world, node: node.kubernetes.label(**{"karpenter.sh/nodepool": "spot"}),
+    "auto_mode": lambda world, node: node.kubernetes.label(**{"eks.amazonaws.com/compute-type": "auto"}),
+    "fargate": lambda world, node: node.kubernetes.label(**{"eks.amazonaws.com/compute-type": "fargate"}),
+    "weighted_group": lambda world, node: set_weights(world),
+    "foreign_standby": lambda world, node: world.aws.client("autoscaling").enter_standby(
+        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
+    ),
+    "no_node": lambda world, node: world.kubernetes.remove_node(node.name),
+    "warm_pool": fill_warm_pool,
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_what_speaks_against_a_node_is_refused_by_name_before_anything_is_written(world, node, name):
+    OBSTACLES[name](world, node)
+    world.forget_calls()
+
+    end = world.recycle(node).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert end.cause.startswith(f"{name}: "), end.cause
+    assert world.writes() == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_all_refusals_are_told_at_once(world, node, dry_run):
+    node.group.protect(node)
+    node.group.suspend("Launch", "Terminate")
+    refresh(world)
+    set_weights(world)
+    node.kubernetes.add_taint("ToBeDeletedByClusterAutoscaler", value="1")
+    world.forget_calls()
+
+    end = world.recycle(node, dry_run=dry_run).finishes()
+
+    names = [line.split(":")[0] for line in end.cause.splitlines()]
+    assert (end.error, names) == (
+        "PreflightRefused",
+        ["removed_by_autoscaler", "instance_refresh", "weighted_group", "scale_in_protection", "suspended_process"],
+    )
+    assert world.writes() == []
+
+
+def test_what_force_overrides_is_said_in_the_plan(world, node):
+    node.group.protect(node)
+    world.forget_calls()
+
+    end = world.recycle(node, dry_run=True, force=["scale_in_protection"]).finishes()
+
+    assert end.outcome == "planned"
+    assert [note for note in end.output["plan"]["notes"] if note.startswith("forced although scale_in_protection: ")]
+
+
+@pytest.mark.parametrize("status", ACTIVE_REFRESHES)
+def test_an_instance_refresh_counts_until_it_is_over(world, node, status):
+    refresh(world, status)
+    assert world.recycle(node).finishes().cause.startswith(f"instance_refresh: an instance refresh of group workers is {status}")
+
+    refresh(world, "Successful")
+    assert world.recycle(node).finishes().outcome == "recycled"
+
+
+def test_a_managed_group_that_is_being_updated_is_left_to_eks(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
+    node = workers.nodes[0]
+    world.eks.set_node_group("world", "blue", "UPDATING")
+
+    end = world.recycle(node).finishes()
+    assert end.cause.startswith("managed_group_update: the EKS managed node group blue is UPDATING"), end.cause
+
+    world.eks.set_node_group("world", "blue", "ACTIVE")
+    assert world.recycle(node).finishes().outcome == "recycled"
+
+
+def test_an_endpoint_that_never_answers_is_refused_with_a_hint_after_some_tries(world, node):
+    world.kubernetes.proxy.is_reachable = False
+
+    execution = world.recycle(node)
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
+    assert end.cause.startswith(f"unreachable_endpoint: the endpoint {world.kubernetes.endpoint} of cluster world")
+    assert "list of CIDR blocks" in end.cause and "if it is private" in end.cause
+    assert execution.errors("ClaimNode") == ["ServiceUnavailable"] * 8 + ["PreflightRefused"]
+    assert world.writes() == []
+
+
+def test_an_api_server_that_comes_back_in_time_is_waited_for(world, node):
+    def come_back() -> None:
+        world.kubernetes.proxy.is_reachable = True
+
+    world.kubernetes.proxy.is_reachable = False
+    world.at("10s", come_back)
+
+    assert world.recycle(node).finishes().outcome == "recycled"
+
+
+def test_a_cluster_that_answered_once_is_only_away(world, node, job):
+    """An execution that resumes finds the claim on the instance: somebody has reached the cluster before."""
+    stopped = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    stopped.stop()
+    world.kubernetes.proxy.is_reachable = False
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert end.error == "ServiceUnavailable", end.cause
+
+
+#: What comes up in the drain -> how.
+MEANWHILE = {
+    "instance_refresh": lambda world, node: refresh(world),
+    "suspended_process": lambda world, node: node.group.suspend("Terminate"),
+    "scale_in_protection": lambda world, node: node.group.protect(node),
+    "removed_by_autoscaler": lambda world, node: node.kubernetes.add_taint("ToBeDeletedByClusterAutoscaler", value="1"),
+    "disrupted_by_karpenter": lambda world, node: node.kubernetes.add_taint("karpenter.sh/disrupted"),
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_what_comes_up_in_the_drain_is_told_at_the_next_poll_and_the_drain_goes_on(world, node, job, name):
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", lambda: MEANWHILE[name](world, node))
+    world.run("30m")
+    told = [answer["reason"] for answer in execution.answers("CheckPods")]
+    assert name not in told[0] and name in told[-1]
+    assert name in node.annotations["recycle-eks/progress"]
+    world.at("1h", job.finishes)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    warnings = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisturbed"]
+    assert [event["message"].split(":")[0] for event in warnings] == [name]
+
+
+def test_a_managed_group_update_that_begins_in_the_drain_is_told(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    world.eks.set_node_group("world", "blue", "ACTIVE")
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("20m", lambda: world.eks.set_node_group("world", "blue", "UPDATING"))
+    world.at("1h", job.finishes)
+
+    assert execution.finishes().outcome == "recycled"
+    assert "managed_group_update" in execution.answers("CheckPods")[-2]["reason"]
+
+
+def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at_the_next_poll(world, node, job):
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("20m")
+    world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert "which was not our doing; it is not drained any more" in end.cause
+    assert end.at < world.seconds("30m")
+    assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    assert node.group.states[node.instance_id] == "InService"
+
+
+@pytest.mark.parametrize("fault", ["refuse", "hang"])
+def test_a_group_that_cannot_be_asked_holds_up_no_drain(world, node, job, fault):
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    if fault == "refuse":
+        world.faults.refuse("autoscaling:Describe*", code="AccessDenied", status=403, times=None, function="check-pods")
+    else:
+        world.faults.hang("autoscaling:DescribeAutoScalingGroups", function="check-pods")
+    world.run("15m")
+    told = [answer["reason"] for answer in execution.answers("CheckPods")]
+    assert [reason for reason in told if "what its group is at cannot be asked" in reason]
+    world.at("20m", job.finishes)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert execution.errors("CheckPods") == []

@@ -1,0 +1,109 @@
+"""The replacement counts when pods can run on it: reserved for one node, without startup taints, with the old one's resources."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=6)
+
+
+def replacement_of(world, node, group):
+    """The node that was reserved for another."""
+    found = [other for other in group.nodes if other.annotations.get("recycle-eks/replacement-for") == node.instance_id]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize("takes", ["30s", "5m"])
+def test_a_startup_taint_is_waited_out(world, workers, takes):
+    node = workers.nodes[0]
+    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts=takes)
+    execution = world.recycle(node)
+
+    assert execution.finishes().outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= workers.newest.ready_at + world.seconds(takes)
+
+
+def test_a_startup_taint_that_stays_is_named_by_the_failure(world, workers):
+    node = workers.nodes[0]
+    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts="2d")
+
+    end = world.recycle(node).finishes()
+
+    assert end.error == "ReplacementTimedOut"
+    assert "still has the taint node.cilium.io/agent-not-ready:NoSchedule" in end.cause
+
+
+def test_an_extended_resource_of_the_old_node_is_waited_for(world):
+    world.autoscaling.plan_launches("gpus")
+    gpus = world.group("gpus", size=2, minimum=1, maximum=4)
+    for node in gpus.nodes:
+        node.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}})
+    node = gpus.nodes[0]
+    execution = world.recycle(node)
+    world.run("5m")
+    assert "does not offer nvidia.com/gpu yet" in execution.answers("StandbyNode")[-1]["reason"]
+    world.at("6m", lambda: gpus.newest.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}}))
+
+    assert execution.finishes().outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= 360
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_executions_and_a_scale_up_at_once_take_no_node_twice(world, seed):
+    world.reset(seed=seed)
+    workers = world.group("workers", size=3, minimum=1, maximum=8)
+    world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}
+    one, two = workers.nodes[:2]
+    executions = [world.recycle(node) for node in (one, two)]
+    world.run("10s")
+    world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=4)
+
+    ends = [execution.finishes() for execution in executions]
+
+    assert [end.outcome for end in ends] == ["recycled"] * 2
+    assert replacement_of(world, one, workers).instance_id != replacement_of(world, two, workers).instance_id
+    assert workers.sizes == (1, 4, 8) and sorted(workers.states.values()) == ["InService"] * 4
+
+
+def test_a_member_of_the_warm_pool_may_be_the_replacement(world, workers):
+    warm = world.autoscaling.warm("workers")
+    node = workers.nodes[0]
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert replacement_of(world, node, workers).instance_id == warm
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_a_launch_that_fails_is_tried_again_by_the_group(world, workers):
+    node = workers.nodes[0]
+    world.autoscaling.out_of_capacity("workers", times=3)
+
+    execution = world.recycle(node)
+
+    assert execution.finishes().outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= 3 * 60
+
+
+def test_at_the_maximum_where_nothing_is_launched_the_failure_says_so(world):
+    world.unknowns.enter_standby_at_max_launches = False
+    workers = world.group("workers", size=2, minimum=1, maximum=2)
+
+    end = world.recycle(workers.nodes[0]).finishes()
+
+    assert end.error == "ReplacementTimedOut"
+    assert "nothing was launched" in end.cause and "group workers is at its maximum of 2, where AWS may launch none" in end.cause
+
+
+def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers):
+    node = workers.nodes[0]
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("TaintNode")))
+
+    record = json.loads(node.annotations["recycle-eks/record"])
+    assert record["replacement"] == replacement_of(world, node, workers).instance_id

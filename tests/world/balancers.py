@@ -1,0 +1,204 @@
+"""Load balancers' target groups: who gets traffic there, from when to when, on the virtual clock.
+
+Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`world/autoscaling.py`).
+The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers them (instance mode,
+kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`): every Node but those with the label
+`node.kubernetes.io/exclude-from-external-load-balancers`, the taint `ToBeDeletedByClusterAutoscaler` or
+`karpenter.sh/disrupted`; a cordon does not matter.
+
+A target is `initial` until its health checks have passed, then `healthy`; deregistered it is `draining` for the target
+group's delay, in which it still serves what it has begun, and then gone. What this does not do: traffic, listeners, health
+that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from moto.ec2.models.instances import Instance
+from moto.elbv2.models import ELBv2Backend, FakeHealthStatus, FakeTargetGroup, elbv2_backends
+
+from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.clock import Clock
+from world.ec2 import Ec2
+from world.kubernetes import Kubernetes
+
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+GOING = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")
+DELAY = "deregistration_delay.timeout_seconds"
+
+
+@dataclass
+class Registration:
+    """One target from its registration to its end. All moments in virtual seconds since the scenario began."""
+
+    target: str
+    registered: float
+    healthy: float
+    deregistered: float | None = None
+    gone: float | None = None
+    """When its draining is over."""
+
+    def state(self, now: float) -> str | None:
+        """As DescribeTargetHealth shows it; None when it is not there."""
+        if self.gone is not None:
+            return "draining" if now < self.gone else None
+        return "initial" if now < self.healthy else "healthy"
+
+    def serves(self, since: float, until: float) -> tuple[float, float]:
+        """The part of a time in which it gets new connections."""
+        return max(since, self.healthy), min(until, self.deregistered if self.deregistered is not None else until)
+
+
+class TargetGroup:
+    """A target group and its book."""
+
+    def __init__(self, balancers: Balancers, moto: FakeTargetGroup, of_nodes: bool, checks: float) -> None:
+        self._balancers = balancers
+        self._moto = moto
+        self._checks = checks
+        self.of_nodes = of_nodes
+        self.book: list[Registration] = []
+        """Every registration, the oldest first."""
+        self.cut_off: list[str] = []
+        """The instances that ended, or were stopped, while they were registered or draining."""
+
+    def __repr__(self) -> str:
+        return f"target group {self._moto.name}"
+
+    @property
+    def arn(self) -> str:
+        return self._moto.arn
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """The state of each target now, those that are draining included."""
+        now = self._balancers.clock.elapsed()
+        states = {entry.target: entry.state(now) for entry in self.book}
+        return {target: state for target, state in states.items() if state is not None}
+
+    def unserved(self, since: float = 0) -> list[tuple[float, float]]:
+        """The times since a moment in which no target was healthy."""
+        now = self._balancers.clock.elapsed()
+        gaps, covered = [], since
+        for begin, end in sorted(entry.serves(since, now) for entry in self.book):
+            if begin < end:
+                if begin > covered:
+                    gaps.append((covered, begin))
+                covered = max(covered, end)
+        return gaps if covered >= now else [*gaps, (covered, now)]
+
+    def register(self, instances: Iterable[str]) -> None:
+        """As RegisterTargets."""
+        self._moto.register([{"Id": instance, "Port": self._moto.port} for instance in instances])
+
+    def deregister(self, instances: Iterable[str]) -> None:
+        """As DeregisterTargets."""
+        self._moto.deregister([{"Id": instance} for instance in instances])
+
+    def current(self, target: str) -> Registration | None:
+        """Its registration, if it is registered."""
+        return next((entry for entry in self.book if entry.target == target and entry.deregistered is None), None)
+
+    def note_registered(self, target: str) -> None:
+        now = self._balancers.clock.elapsed()
+        if self.current(target) is None:
+            self.book.append(Registration(target, now, now + self._checks))
+
+    def note_deregistered(self, target: str) -> None:
+        entry, now = self.current(target), self._balancers.clock.elapsed()
+        if entry is not None:
+            entry.deregistered = now
+            entry.gone = now + float(self._moto.attributes[DELAY])
+
+    def note_ended(self, instance: str) -> None:
+        if instance in self.targets:
+            self.cut_off.append(instance)
+
+
+class Balancers:
+    """The target groups of the account that a scenario has made."""
+
+    def __init__(self, aws: Aws, ec2: Ec2, clock: Clock, kubernetes: Kubernetes) -> None:
+        self.aws = aws
+        self.clock = clock
+        self._kubernetes = kubernetes
+        self._groups: dict[str, TargetGroup] = {}
+        ec2.on_change.append(self._instance_changed)
+        aws.on_reset.append(self._groups.clear)
+        _install(self)
+
+    def create(self, name: str, of_nodes: bool, deregistration_delay: float, checks: float) -> TargetGroup:
+        """`checks`: how long a new target is `initial`."""
+        elbv2 = self.aws.client("elbv2")
+        vpc = self.aws.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+        arn = elbv2.create_target_group(Name=name, Protocol="HTTP", Port=80, VpcId=vpc)["TargetGroups"][0]["TargetGroupArn"]
+        moto = elbv2_backends[ACCOUNT][REGION].target_groups[arn]
+        moto.attributes[DELAY] = str(int(deregistration_delay))
+        self._groups[arn] = TargetGroup(self, moto, of_nodes, checks)
+        return self._groups[arn]
+
+    def find(self, arn: str) -> TargetGroup | None:
+        return self._groups.get(arn)
+
+    def follow_nodes(self) -> None:
+        """What the controller does whenever something has changed in the cluster."""
+        groups = [group for group in self._groups.values() if group.of_nodes]
+        if not groups:
+            return
+        with LOCK:
+            wanted = {node.instance_id for node in self._nodes() if node.instance_id is not None}
+            for group in groups:
+                registered = {entry.target for entry in group.book if entry.deregistered is None}
+                group.register(sorted(wanted - registered))
+                group.deregister(sorted(registered - wanted))
+
+    def _nodes(self) -> list[_Suitable]:
+        nodes = [_Suitable(node.object) for node in self._kubernetes.nodes()]
+        return [node for node in nodes if node.is_suitable]
+
+    def _instance_changed(self, instance: Instance, old: str, new: str) -> None:
+        if new in ("shutting-down", "stopping"):
+            for group in self._groups.values():
+                group.note_ended(instance.id)
+
+
+class _Suitable:
+    """What the controller looks at of a Node."""
+
+    def __init__(self, node: dict[str, Any]) -> None:
+        provider_id = node["spec"].get("providerID", "")
+        self.instance_id = provider_id.rsplit("/", 1)[-1] or None
+        taints = {taint["key"] for taint in node["spec"].get("taints", [])}
+        self.is_suitable = EXCLUDE not in node["metadata"].get("labels", {}) and not taints & set(GOING)
+
+
+def _install(balancers: Balancers) -> None:
+    """Keeps the book of what anybody registers and deregisters; a second world replaces the first."""
+    register = moto_original(FakeTargetGroup, "register")
+    deregister = moto_original(FakeTargetGroup, "deregister")
+    describe = moto_original(ELBv2Backend, "describe_target_health")
+
+    def noted_register(group: FakeTargetGroup, targets: list[dict[str, Any]]) -> None:
+        register(group, targets)
+        book = balancers.find(group.arn)
+        for target in targets if book else ():
+            book.note_registered(target["Id"])
+
+    def noted_deregister(group: FakeTargetGroup, targets: list[dict[str, Any]]) -> None:
+        deregister(group, [target for target in targets if target["Id"] in group.targets])
+        book = balancers.find(group.arn)
+        for target in targets if book else ():
+            book.note_deregistered(target["Id"])
+
+    def health(backend: ELBv2Backend, target_group_arn: str, targets: list[dict[str, Any]]) -> list[FakeHealthStatus]:
+        book = balancers.find(target_group_arn)
+        if book is None or targets:
+            return describe(backend, target_group_arn, targets)
+        return [FakeHealthStatus(target, 80, "traffic-port", state) for target, state in book.targets.items()]
+
+    FakeTargetGroup.register = noted_register
+    FakeTargetGroup.deregister = noted_deregister
+    ELBv2Backend.describe_target_health = health

@@ -1,0 +1,90 @@
+"""Cluster Autoscaler as far as it takes nodes away, on the virtual clock (kubernetes/autoscaler, cluster-autoscaler 1.33).
+
+- An unneeded node (here: one without pods but those of DaemonSets and mirrors; `core/scaledown/unneeded`) that has been
+  unneeded for `scale-down-unneeded-time` gets the taint `ToBeDeletedByClusterAutoscaler` (`core/scaledown/actuation`) and is
+  then removed. Not if it is annotated `cluster-autoscaler.kubernetes.io/scale-down-disabled: "true"`
+  (`core/scaledown/eligibility`).
+- An instance that has not registered as a Node for `max-node-provision-time` is removed (`core/static_autoscaler.go`,
+  removeOldUnregisteredNodes).
+- Removing is TerminateInstanceInAutoScalingGroup, always with decrement, and never below the group's minimum. Which
+  lifecycle state a member is in does not matter to it: one in Standby is a node like others
+  (`cloudprovider/aws/auto_scaling_groups.go`).
+
+What this does not do: scale up, move pods off nodes that are little used, priorities.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from world.deployment import CLUSTER
+
+if TYPE_CHECKING:
+    from world.world import Group, Node, World
+
+DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+TAINT = "ToBeDeletedByClusterAutoscaler"
+#: Members that are on their way out are none of its business.
+LEAVING = ("Terminating", "Detaching", "Terminated")
+
+
+class ClusterAutoscaler:
+    """It looks every `scan` seconds. All times are virtual seconds."""
+
+    def __init__(self, world: World, scan: float, unneeded_time: float, provision_time: float) -> None:
+        self._world = world
+        self._scan = scan
+        self._unneeded_time = unneeded_time
+        self._provision_time = provision_time
+        self._unneeded_since: dict[str, float] = {}
+        self._unregistered_since: dict[str, float] = {}
+        self.removed: dict[str, str] = {}
+        """Why each instance was removed: `unneeded` or `unregistered`."""
+        world.clock.after(scan, self._look)
+
+    def _look(self) -> None:
+        for group in [group for group in self._world.groups.values() if group.cluster == CLUSTER]:
+            for instance, state in group.states.items():
+                if not state.startswith(LEAVING) and instance not in self.removed:
+                    self._judge(group, instance, group.node_of(instance))
+        self._world.clock.after(self._scan, self._look)
+
+    def _judge(self, group: Group, instance: str, node: Node | None) -> None:
+        now = self._world.clock.elapsed()
+        if node is None or not node.exists:
+            since = self._unregistered_since.setdefault(instance, now)
+            if now - since >= self._provision_time and self._may_shrink(group):
+                self._remove(instance, "unregistered")
+            return
+        self._unregistered_since.pop(instance, None)
+        if not self._is_unneeded(node):
+            self._unneeded_since.pop(instance, None)
+            return
+        since = self._unneeded_since.setdefault(instance, now)
+        if now - since >= self._unneeded_time and self._may_shrink(group):
+            node.kubernetes.add_taint(TAINT, value=str(int(now)))
+            self._remove(instance, "unneeded")
+
+    def _is_unneeded(self, node: Node) -> bool:
+        pods = self._world.kubernetes.look_at_pods(on=node.kubernetes)
+        return node.annotations.get(DISABLED) != "true" and not any(_counts(pod) for pod in pods)
+
+    @staticmethod
+    def _may_shrink(group: Group) -> bool:
+        minimum, desired, _ = group.sizes
+        return desired > minimum
+
+    def _remove(self, instance: str, why: str) -> None:
+        self.removed[instance] = why
+        self._world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=instance, ShouldDecrementDesiredCapacity=True
+        )
+
+
+def _counts(pod: dict) -> bool:
+    """Whether a node is needed because of it."""
+    metadata = pod["metadata"]
+    owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+    is_mirror = "kubernetes.io/config.mirror" in metadata.get("annotations", {})
+    is_done = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not (is_mirror or is_done or "DaemonSet" in owners)
