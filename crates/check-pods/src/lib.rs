@@ -7,9 +7,9 @@ mod outage;
 mod view;
 
 use eks_auth::Access;
-use node_record::{NodeChange, amend_node, check_claim, list_pods, open, tell, tell_progress};
+use node_record::{NodeChange, amend_node, check_claim, list_pods, open, tell};
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest};
+use recycle::contract::{Answer, CheckVerdict, Context, EndedPods, Run, StepRequest};
 use recycle::drain::{DrainVerdict, judge_drain, only_waits};
 use recycle::node::NodeFacts;
 use recycle::poll::POLL_BUDGET;
@@ -42,31 +42,22 @@ async fn check(
     let node = node.ok_or_else(|| node_record::Error::NodeGone {
         node: run.node.to_string(),
     })?;
-    let now = context.now();
-    let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
+    let (me, now) = (context.fence(), context.now());
+    let claim = check_claim(&node, &me, run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
-    let view = View::new(&node, &pods, &run, now)?;
-    let last_eviction_tried = run.last_eviction.is_some();
-    let drain_timeout = run.input.drain_timeout_seconds;
-    let verdict = judge_drain(
-        &view.survey,
-        view.since,
-        now,
-        view.deadline,
-        drain_timeout,
-        polls,
-        last_eviction_tried,
-    );
+    let asked = run.clone();
+    let view = View::new(&node, &pods, &asked, now)?;
+    let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run).await?
     } else {
         node
     };
-    let progress = view.progress(&node);
-    tell_progress(client, &node, &progress).await?;
-    run.drain_until = view.deadline.by_person.then_some(view.deadline.at);
+    view.tell(client, &node, &me).await?;
 
-    let is_over = view.deadline.is_past(now) || polls >= POLL_BUDGET;
+    let deadline = view.terms.deadline;
+    run.drain_until = deadline.by_person.then_some(deadline.at);
+    let is_over = view.terms.is_time_over() || polls >= POLL_BUDGET;
     let (verdict, wait_seconds) = match verdict {
         DrainVerdict::Dispose => (CheckVerdict::Dispose, 0),
         DrainVerdict::Wait(seconds) => (CheckVerdict::Wait, seconds),
@@ -74,17 +65,19 @@ async fn check(
             run.last_eviction = run.last_eviction.or_else(|| is_over.then_some(now));
             (CheckVerdict::Evict, seconds)
         }
-        DrainVerdict::TimedOut(reason) => {
-            let sentences = std::iter::once(reason).chain(progress.blocked_by);
-            return Err(Error::TimedOut(sentences.collect::<Vec<_>>().join("; ")));
+        DrainVerdict::EndPods => {
+            run.ended_pods = Some(EndedPods::of(&view.survey));
+            (CheckVerdict::Dispose, 0)
         }
+        DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),
     };
-    let mut answer = Answer::new(verdict, view.reason())
-        .waiting(wait_seconds)
-        .carrying(run);
-    answer.counts = view.survey.counts();
-    answer.names = view.survey.names();
-    Ok(answer)
+    Ok(Answer {
+        counts: view.survey.counts(),
+        names: view.survey.names(),
+        ..Answer::new(verdict, view.reason())
+            .waiting(wait_seconds)
+            .carrying(run)
+    })
 }
 
 /// Nothing moves any more, so that another node of the group may have its turn. It stays like that: what may be evicted later was not

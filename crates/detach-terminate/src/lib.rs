@@ -14,7 +14,7 @@ use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use jiff::Timestamp;
-use recycle::contract::{Answer, DisposeVerdict, StepRequest};
+use recycle::contract::{Answer, DisposeVerdict, EndedPods, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
 
 use crate::guard::{check_as_left, is_going};
@@ -56,7 +56,7 @@ impl DetachTerminate {
         request: StepRequest,
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
-        let case = self.fetch(request).await?;
+        let mut case = self.fetch(request).await?;
         let input = &case.run.input;
         let (node, instance, state) = (
             case.node.as_ref(),
@@ -66,8 +66,10 @@ impl DetachTerminate {
         if !is_going(input.dispose, instance, state) {
             check_as_left(&input.instance_id, case.run.way_in, state, node)?;
             let survey = case.survey_pods().await?;
-            if !survey.is_clear() {
-                return Ok(case.back_to_check_pods(&survey));
+            match &mut case.run.ended_pods {
+                Some(ended) => *ended = EndedPods::of(&survey),
+                None if survey.is_clear() => {}
+                None => return Ok(case.back_to_check_pods(&survey)),
             }
         }
         let grace = input.load_balancer_grace_seconds;

@@ -2,7 +2,7 @@
 
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, DisposeVerdict};
+use recycle::contract::{Answer, DisposeVerdict, EndedPods};
 use recycle::input::Dispose;
 use recycle::names::{
     CLAIM_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG, STOPPED_TAG,
@@ -81,7 +81,17 @@ impl DetachTerminate {
             }
             Dispose::Detach => "has left its group",
         };
-        Ok(Answer::new(DisposeVerdict::Recycled, case.say(outcome)).carrying(case.run))
+        let reason = case.say_whole(outcome);
+        let ended = case.run.ended_pods.iter().filter(|ended| ended.count > 0);
+        let named = |ended: &EndedPods| ("ended".to_owned(), ended.names.clone());
+        Ok(Answer {
+            counts: ended
+                .clone()
+                .map(|ended| ("ended".to_owned(), ended.count))
+                .collect(),
+            names: ended.map(named).collect(),
+            ..Answer::new(DisposeVerdict::Recycled, reason).carrying(case.run.clone())
+        })
     }
 
     /// Writes the phase, with what else the step wants on the Node in the same request; then the instance's tag.
@@ -109,7 +119,11 @@ impl DetachTerminate {
                 })
             })
             .await?;
-            let story = case.say("is drained and leaves");
+            let state = match case.run.ended_pods {
+                None => "is drained and leaves",
+                Some(_) => "leaves",
+            };
+            let story = case.say_whole(state);
             node_record::tell(
                 &case.client,
                 &node.name,

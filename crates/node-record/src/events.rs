@@ -1,4 +1,4 @@
-//! The Events that `kubectl describe node` shows: one for each phase that an execution reaches.
+//! The Events that `kubectl describe node` shows: one for each phase that an execution reaches, and what people should know of its pods.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -14,22 +14,69 @@ use crate::call::{Call, Trouble, send};
 
 /// Events of Nodes, which are in no namespace, live here; elsewhere the API server refuses them.
 const NAMESPACE: &str = "default";
-/// The API server refuses longer messages.
+/// How many bytes the API server takes of a message.
 const LONGEST_MESSAGE: usize = 1024;
 /// Leaves room for reason and hash within the 253 characters of a name.
 const LONGEST_NODE: usize = 200;
 
-/// Tells those who watch the Node that a phase began. Said twice by the same execution, it counts once. An Event that cannot
-/// be written is logged and fails nothing: the record is what counts.
+/// What an Event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion<'a> {
+    /// A phase began.
+    Phase(Phase),
+    /// Pods of these classes are there: said once for each set of classes.
+    Pods(&'a str),
+    /// This stands in the way of evictions: said once for each.
+    Blocked(&'a str),
+}
+
+impl From<Phase> for Occasion<'_> {
+    fn from(phase: Phase) -> Self {
+        Self::Phase(phase)
+    }
+}
+
+impl Occasion<'_> {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Phase(Phase::Claimed) => "RecycleClaimed",
+            Self::Phase(Phase::Turn) => "RecycleTurn",
+            Self::Phase(Phase::Standby) => "RecycleStandby",
+            Self::Phase(Phase::Draining) => "RecycleDraining",
+            Self::Phase(Phase::Waiting) => "RecycleWaiting",
+            Self::Phase(Phase::Disposing) => "RecycleDisposing",
+            Self::Pods(_) => "RecyclePods",
+            Self::Blocked(_) => "RecycleBlocked",
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Phase(_) | Self::Pods(_) => "Normal",
+            Self::Blocked(_) => "Warning",
+        }
+    }
+
+    /// What Events of the same reason differ in.
+    fn detail(&self) -> &str {
+        match self {
+            Self::Phase(_) => "",
+            Self::Pods(detail) | Self::Blocked(detail) => detail,
+        }
+    }
+}
+
+/// Tells those who watch the Node that a phase began, or something else of note. Said twice by the same execution, it counts once. An
+/// Event that cannot be written is logged and fails nothing: the record is what counts.
 pub async fn tell(
     client: &kube::Client,
     node: &NodeName,
-    phase: Phase,
+    occasion: impl Into<Occasion<'_>>,
     message: &str,
     now: Timestamp,
     fence: &Fence,
 ) {
-    let event = write_event(node, phase, message, now, fence);
+    let event = write_event(node, occasion.into(), message, now, fence);
     let call = Call {
         verb: "create",
         resource: "events",
@@ -52,12 +99,18 @@ pub async fn tell(
     }
 }
 
-fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fence: &Fence) -> Event {
-    let reason = reason(phase);
+fn write_event(
+    node: &NodeName,
+    occasion: Occasion<'_>,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) -> Event {
+    let reason = occasion.reason();
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(node, reason, fence)),
+            name: Some(event_name(node, occasion, fence)),
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
@@ -69,10 +122,10 @@ fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fen
             uid: Some(node.to_string()),
             ..ObjectReference::default()
         },
-        type_: Some("Normal".to_owned()),
+        type_: Some(occasion.kind().to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
-        message: Some(message.chars().take(LONGEST_MESSAGE).collect()),
+        message: Some(cut(message).to_owned()),
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
@@ -83,25 +136,20 @@ fn write_event(node: &NodeName, phase: Phase, message: &str, now: Timestamp, fen
     }
 }
 
-fn reason(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Claimed => "RecycleClaimed",
-        Phase::Turn => "RecycleTurn",
-        Phase::Standby => "RecycleStandby",
-        Phase::Draining => "RecycleDraining",
-        Phase::Waiting => "RecycleWaiting",
-        Phase::Disposing => "RecycleDisposing",
-    }
+/// As much of a message as the API server takes.
+fn cut(message: &str) -> &str {
+    let end = message.floor_char_boundary(LONGEST_MESSAGE);
+    message.get(..end).unwrap_or_default()
 }
 
-/// The same for the same node, phase and life of an execution, so that the API server keeps only the first.
-fn event_name(node: &NodeName, reason: &str, fence: &Fence) -> String {
+/// The same for the same node, occasion and life of an execution, so that the API server keeps only the first.
+fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);
     format!(
         "{node}.{}.{}",
-        reason.to_lowercase(),
-        short_hash(&fence.to_string())
+        occasion.reason().to_lowercase(),
+        short_hash(&format!("{fence}{}", occasion.detail()))
     )
 }
 

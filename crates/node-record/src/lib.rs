@@ -15,7 +15,7 @@ mod taint;
 
 pub use access::open;
 pub use error::Error;
-pub use events::tell;
+pub use events::{Occasion, tell};
 pub use nodes::{
     NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
     list_group, list_nodes,

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number: time is an argument. The Lambda crates fetch, call one
 //! function of this crate, and act on its answer.
 
+pub mod blocked;
 pub mod claim;
 pub mod contract;
 pub mod disposal;
