@@ -27,7 +27,7 @@ WRONG = [
     ("drain time-out fraction", {**GOOD, "drain_timeout_seconds": 60.5}, ["drain_timeout_seconds", "60.5"]),
     ("drain time-out null", {**GOOD, "drain_timeout_seconds": None}, ["drain_timeout_seconds", "null"]),
     ("on_drain_timeout", {**GOOD, "on_drain_timeout": "panic"}, ["on_drain_timeout", "restore", "panic"]),
-    ("on_drain_timeout not built", {**GOOD, "on_drain_timeout": "evict"}, ["on_drain_timeout", "evict"]),
+    ("terminate without force", {**GOOD, "on_drain_timeout": "terminate"}, ["on_drain_timeout", "terminate", "running_pods"]),
     ("grace", {**GOOD, "load_balancer_grace_seconds": -1}, ["load_balancer_grace_seconds", "-1"]),
     ("urgency", {**GOOD, "urgency": "high"}, ["urgency", "planned", "high"]),
     ("dry run", {**GOOD, "dry_run": "yes"}, ["dry_run", "true", "yes"]),

@@ -10,12 +10,12 @@ mod view;
 use eks_auth::Access;
 use jiff::Timestamp;
 use node_record::{
-    NodeChange, amend_node, check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell,
-    tell_progress, warn,
+    NodeChange, Occasion, amend_node, check_claim, hold_back, list_pods, open, read_progress, tainted_since,
+    tell,
 };
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, CheckVerdict, Context, Run, StepRequest, describe_instance};
-use recycle::drain::{DrainVerdict, describe_waiting, judge_drain, only_waits};
+use recycle::contract::{Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, describe_instance};
+use recycle::drain::{DrainVerdict, Terms, describe_waiting, judge_drain, only_waits};
 use recycle::lost::{find_loss, note_holders};
 use recycle::midway::Fate;
 use recycle::node::NodeFacts;
@@ -57,7 +57,7 @@ async fn check(
     polls: u32,
     meanwhile: &Meanwhile,
 ) -> Result<Answer<CheckVerdict>, Error> {
-    let now = context.now();
+    let (me, now) = (context.fence(), context.now());
     // Names of Nodes are used again: one that names another instance is another Node.
     let is_ours = |node: &NodeFacts| {
         node.instance
@@ -67,41 +67,32 @@ async fn check(
     let Some(node) = node.filter(is_ours) else {
         return lose(client, None, run, now).await;
     };
-    let claim = check_claim(&node, &context.fence(), run.input.urgency)?;
+    let claim = check_claim(&node, &me, run.input.urgency)?;
     if let Fate::TakenAway(text) = &meanwhile.fate {
         return Err(Error::TakenAway(text.clone()));
     }
-    let pods = list_pods(client, &node.name).await?;
+    let asked = run.clone();
     let tainted_since = tainted_since(&node, run.draining_since)?;
-    let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
+    let (terms, remark) = Terms::find(&asked.input, Some(&node), tainted_since, run.draining_since, now);
+    let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
     run.holders = note_holders(&survey, None, now);
     if !survey.is_clear() && find_loss(Some(&node), now).is_some() {
         return lose(client, Some(&node), run, now).await;
     }
     let survey = hold_back(client, &node, survey).await?;
-    let view = View::new(&node, survey, &run, now).and(meanwhile);
-    let last_eviction_tried = run.last_eviction.is_some();
-    let drain_timeout = run.input.drain_timeout_seconds;
-    let verdict = judge_drain(
-        &view.survey,
-        view.since,
-        now,
-        view.deadline,
-        drain_timeout,
-        polls,
-        last_eviction_tried,
-    );
+    let view = View::new(&node, survey, terms, remark, meanwhile);
+    let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?
     } else {
         node
     };
-    let progress = view.progress(&node);
     warn_once(client, &node, meanwhile, context).await;
-    tell_progress(client, &node, &progress).await?;
-    run.drain_until = view.deadline.by_person.then_some(view.deadline.at);
+    view.tell(client, &node, &me).await?;
 
-    let is_over = view.deadline.is_past(now) || polls >= POLL_BUDGET;
+    let deadline = view.terms.deadline;
+    run.drain_until = deadline.by_person.then_some(deadline.at);
+    let is_over = view.terms.is_time_over() || polls >= POLL_BUDGET;
     let (verdict, wait_seconds) = match verdict {
         DrainVerdict::Dispose => (CheckVerdict::Dispose, 0),
         DrainVerdict::Wait(seconds) => (CheckVerdict::Wait, seconds),
@@ -109,17 +100,19 @@ async fn check(
             run.last_eviction = run.last_eviction.or_else(|| is_over.then_some(now));
             (CheckVerdict::Evict, seconds)
         }
-        DrainVerdict::TimedOut(reason) => {
-            let sentences = std::iter::once(reason).chain(progress.blocked_by);
-            return Err(Error::TimedOut(sentences.collect::<Vec<_>>().join("; ")));
+        DrainVerdict::EndPods => {
+            run.ended_pods = Some(EndedPods::of(&view.survey));
+            (CheckVerdict::Dispose, 0)
         }
+        DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),
     };
-    let mut answer = Answer::new(verdict, view.reason())
-        .waiting(wait_seconds)
-        .carrying(run);
-    answer.counts = view.survey.counts();
-    answer.names = view.survey.names();
-    Ok(answer)
+    Ok(Answer {
+        counts: view.survey.counts(),
+        names: view.survey.names(),
+        ..Answer::new(verdict, view.reason())
+            .waiting(wait_seconds)
+            .carrying(run)
+    })
 }
 
 /// Hands a node that counts as lost to `detach-terminate`, which asks EC2. The pods of a Node that is gone are still listed for a minute.
@@ -131,7 +124,8 @@ async fn lose(
 ) -> Result<Answer<CheckVerdict>, Error> {
     if node.is_none() {
         let pods = list_pods(client, &run.node).await?;
-        let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, run.draining_since);
+        let (terms, _) = Terms::find(&run.input, None, run.draining_since, run.draining_since, now);
+        let survey = survey_pods(&pods, &terms);
         run.holders = note_holders(&survey, run.holders.take(), now);
     }
     run.lost = find_loss(node, now);
@@ -149,7 +143,16 @@ async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhil
     for remark in &meanwhile.remarks {
         if !told.contains(&remark.to_string()) {
             let (what, text) = (remark.obstacle.name(), remark.to_string());
-            warn(client, &node.name, what, &text, context.now(), &context.fence()).await;
+            let occasion = Occasion::Disturbed(what);
+            tell(
+                client,
+                &node.name,
+                occasion,
+                &text,
+                context.now(),
+                &context.fence(),
+            )
+            .await;
         }
     }
 }

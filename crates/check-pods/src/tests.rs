@@ -137,7 +137,8 @@ async fn an_awaited_pod_is_waited_for_by_the_poll_law() {
         [("awaited".to_owned(), vec!["jobs/train".to_owned()])].into()
     );
     let progress = written(&kube).unwrap();
-    assert_eq!(progress.waits_for, ["jobs/train"]);
+    assert_eq!(progress.names["awaited"], ["jobs/train"]);
+    assert_eq!(progress.then, "the node is put back");
     assert_eq!(progress.since.to_string(), SINCE);
     assert_eq!(progress.until.to_string(), "2027-01-02T06:00:00Z");
 }
@@ -246,16 +247,149 @@ async fn a_progress_that_is_the_same_is_not_written_again() {
 
 #[tokio::test]
 async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict() {
-    let progress =
-        json!({"summary": "", "blocked_by": ["jobs/web: a budget"], "since": SINCE, "until": SINCE})
-            .to_string();
+    let progress = told(&["awaited", "evictable"]);
     let annotations = [("recycle-eks/progress", progress.as_str())];
     let blocked = kube(node(&annotations), &[evictable()]);
-    run(&blocked).await.unwrap();
-    assert_eq!(written(&blocked).unwrap().blocked_by, ["jobs/web: a budget"]);
+    let answer = run(&blocked).await.unwrap();
+    assert_eq!(written(&blocked).unwrap().blocked[0].what, "budget jobs/web");
+    assert!(
+        answer
+            .reason
+            .ends_with("; budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
+        "{}",
+        answer.reason
+    );
     let gone = kube(node(&annotations), &[awaited()]);
-    run(&gone).await.unwrap();
-    assert!(written(&gone).unwrap().blocked_by.is_empty());
+    let answer = run(&gone).await.unwrap();
+    assert!(written(&gone).unwrap().blocked.is_empty());
+    assert!(!answer.reason.contains("budget"), "{}", answer.reason);
+}
+
+/// A story with one pod of each of these classes and a budget that is in the way of evictions since half past six.
+fn told(classes: &[&str]) -> String {
+    let counts: serde_json::Map<String, Value> = classes
+        .iter()
+        .map(|class| ((*class).to_owned(), json!(1)))
+        .collect();
+    let budget = json!({
+        "what": "budget jobs/web",
+        "says": "it needs 2",
+        "since": "2027-01-01T06:30:00Z",
+        "count": 1,
+        "names": ["jobs/web"],
+    });
+    json!({"summary": "", "blocked": [budget], "counts": counts, "since": SINCE, "until": SINCE}).to_string()
+}
+
+/// The messages of the Events that were told, each with its reason.
+fn events(kube: &ScriptedKube) -> Vec<String> {
+    let posts = kube.calls().into_iter().filter(|call| call.method == "POST");
+    let text = |call: scripted_kube::Call| {
+        let part = |name: &str| call.body[name].as_str().unwrap().to_owned();
+        format!("{}: {}", part("reason"), part("message"))
+    };
+    posts.map(text).collect()
+}
+
+#[tokio::test]
+async fn a_class_that_had_no_pods_before_is_told_by_an_event() {
+    let first = kube(node(&[]), &[awaited(), evictable()]);
+    run(&first).await.unwrap();
+    assert_eq!(
+        events(&first),
+        ["RecyclePods: Pods until 2027-01-02T06:00:00Z: awaited 1 (jobs/train); evictable 1 (jobs/web)"]
+    );
+    let progress = told(&["awaited", "evictable"]);
+    let known = [("recycle-eks/progress", progress.as_str())];
+    let same = kube(node(&known), &[awaited(), evictable()]);
+    run(&same).await.unwrap();
+    assert!(events(&same).is_empty());
+    let mut stuck = evictable();
+    stuck["metadata"]["deletionTimestamp"] = json!("2027-01-01T06:54:59Z");
+    let more = kube(node(&known), &[awaited(), stuck]);
+    let answer = run(&more).await.unwrap();
+    assert_eq!(answer.names["stuck"], ["jobs/web"]);
+    assert_eq!(
+        events(&more),
+        ["RecyclePods: Pods until 2027-01-02T06:00:00Z: awaited 1 (jobs/train); stuck 1 (jobs/web)"]
+    );
+}
+
+/// A look at this moment by an execution whose input says this about the end of the drain's time, after the last eviction or before.
+async fn run_out_of_time(
+    now: &str,
+    on_drain_timeout: &str,
+    last_eviction: Option<&str>,
+    pods: &[Value],
+) -> Result<Answer<CheckVerdict>, Error> {
+    let kube = kube(node(&[]), pods);
+    let StepRequest { context, mut run } = request(now);
+    run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
+    run.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
+    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    check(&kube.client(), node, &context, run, 9, &Meanwhile::quiet()).await
+}
+
+#[tokio::test]
+async fn who_is_waited_for_is_evicted_in_time_if_the_input_says_so() {
+    let mut slow = awaited();
+    slow["spec"]["terminationGracePeriodSeconds"] = json!(7_200);
+    let run = |now| run_out_of_time(now, "evict", None, std::slice::from_ref(&slow));
+    let early = run("2027-01-02T03:50:00Z").await.unwrap();
+    assert_eq!((early.verdict, early.wait_seconds), (CheckVerdict::Wait, 540));
+    let due = run("2027-01-02T03:59:00Z").await.unwrap();
+    assert_eq!(due.verdict, CheckVerdict::Evict);
+    assert_eq!(due.names["out_of_time"], ["jobs/train"]);
+    assert_eq!(due.run.unwrap().last_eviction, None, "it may be tried again");
+}
+
+#[tokio::test]
+async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so() {
+    let over = "2027-01-02T06:00:00Z";
+    let last = run_out_of_time(over, "terminate", None, &[awaited()])
+        .await
+        .unwrap();
+    assert_eq!((last.verdict, last.wait_seconds), (CheckVerdict::Evict, 60));
+    let carried = last.run.unwrap();
+    assert_eq!(
+        (carried.last_eviction, carried.ended_pods),
+        (Some(over.parse().unwrap()), None)
+    );
+
+    let mut leaving = awaited();
+    leaving["metadata"]["deletionTimestamp"] = json!("2027-01-02T08:00:00Z");
+    let later = "2027-01-02T06:01:00Z";
+    let end = run_out_of_time(later, "terminate", Some(over), &[leaving.clone()])
+        .await
+        .unwrap();
+    assert_eq!((end.verdict, end.wait_seconds), (CheckVerdict::Dispose, 0));
+    let ended = end.run.unwrap().ended_pods.unwrap();
+    assert_eq!((ended.count, ended.names), (1, vec!["jobs/train".to_owned()]));
+
+    for on_drain_timeout in ["restore", "evict"] {
+        let error = run_out_of_time(later, on_drain_timeout, Some(over), &[leaving.clone()])
+            .await
+            .unwrap_err();
+        assert_eq!(error.failure(), Failure::DrainTimedOut, "{on_drain_timeout}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_out_names_what_stood_in_the_way() {
+    let progress = told(&["evictable"]);
+    let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
+    let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
+    run.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
+    let node = node_record::get_node(&blocked.client(), &run.node).await.unwrap();
+    let error = check(&blocked.client(), node, &context, run, 10, &Meanwhile::quiet())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().ends_with(
+            "it has still to evict 1 pod (jobs/web); budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
+        ),
+        "{error}"
+    );
 }
 
 /// A pod with a volume in zone a, of which these are the nodes.
@@ -290,7 +424,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_held_and_told() {
     let because =
         "jobs/web is not evicted: its volume pv-1 needs a node with topology.kubernetes.io/zone in (a)";
     assert!(answer.reason.contains(because), "{}", answer.reason);
-    assert!(written(&held).unwrap().blocked_by[0].starts_with(because));
+    assert!(written(&held).unwrap().held[0].starts_with(because));
 
     let late = with_volume(kube(node(&[]), &[database.clone()]), &[]);
     let error = run_at(&late, "2027-01-02T06:00:00Z", 9).await.unwrap_err();

@@ -1,71 +1,104 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
-use jiff::Timestamp;
-use node_record::read_progress;
-use recycle::contract::Run;
-use recycle::drain::{Deadline, Progress, describe_pods, find_deadline, write_progress};
-use recycle::names::{DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT};
+use node_record::{Occasion, read_progress, tell, tell_progress};
+use recycle::blocked::describe_news;
+use recycle::drain::{Progress, Terms, describe_pods, tell_pods, write_progress};
+use recycle::ids::Fence;
+use recycle::names::DRAINING_TAINT;
 use recycle::node::{NodeFacts, is_draining_taint};
 use recycle::pods::PodSurvey;
 
+use crate::Error;
 use crate::midway::Meanwhile;
 
 /// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
 const MOST_HELD: usize = 1;
 
 /// What is seen at this moment.
-pub(crate) struct View {
+pub(crate) struct View<'a> {
     pub(crate) survey: PodSurvey,
-    pub(crate) since: Timestamp,
-    pub(crate) deadline: Deadline,
+    pub(crate) terms: Terms<'a>,
+    /// The story for people.
+    pub(crate) progress: Progress,
+    /// What was told at the last look.
+    before: Option<Progress>,
     /// One sentence each.
     remarks: Vec<String>,
-    /// What came up from outside, one sentence each.
-    meanwhile: Vec<String>,
 }
 
-impl View {
-    pub(crate) fn new(node: &NodeFacts, survey: PodSurvey, run: &Run, now: Timestamp) -> Self {
-        let since = run.draining_since.unwrap_or(now);
-        let drain_until = node.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
-        let (deadline, remark) = find_deadline(since, now, run.input.drain_timeout_seconds, drain_until);
+impl<'a> View<'a> {
+    /// `remark` is what is to be said of the annotation that moves the end.
+    pub(crate) fn new(
+        node: &NodeFacts,
+        survey: PodSurvey,
+        terms: Terms<'a>,
+        remark: Option<String>,
+        meanwhile: &Meanwhile,
+    ) -> Self {
+        let before = read_progress(node);
+        // What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
+        let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
+        let blocked = still_blocked.map_or_else(Vec::new, |progress| progress.blocked.clone());
+        let news = describe_news(&blocked, terms.now);
+        let held = survey.held_because.iter().take(MOST_HELD).cloned();
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
-        let held = survey.held_because.iter().take(MOST_HELD).cloned();
+        let unseen = meanwhile.unseen.as_ref();
+        let unseen = unseen.map(|why| format!("what its group is at cannot be asked: {why}"));
+        let outside: Vec<String> = meanwhile.remarks.iter().map(ToString::to_string).collect();
+        let remarks = [news, remark, taint_gone, unseen].into_iter().flatten();
         Self {
-            remarks: held.chain(remark).chain(taint_gone).collect(),
+            progress: Progress {
+                meanwhile: outside.clone(),
+                ..write_progress(&survey, blocked, &terms)
+            },
+            remarks: held.chain(remarks).chain(outside).collect(),
             survey,
-            since,
-            deadline,
-            meanwhile: Vec::new(),
+            terms,
+            before,
         }
-    }
-
-    /// The same with what came up from outside.
-    pub(crate) fn and(mut self, found: &Meanwhile) -> Self {
-        self.meanwhile = found.remarks.iter().map(ToString::to_string).collect();
-        let unseen = found.unseen.as_ref();
-        self.remarks
-            .extend(unseen.map(|why| format!("what its group is at cannot be asked: {why}")));
-        self
     }
 
     /// Why the verdict is what it is.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
         std::iter::once(pods)
-            .chain(self.remarks.iter().chain(&self.meanwhile).cloned())
+            .chain(self.remarks.iter().cloned())
             .collect::<Vec<_>>()
             .join("; ")
     }
 
-    /// The story for people. What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
-    pub(crate) fn progress(&self, node: &NodeFacts) -> Progress {
-        let before = read_progress(node).filter(|_| !self.survey.evictable.is_empty());
-        let blocked = before.map(|progress| progress.blocked_by).unwrap_or_default();
-        Progress {
-            meanwhile: self.meanwhile.clone(),
-            ..write_progress(&self.survey, &blocked, self.since, self.deadline)
+    /// Why the node could not be drained: what is left, and everything that stood in the way.
+    pub(crate) fn describe_failure(&self, reason: String) -> String {
+        let blocked = self.progress.blocked.iter().map(|blocker| blocker.describe());
+        std::iter::once(reason)
+            .chain(blocked)
+            .chain(self.progress.held.iter().cloned())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Tells people: the whole story in the annotation, and by an Event if there are pods of a class that had none.
+    pub(crate) async fn tell(
+        &self,
+        client: &kube::Client,
+        node: &NodeFacts,
+        me: &Fence,
+    ) -> Result<(), Error> {
+        if self.progress.has_news(self.before.as_ref()) {
+            let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
+            let occasion = classes.join(" ");
+            let story = tell_pods(&self.survey, &self.terms);
+            tell(
+                client,
+                &node.name,
+                Occasion::Pods(&occasion),
+                &story,
+                self.terms.now,
+                me,
+            )
+            .await;
         }
+        Ok(tell_progress(client, node, &self.progress).await?)
     }
 }

@@ -155,6 +155,7 @@ impl Target {
             drain_until: None,
             polls: 0,
             last_eviction: None,
+            ended_pods: None,
             disposing_since: None,
             holders: None,
             lost: None,

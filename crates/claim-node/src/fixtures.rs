@@ -139,6 +139,7 @@ pub(crate) fn run() -> Run {
         drain_until: None,
         polls: 0,
         last_eviction: None,
+        ended_pods: None,
         disposing_since: None,
         holders: None,
         lost: None,

@@ -99,7 +99,7 @@ impl ClaimNode {
         };
         let target = found.into_target()?;
         if input.dry_run {
-            return target.plan(input, notes).await;
+            return target.plan(input, notes, request.context.now()).await;
         }
         self.go_on(target, former, request, input).await
     }

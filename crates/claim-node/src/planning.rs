@@ -1,6 +1,8 @@
 //! A dry run: what would be done, from what was read. Nothing is written.
 
+use jiff::Timestamp;
 use recycle::contract::{Answer, ClaimVerdict, describe_instance};
+use recycle::drain::Terms;
 use recycle::input::Input;
 use recycle::plan::write_plan;
 use recycle::pods::survey_pods;
@@ -13,11 +15,13 @@ impl Target {
         &self,
         input: &Input,
         notes: Vec<String>,
+        now: Timestamp,
     ) -> Result<Answer<ClaimVerdict>, Error> {
         let pods = node_record::list_pods(&self.client, &self.node.name).await?;
         // Nobody has looked at a taint of this run yet: there is none.
         let tainted_since = node_record::tainted_since(&self.node, None)?;
-        let survey = survey_pods(&pods, &input.awaited, input.evict, tainted_since);
+        let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
+        let survey = survey_pods(&pods, &terms);
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         Ok(Answer {
@@ -51,7 +55,11 @@ mod tests {
         let kube = ScriptedKube::new().on("GET", "/pods?", 200, json!({"metadata": {}, "items": [pod]}));
         let answer = target(&kube, &node)
             .await
-            .plan(&parse_input(&input(), &settings()).unwrap(), Vec::new())
+            .plan(
+                &parse_input(&input(), &settings()).unwrap(),
+                Vec::new(),
+                "2027-01-01T06:00:00Z".parse().unwrap(),
+            )
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Planned);

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
 use recycle::disposal::Departure;
+use recycle::drain::Terms;
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::Dispose;
 use recycle::lost::find_loss;
@@ -139,12 +140,19 @@ impl Case {
             None => None,
         };
         let pods = node_record::list_pods(&self.client, &self.run.node).await?;
-        Ok(survey_pods(
-            &pods,
-            &self.run.input.awaited,
-            self.run.input.evict,
+        let Run {
+            input,
+            draining_since,
+            ..
+        } = &self.run;
+        let (terms, _) = Terms::find(
+            input,
+            self.node.as_ref(),
             tainted_since,
-        ))
+            *draining_since,
+            self.now,
+        );
+        Ok(survey_pods(&pods, &terms))
     }
 
     pub(crate) fn say(&self, state: &str) -> String {
@@ -152,6 +160,13 @@ impl Case {
             "{} {state}",
             describe_instance(&self.run.input.instance_id, Some(&self.run.node))
         )
+    }
+
+    /// The same, with the pods that go with the instance, if there are any.
+    pub(crate) fn say_whole(&self, state: &str) -> String {
+        let ended = self.run.ended_pods.as_ref().filter(|ended| ended.count > 0);
+        let ended = ended.map(|ended| format!("; {}", ended.describe()));
+        format!("{}{}", self.say(state), ended.unwrap_or_default())
     }
 
     /// The disposal begins anew when these pods are gone, its clocks too.
@@ -189,6 +204,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use recycle::claim::Phase;
+    use recycle::contract::EndedPods;
     use recycle::names::{CLAIM_TAG, GROUP_TAG};
     use scripted_kube::ScriptedKube;
 
@@ -251,6 +267,24 @@ mod tests {
         let find = |tag: &str| find_own_claim(Some(&released), Some(&tagged(tag)), &case.run, &case.me);
         assert_eq!(find(DETACHED_TAG).unwrap(), None);
         assert!(find(STOPPED_TAG).is_err(), "that was another disposal");
+    }
+
+    #[tokio::test]
+    async fn the_end_names_the_pods_that_go_with_the_instance_if_there_are_any() {
+        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+        assert_eq!(case.say_whole("leaves"), case.say("leaves"));
+        let mut ended = EndedPods::of(&PodSurvey::default());
+        case.run.ended_pods = Some(ended.clone());
+        assert_eq!(case.say_whole("leaves"), case.say("leaves"));
+        ended.count = 2;
+        ended.names = vec!["jobs/a".to_owned(), "jobs/b".to_owned()];
+        case.run.ended_pods = Some(ended);
+        assert!(
+            case.say_whole("leaves")
+                .ends_with(" leaves; 2 pods ran on it when its time was over (jobs/a, jobs/b)"),
+            "{}",
+            case.say_whole("leaves")
+        );
     }
 
     #[tokio::test]

@@ -82,6 +82,7 @@ fn run(dispose: &str) -> Run {
         drain_until: None,
         polls: 0,
         last_eviction: None,
+        ended_pods: None,
         disposing_since: None,
         holders: None,
         lost: None,

@@ -15,7 +15,7 @@ use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use jiff::Timestamp;
-use recycle::contract::{Answer, DisposeVerdict, StepRequest};
+use recycle::contract::{Answer, DisposeVerdict, EndedPods, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
 
 pub use error::Error;
@@ -58,15 +58,17 @@ impl DetachTerminate {
         request: StepRequest,
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
-        let case = self.fetch(request).await?;
+        let mut case = self.fetch(request).await?;
         if case.has_recovered() {
             return Ok(case.recover());
         }
         if !case.is_going() {
             case.check_as_left()?;
             let survey = case.survey_holders().await?;
-            if !survey.is_clear() {
-                return Ok(case.back_to_check_pods(&survey));
+            match &mut case.run.ended_pods {
+                Some(ended) => *ended = EndedPods::of(&survey),
+                None if survey.is_clear() => {}
+                None => return Ok(case.back_to_check_pods(&survey)),
             }
         }
         if case.has_to_remember() {

@@ -1,7 +1,7 @@
 //! The steps themselves: record, then act.
 
 use instance_record::protection;
-use node_record::NodeChange;
+use node_record::{NodeChange, Occasion};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
@@ -173,7 +173,7 @@ impl DetachTerminate {
             Dispose::Stop => "is stopped, and stays in Standby",
             Dispose::Detach => "has left its group, and runs",
         };
-        let mut reason = case.say(outcome);
+        let mut reason = case.say_whole(outcome);
         let verdict = match &case.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
@@ -186,14 +186,23 @@ impl DetachTerminate {
         };
         // Who held it, nobody asks any more.
         case.run.holders = None;
-        Ok(Answer::new(verdict, reason).carrying(case.run))
+        let answer = Answer::new(verdict, reason).naming_ended(case.run.ended_pods.as_ref());
+        Ok(answer.carrying(case.run))
     }
 
     async fn report_loss(&self, case: &Case, lost: &Lost) -> Error {
         let state = case.instance.as_ref().map(|instance| instance.state.as_str());
         let subject = case.say("").trim_end().to_owned();
         let text = describe_loss(&subject, lost, state, case.run.holders.as_ref());
-        node_record::tell_loss(&case.client, &case.run.node, &text, case.now, &case.me).await;
+        node_record::tell(
+            &case.client,
+            &case.run.node,
+            Occasion::Lost,
+            &text,
+            case.now,
+            &case.me,
+        )
+        .await;
         Error::NodeLost(text)
     }
 
@@ -222,7 +231,11 @@ impl DetachTerminate {
                 })
             })
             .await?;
-            let story = case.say("is drained and leaves");
+            let state = match case.run.ended_pods {
+                None => "is drained and leaves",
+                Some(_) => "leaves",
+            };
+            let story = case.say_whole(state);
             node_record::tell(
                 &case.client,
                 &node.name,

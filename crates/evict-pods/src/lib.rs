@@ -7,12 +7,15 @@ mod error;
 mod requests;
 
 use eks_auth::Access;
-use node_record::{check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell_progress};
+use node_record::{
+    Occasion, check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell, tell_progress,
+};
+use recycle::blocked::{Blocker, describe_news, find_blockers};
 use recycle::contract::{Answer, Context, EvictVerdict, Run, StepRequest};
-use recycle::drain::{Progress, first_obstacles};
+use recycle::drain::{Terms, tell_blocked};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::node::NodeFacts;
-use recycle::pods::survey_pods;
+use recycle::pods::{PodSurvey, survey_pods};
 
 pub use error::Error;
 
@@ -45,21 +48,49 @@ async fn evict(
     let node = node.ok_or_else(|| node_record::Error::NodeGone {
         node: run.node.to_string(),
     })?;
+    let now = context.now();
     check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
-    let survey = survey_pods(&pods, &run.input.awaited, run.input.evict, tainted_since);
-    let survey = hold_back(client, &node, survey).await?;
+    let (terms, _) = Terms::find(&run.input, Some(&node), tainted_since, run.draining_since, now);
+    let survey = hold_back(client, &node, survey_pods(&pods, &terms)).await?;
     let requests = requests::send_all(client, survey.evictable.clone()).await;
-    // The story is told by `check-pods`; what stands in the way, only we know.
-    if let Some(progress) = read_progress(&node) {
-        let progress = Progress {
-            blocked_by: first_obstacles(&survey, &requests.obstacles()),
-            ..progress
-        };
-        tell_progress(client, &node, &progress).await?;
+    let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
+    let blockers = find_blockers(&requests.refusals, &before, now);
+    let news = describe_news(&blockers, now);
+    tell_people(client, &node, &survey, blockers, context).await?;
+    Ok(requests.into_answer(news))
+}
+
+/// The story is told by `check-pods`; what stands in the way, only we know. What has done so for five minutes is worth an Event.
+async fn tell_people(
+    client: &kube::Client,
+    node: &NodeFacts,
+    survey: &PodSurvey,
+    mut blockers: Vec<Blocker>,
+    context: &Context,
+) -> Result<(), Error> {
+    let now = context.now();
+    for blocker in blockers
+        .iter_mut()
+        .filter(|blocker| blocker.is_news(now) && !blocker.told)
+    {
+        let occasion = Occasion::Blocked(&blocker.what);
+        tell(
+            client,
+            &node.name,
+            occasion,
+            &blocker.describe(),
+            now,
+            &context.fence(),
+        )
+        .await;
+        blocker.told = true;
     }
-    Ok(requests.into_answer())
+    if let Some(progress) = read_progress(node) {
+        tell_progress(client, node, &tell_blocked(progress, survey, blockers)).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Whom the function asks to go, and what it says and writes about it.
 
+use recycle::drain::Progress;
 use recycle::failure::{Failure, NamedFailure as _};
 use scripted_kube::{ScriptedKube, refusal};
 use serde_json::{Value, json};
@@ -40,7 +41,8 @@ fn request() -> StepRequest {
     .unwrap()
 }
 
-fn node(blocked_by: &[&str]) -> Value {
+/// With what stood in the way at the last look.
+fn node(blocked: &[Value]) -> Value {
     let claim = json!({
         "schema": 1,
         "fence": format!("{EXECUTION}#0"),
@@ -50,7 +52,8 @@ fn node(blocked_by: &[&str]) -> Value {
         "claimed_at": "2027-01-01T05:00:00Z",
     });
     let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"});
-    let progress = json!({"summary": "hello", "blocked_by": blocked_by, "since": SINCE, "until": SINCE});
+    let progress =
+        json!({"summary": "hello", "then": "goodbye", "blocked": blocked, "since": SINCE, "until": SINCE});
     json!({
         "metadata": {
             "name": "a",
@@ -103,8 +106,7 @@ fn budget() -> Value {
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
     );
-    status["details"] =
-        json!({"causes": [{"reason": "DisruptionBudget", "message": "the budget web needs 2"}]});
+    status["details"] = json!({"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods and has 2 currently"}]});
     status
 }
 
@@ -125,14 +127,37 @@ fn evicted(kube: &ScriptedKube) -> Vec<String> {
     names
 }
 
-fn blocked_by(kube: &ScriptedKube) -> Option<Value> {
+/// A budget that has kept a pod since then.
+fn keeps(since: &str, told: bool) -> Value {
+    json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "told": told})
+}
+
+/// What is told to stand in the way; none if nothing was written.
+fn told(kube: &ScriptedKube) -> Option<Vec<Blocker>> {
+    story(kube).map(|progress| progress.blocked)
+}
+
+fn story(kube: &ScriptedKube) -> Option<Progress> {
     let call = kube.calls().into_iter().rfind(|call| call.method == "PATCH")?;
     let progress = call.body["metadata"]["annotations"]["recycle-eks/progress"]
         .as_str()?
         .to_owned();
-    let progress: Value = serde_json::from_str(&progress).ok()?;
-    assert_eq!(progress["summary"], "hello", "the rest of the story stays");
-    Some(progress.get("blocked_by").cloned().unwrap_or_default())
+    let progress: Progress = serde_json::from_str(&progress).ok()?;
+    assert_eq!(progress.then, "goodbye", "the rest of the story stays");
+    Some(progress)
+}
+
+/// The Events that were told, by their messages.
+fn events(kube: &ScriptedKube) -> Vec<String> {
+    let calls = kube
+        .calls()
+        .into_iter()
+        .filter(|call| call.path.contains("/events"));
+    let text = |call: scripted_kube::Call| {
+        assert_eq!(call.body["reason"], "RecycleBlocked");
+        call.body["message"].as_str().unwrap().to_owned()
+    };
+    calls.map(text).collect()
 }
 
 #[tokio::test]
@@ -151,7 +176,7 @@ async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_
     assert_eq!(evicted(&kube), ["came-with-the-taint", "web"]);
     assert_eq!(answer.counts, [("evicted".to_owned(), 2)].into());
     assert_eq!(answer.reason, "pods: 2 evicted");
-    assert_eq!(blocked_by(&kube), None, "there is nothing new to tell");
+    assert_eq!(told(&kube).unwrap(), []);
 }
 
 #[tokio::test]
@@ -183,13 +208,12 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
     let answer = run(&kube).await.unwrap();
     assert_eq!(evicted(&kube), ["web"]);
     assert_eq!(answer.counts, [("evicted".to_owned(), 1)].into());
-    let told = blocked_by(&kube).unwrap();
     assert_eq!(
-        told,
-        json!([
+        story(&kube).unwrap().held,
+        [
             "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
              that takes pods"
-        ])
+        ]
     );
 }
 
@@ -199,11 +223,19 @@ async fn no_answer_to_one_pod_keeps_the_others() {
         "accepted",
         "gone",
         "blocked",
+        "not-ready",
+        "two-budgets",
         "throttled",
         "forbidden",
         "cut-off",
         "also-accepted",
     ];
+    let mut not_ready = budget();
+    not_ready["details"]["retryAfterSeconds"] = json!(10);
+    not_ready["details"]["causes"][0]["message"] =
+        json!("The disruption budget new is still being processed by the server.");
+    let several =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
     let pods: Vec<Value> = names.iter().map(|name| web(name)).collect();
     let kube = kube(&node(&[]), &pods)
         .on("POST", "/pods/accepted/eviction", 201, success())
@@ -215,6 +247,8 @@ async fn no_answer_to_one_pod_keeps_the_others() {
             "pods \"gone\" not found",
         )
         .on("POST", "/pods/blocked/eviction", 429, budget())
+        .on("POST", "/pods/not-ready/eviction", 429, not_ready)
+        .refuses("POST", "/pods/two-budgets/eviction", 500, "", several)
         .refuses(
             "POST",
             "/pods/throttled/eviction",
@@ -237,13 +271,84 @@ async fn no_answer_to_one_pod_keeps_the_others() {
     assert_eq!(names("evicted"), ["shop/accepted", "shop/also-accepted"]);
     assert_eq!(names("gone"), ["shop/gone"]);
     assert_eq!(names("blocked"), ["shop/blocked"]);
+    assert_eq!(names("budget_not_ready"), ["shop/not-ready"]);
+    assert_eq!(names("several_budgets"), ["shop/two-budgets"]);
     assert_eq!(
         names("failed"),
         ["shop/cut-off", "shop/forbidden", "shop/throttled"]
     );
-    let told = blocked_by(&kube).unwrap();
-    assert_eq!(told[0], "shop/blocked: the budget web needs 2");
-    assert!(told[2].as_str().unwrap().contains("a policy says no"), "{told}");
+    let told = told(&kube).unwrap();
+    let what: Vec<&str> = told.iter().map(|blocker| blocker.what.as_str()).collect();
+    assert_eq!(
+        what,
+        [
+            "an error",
+            "budget shop/new",
+            "budget shop/web",
+            "more than one budget in shop"
+        ]
+    );
+    assert_eq!(
+        (told[0].count, &told[0].names[0]),
+        (3, &"shop/cut-off".to_owned())
+    );
+    assert!(
+        told.iter()
+            .all(|blocker| !blocker.told && blocker.since == "2027-01-01T07:00:00Z".parse().unwrap())
+    );
+    assert!(events(&kube).is_empty(), "it is no news yet");
+    assert_eq!(
+        answer.reason,
+        "pods: 1 blocked, 1 budget_not_ready, 2 evicted, 3 failed, 1 gone, 1 several_budgets"
+    );
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_for_five_minutes_is_told_by_one_event_and_in_the_answer() {
+    for (since, was_told, expected) in [
+        ("2027-01-01T06:55:01Z", false, 0),
+        ("2027-01-01T06:55:00Z", false, 1),
+        ("2027-01-01T06:30:00Z", true, 0),
+    ] {
+        let kube = kube(&node(&[keeps(since, was_told)]), &[web("web")])
+            .on("POST", "/eviction", 429, budget())
+            .on(
+                "POST",
+                "/events",
+                201,
+                json!({"metadata": {}, "involvedObject": {}}),
+            );
+        let answer = run(&kube).await.unwrap();
+        let sentence = format!(
+            "budget shop/web has kept 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
+        );
+        assert_eq!(events(&kube), vec![sentence.clone(); expected], "{since}");
+        let is_news = expected == 1 || was_told;
+        assert_eq!(answer.reason.ends_with(&sentence), is_news, "{}", answer.reason);
+        let told = told(&kube).unwrap();
+        assert_eq!((told[0].told, told[0].since), (is_news, since.parse().unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn who_was_waited_for_is_asked_to_go_in_time_if_the_input_says_so() {
+    let train = pod("train", "train", "ReplicaSet", "2027-01-01T00:00:00Z");
+    for (on_drain_timeout, until, expected) in [
+        ("evict", "2027-01-01T07:02:00Z", vec!["train"]),
+        ("evict", "2027-01-01T07:03:00Z", vec![]),
+        ("restore", "now", vec![]),
+        ("terminate", "2027-01-01T07:00:01Z", vec![]),
+        ("terminate", "now", vec!["train"]),
+    ] {
+        let mut moved = node(&[]);
+        moved["metadata"]["annotations"]["recycle-eks/drain-until"] = json!(until);
+        let kube = kube(&moved, std::slice::from_ref(&train)).on("POST", "/eviction", 201, success());
+        let StepRequest { context, mut run } = request();
+        run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
+        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        evict(&kube.client(), node, &context, &run).await.unwrap();
+        assert_eq!(evicted(&kube), expected, "{on_drain_timeout} {until}");
+    }
 }
 
 #[tokio::test]
@@ -256,16 +361,19 @@ async fn a_node_full_of_pods_is_asked_for_all_of_them() {
     }
     let answer = run(&kube).await.unwrap();
     assert_eq!(answer.counts["blocked"], 110);
-    assert_eq!(blocked_by(&kube).unwrap().as_array().unwrap().len(), 5);
+    let told = told(&kube).unwrap();
+    assert_eq!((told.len(), told[0].count, told[0].names.len()), (1, 110, 5));
     let answer = serde_json::to_string(&answer.carrying(request().run)).unwrap();
     assert!(answer.len() < 8_192, "{}", answer.len());
 }
 
 #[tokio::test]
 async fn what_no_longer_stands_in_the_way_is_no_longer_told() {
-    let kube = kube(&node(&["shop/web: a budget"]), &[web("web")]).on("POST", "/eviction", 201, success());
+    let before = keeps("2027-01-01T06:30:00Z", true);
+    let kube = kube(&node(&[before]), &[web("web")]).on("POST", "/eviction", 201, success());
     run(&kube).await.unwrap();
-    assert_eq!(blocked_by(&kube), Some(Value::Null));
+    assert_eq!(told(&kube).unwrap(), []);
+    assert!(events(&kube).is_empty());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 #[cfg(panic = "abort")]
 compile_error!("a panic has to be caught, to end as InternalError: build with panic = \"unwind\"");
 
+mod decision;
 mod log;
 
 use std::any::Any;
@@ -17,11 +18,14 @@ use aws_config::{BehaviorVersion, SdkConfig};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 use futures::FutureExt as _;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
-use recycle::contract::Answer;
+use recycle::claim::Phase;
+use recycle::contract::{Answer, Run};
 use recycle::failure::{Failure, NamedFailure, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::decision::Subject;
 
 pub use lambda_runtime::Error;
 
@@ -82,6 +86,26 @@ where
     Failed: NamedFailure,
     Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
 {
+    let subject = Subject::of(&payload);
+    let answered = answer(handler, payload).await;
+    log::decision(&match &answered {
+        Ok((answer, phase)) => subject.tell(answer, *phase),
+        Err(failed) => subject.tell_failure(&failed.error_type, &failed.error_message),
+    });
+    answered.map(|(answer, _)| answer)
+}
+
+/// The answer, and the phase that its node is in, if it carries one.
+async fn answer<Request, Verdict, Failed, Answering>(
+    handler: &impl Fn(Request) -> Answering,
+    payload: Value,
+) -> Result<(Value, Option<Phase>), Diagnostic>
+where
+    Request: DeserializeOwned,
+    Verdict: Serialize,
+    Failed: NamedFailure,
+    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+{
     let request = serde_json::from_value(payload)
         .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
     // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
@@ -90,10 +114,10 @@ where
         .await
         .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
         .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
+    let phase = answer.run.as_ref().map(Run::phase);
     let answer = serde_json::to_value(answer)
         .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
-    tracing::info!(verdict = %answer["verdict"], wait_seconds = %answer["wait_seconds"], reason = %answer["reason"]);
-    Ok(answer)
+    Ok((answer, phase))
 }
 
 fn internal_error(message: String) -> Diagnostic {

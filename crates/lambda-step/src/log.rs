@@ -2,6 +2,9 @@
 //!
 //! Not the runtime's own subscriber: its filters by module are regular expressions, a twentieth of each function.
 
+use std::io::{self, Write as _};
+
+use serde_json::Value;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Starts logging to standard output.
@@ -14,6 +17,19 @@ pub(crate) fn start(variable: &dyn Fn(&str) -> Option<String>) {
         lines.json().init();
     } else {
         lines.init();
+    }
+}
+
+/// Writes a decision to standard output: one line of JSON in every format, because its counts are an object, which a `tracing` event
+/// cannot have. A log that cannot be written is not worth a failure.
+pub(crate) fn decision(line: &Value) {
+    let is_wanted = if line["level"] == "ERROR" {
+        tracing::enabled!(tracing::Level::ERROR)
+    } else {
+        tracing::enabled!(tracing::Level::INFO)
+    };
+    if is_wanted {
+        let _ = writeln!(io::stdout(), "{line}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The Events that `kubectl describe node` shows: one for each phase that an execution reaches.
+//! The Events that `kubectl describe node` shows: one for each phase that an execution reaches, and what people should know of its pods.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -14,52 +14,75 @@ use crate::call::{Call, Trouble, send};
 
 /// Events of Nodes, which are in no namespace, live here; elsewhere the API server refuses them.
 const NAMESPACE: &str = "default";
-/// The API server refuses longer messages.
+/// How many bytes the API server takes of a message.
 const LONGEST_MESSAGE: usize = 1024;
-/// The reason of the one Event that is no phase.
-const NODE_LOST: &str = "RecycleNodeLost";
 /// Leaves room for reason and hash within the 253 characters of a name.
 const LONGEST_NODE: usize = 200;
-/// The reason of what comes up from outside.
-const WARNING: &str = "RecycleDisturbed";
 
-/// Tells those who watch the Node that a phase began. Said twice by the same execution, it counts once. An Event that cannot
-/// be written is logged and fails nothing: the record is what counts.
+/// What an Event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion<'a> {
+    /// A phase began.
+    Phase(Phase),
+    /// Pods of these classes are there: said once for each set of classes.
+    Pods(&'a str),
+    /// This stands in the way of evictions: said once for each.
+    Blocked(&'a str),
+    /// This came up from outside while the node is worked on: said once for each.
+    Disturbed(&'a str),
+    /// The node is lost, and which pods with it. The Node object may be gone: an Event needs none.
+    Lost,
+}
+
+impl From<Phase> for Occasion<'_> {
+    fn from(phase: Phase) -> Self {
+        Self::Phase(phase)
+    }
+}
+
+impl Occasion<'_> {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Phase(Phase::Claimed) => "RecycleClaimed",
+            Self::Phase(Phase::Turn) => "RecycleTurn",
+            Self::Phase(Phase::Standby) => "RecycleStandby",
+            Self::Phase(Phase::Draining) => "RecycleDraining",
+            Self::Phase(Phase::Waiting) => "RecycleWaiting",
+            Self::Phase(Phase::Disposing) => "RecycleDisposing",
+            Self::Pods(_) => "RecyclePods",
+            Self::Blocked(_) => "RecycleBlocked",
+            Self::Disturbed(_) => "RecycleDisturbed",
+            Self::Lost => "RecycleNodeLost",
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Phase(_) | Self::Pods(_) => "Normal",
+            Self::Blocked(_) | Self::Disturbed(_) | Self::Lost => "Warning",
+        }
+    }
+
+    /// What Events of the same reason differ in.
+    fn detail(&self) -> &str {
+        match self {
+            Self::Phase(_) | Self::Lost => "",
+            Self::Pods(detail) | Self::Blocked(detail) | Self::Disturbed(detail) => detail,
+        }
+    }
+}
+
+/// Tells those who watch the Node that a phase began, or something else of note. Said twice by the same execution, it counts once. An
+/// Event that cannot be written is logged and fails nothing: the record is what counts.
 pub async fn tell(
     client: &kube::Client,
     node: &NodeName,
-    phase: Phase,
+    occasion: impl Into<Occasion<'_>>,
     message: &str,
     now: Timestamp,
     fence: &Fence,
 ) {
-    let event = write_event(node, reason(phase), "Normal", message, now, fence);
-    post(client, node, event).await;
-}
-
-/// Tells them that the node is lost, and which pods with it. The Node object may be gone: an Event needs none.
-pub async fn tell_loss(client: &kube::Client, node: &NodeName, message: &str, now: Timestamp, fence: &Fence) {
-    let event = write_event(node, NODE_LOST, "Warning", message, now, fence);
-    post(client, node, event).await;
-}
-
-/// Tells them, as a warning, what came up from outside while a node is worked on; `what` is its name. Said twice by the same execution, it
-/// counts once.
-pub async fn warn(
-    client: &kube::Client,
-    node: &NodeName,
-    what: &str,
-    message: &str,
-    now: Timestamp,
-    fence: &Fence,
-) {
-    let mut event = write_event(node, WARNING, "Warning", message, now, fence);
-    let name = event_name(node, WARNING, &format!("{fence} {what}"));
-    event.metadata.name = Some(name);
-    post(client, node, event).await;
-}
-
-async fn post(client: &kube::Client, node: &NodeName, event: Event) {
+    let event = write_event(node, occasion.into(), message, now, fence);
     let call = Call {
         verb: "create",
         resource: "events",
@@ -84,16 +107,16 @@ async fn post(client: &kube::Client, node: &NodeName, event: Event) {
 
 fn write_event(
     node: &NodeName,
-    reason: &str,
-    severity: &str,
+    occasion: Occasion<'_>,
     message: &str,
     now: Timestamp,
     fence: &Fence,
 ) -> Event {
+    let reason = occasion.reason();
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(node, reason, &fence.to_string())),
+            name: Some(event_name(node, occasion, fence)),
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
@@ -105,10 +128,10 @@ fn write_event(
             uid: Some(node.to_string()),
             ..ObjectReference::default()
         },
-        type_: Some(severity.to_owned()),
+        type_: Some(occasion.kind().to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
-        message: Some(message.chars().take(LONGEST_MESSAGE).collect()),
+        message: Some(cut(message).to_owned()),
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
@@ -119,22 +142,21 @@ fn write_event(
     }
 }
 
-fn reason(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Claimed => "RecycleClaimed",
-        Phase::Turn => "RecycleTurn",
-        Phase::Standby => "RecycleStandby",
-        Phase::Draining => "RecycleDraining",
-        Phase::Waiting => "RecycleWaiting",
-        Phase::Disposing => "RecycleDisposing",
-    }
+/// As much of a message as the API server takes.
+fn cut(message: &str) -> &str {
+    let end = message.floor_char_boundary(LONGEST_MESSAGE);
+    message.get(..end).unwrap_or_default()
 }
 
-/// The same for the same node, phase and life of an execution (or what else `teller` says), so that the API server keeps only the first.
-fn event_name(node: &NodeName, reason: &str, teller: &str) -> String {
+/// The same for the same node, occasion and life of an execution, so that the API server keeps only the first.
+fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);
-    format!("{node}.{}.{}", reason.to_lowercase(), short_hash(teller))
+    format!(
+        "{node}.{}.{}",
+        occasion.reason().to_lowercase(),
+        short_hash(&format!("{fence}{}", occasion.detail()))
+    )
 }
 
 /// The first 8 hexadecimal digits of FNV-1a (64 bits): stable between versions, and nobody is kept out by it.

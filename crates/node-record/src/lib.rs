@@ -17,7 +17,7 @@ mod volumes;
 
 pub use access::open;
 pub use error::Error;
-pub use events::{tell, tell_loss, warn};
+pub use events::{Occasion, tell};
 pub use keep::{keep_newcomer, let_go, let_go_of_all};
 use nodes::list_labelled;
 pub use nodes::{

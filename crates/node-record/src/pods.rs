@@ -6,11 +6,13 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions, Time};
 use kube::api::{Api, ApiResource, ListParams, Object, PostParams};
+use recycle::blocked::RefusalKind;
 use recycle::ids::NodeName;
 use recycle::names::FIELD_MANAGER;
 use recycle::pods::{Controller, PodFacts};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::Error;
 use crate::call::{self, Call, Trouble, send};
@@ -22,12 +24,14 @@ type Pod = Object<Option<Spec>, Status>;
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     restart_policy: Option<String>,
+    termination_grace_period_seconds: Option<i64>,
     volumes: Vec<PodVolume>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodVolume {
+    empty_dir: Option<Value>,
     persistent_volume_claim: Option<ClaimReference>,
 }
 
@@ -38,10 +42,26 @@ struct ClaimReference {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Status {
     phase: Option<String>,
+    ephemeral_container_statuses: Vec<ContainerStatus>,
 }
+
+#[derive(Debug, Clone, Deserialize)]
+struct ContainerStatus {
+    #[serde(default)]
+    state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    running: Option<Value>,
+}
+
+/// The API server's default of `terminationGracePeriodSeconds`.
+const DEFAULT_GRACE: i64 = 30;
 
 /// What became of the wish to evict a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,11 +71,11 @@ pub enum Eviction {
     /// The pod is gone, or another one has its name.
     Gone,
     /// The pod may not go now.
-    Blocked {
-        /// What stands in the way, as the API server says it.
-        by: String,
-        /// After how many seconds it may be worth another try, if the API server says so.
-        retry_after: Option<u32>,
+    Refused {
+        /// What stands in the way.
+        kind: RefusalKind,
+        /// The API server's own text.
+        says: String,
     },
 }
 
@@ -119,7 +139,8 @@ fn request(pod: &PodFacts) -> EvictionRequest {
     }
 }
 
-/// The refusals that are answers. A 429 without a budget among its causes is the API server's own throttling.
+/// The refusals that are answers. A 429 without a budget among its causes is the API server's own throttling; one with a budget that
+/// says when to come again means that the budget's controller has not looked at it yet.
 fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     let budget = status
         .details
@@ -129,17 +150,19 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     match (status.code, budget) {
         (404, _) => Some(Eviction::Gone),
         (409, _) if status.message.contains("UID in the precondition") => Some(Eviction::Gone),
-        (429, Some(cause)) => Some(Eviction::Blocked {
-            by: cause.message.clone(),
-            retry_after: status
-                .details
-                .as_ref()
-                .map(|details| details.retry_after_seconds)
-                .filter(|after| *after > 0),
-        }),
-        (500, _) if status.message.contains("more than one PodDisruptionBudget") => Some(Eviction::Blocked {
-            by: status.message.clone(),
-            retry_after: None,
+        (429, Some(cause)) => {
+            let retry_after = status.details.as_ref().map(|details| details.retry_after_seconds);
+            Some(Eviction::Refused {
+                kind: match retry_after {
+                    Some(1..) => RefusalKind::BudgetNotReady,
+                    Some(0) | None => RefusalKind::BudgetFull,
+                },
+                says: cause.message.clone(),
+            })
+        }
+        (500, _) if status.message.contains("more than one PodDisruptionBudget") => Some(Eviction::Refused {
+            kind: RefusalKind::SeveralBudgets,
+            says: status.message.clone(),
         }),
         _ => None,
     }
@@ -147,7 +170,6 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
 
 fn read_pod(pod: Pod) -> PodFacts {
     let metadata = pod.metadata;
-    let spec = pod.spec.unwrap_or_default();
     let controller = metadata
         .owner_references
         .unwrap_or_default()
@@ -158,6 +180,8 @@ fn read_pod(pod: Pod) -> PodFacts {
             name: owner.name,
         });
     let known = |labels: Option<BTreeMap<String, String>>| labels.unwrap_or_default();
+    let (spec, status) = (pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
+    let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     PodFacts {
         namespace: metadata.namespace.unwrap_or_default(),
         name: metadata.name.unwrap_or_default(),
@@ -165,11 +189,14 @@ fn read_pod(pod: Pod) -> PodFacts {
         labels: known(metadata.labels),
         annotations: known(metadata.annotations),
         controller,
-        phase: pod
-            .status
-            .and_then(|status| status.phase)
-            .unwrap_or_else(|| "Unknown".to_owned()),
+        phase: status.phase.unwrap_or_else(|| "Unknown".to_owned()),
         restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
+        grace_seconds: u32::try_from(grace.max(0)).unwrap_or(u32::MAX),
+        has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
+        is_debugged: status
+            .ephemeral_container_statuses
+            .iter()
+            .any(|container| container.state.running.is_some()),
         created_at: metadata.creation_timestamp.map(|Time(time)| time),
         deletion_at: metadata.deletion_timestamp.map(|Time(time)| time),
         volume_claims: spec

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{missing_permissions, tell, warn};
+use node_record::{Occasion, missing_permissions, tell};
 use recycle::claim::Phase;
 use recycle::ids::{Fence, NodeName};
 use recycle::permissions::PERMISSIONS;
@@ -19,12 +19,12 @@ fn fence(redrive_count: u32) -> Fence {
     }
 }
 
-async fn tell_it(kube: &ScriptedKube, phase: Phase, fence: &Fence, message: &str) {
+async fn tell_it(kube: &ScriptedKube, occasion: impl Into<Occasion<'_>>, fence: &Fence, message: &str) {
     let node: NodeName = "ip-10-0-0-1.internal".parse().unwrap();
     tell(
         &kube.client(),
         &node,
-        phase,
+        occasion,
         message,
         "2027-01-01T00:00:00Z".parse().unwrap(),
         fence,
@@ -32,10 +32,14 @@ async fn tell_it(kube: &ScriptedKube, phase: Phase, fence: &Fence, message: &str
     .await;
 }
 
-async fn name_of(phase: Phase, fence: &Fence) -> Value {
+async fn told(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
     let kube = ScriptedKube::new();
-    tell_it(&kube, phase, fence, "hello").await;
-    kube.calls().pop().unwrap().body["metadata"]["name"].clone()
+    tell_it(&kube, occasion, fence, "hello").await;
+    kube.calls().pop().unwrap().body
+}
+
+async fn name_of(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
+    told(occasion, fence).await["metadata"]["name"].clone()
 }
 
 #[tokio::test]
@@ -85,6 +89,33 @@ async fn an_event_has_the_same_name_only_for_the_same_phase_of_the_same_life() {
 }
 
 #[tokio::test]
+async fn each_thing_in_the_way_is_told_once_and_as_a_warning() {
+    let blocked = told(Occasion::Blocked("budget shop/web"), &fence(0)).await;
+    assert_eq!(
+        (&blocked["type"], &blocked["reason"]),
+        (&json!("Warning"), &json!("RecycleBlocked"))
+    );
+    let name = &blocked["metadata"]["name"];
+    assert_eq!(
+        name_of(Occasion::Blocked("budget shop/web"), &fence(0)).await,
+        *name
+    );
+    assert_ne!(
+        name_of(Occasion::Blocked("budget shop/api"), &fence(0)).await,
+        *name
+    );
+    let pods = told(Occasion::Pods("awaited"), &fence(0)).await;
+    assert_eq!(
+        (&pods["type"], &pods["reason"]),
+        (&json!("Normal"), &json!("RecyclePods"))
+    );
+    assert_ne!(
+        name_of(Occasion::Pods("awaited stuck"), &fence(0)).await,
+        pods["metadata"]["name"]
+    );
+}
+
+#[tokio::test]
 async fn an_event_that_is_refused_or_there_already_fails_nothing() {
     let kube = ScriptedKube::new()
         .refuses(
@@ -105,14 +136,11 @@ async fn an_event_that_is_refused_or_there_already_fails_nothing() {
 #[tokio::test]
 async fn a_long_message_is_cut_to_what_the_api_server_takes() {
     let kube = ScriptedKube::new();
-    tell_it(&kube, Phase::Claimed, &fence(0), &"x".repeat(5_000)).await;
-    assert_eq!(
-        kube.calls().pop().unwrap().body["message"]
-            .as_str()
-            .unwrap()
-            .len(),
-        1_024
-    );
+    for (character, bytes) in [("x", 1_024), ("…", 1_023)] {
+        tell_it(&kube, Phase::Claimed, &fence(0), &character.repeat(5_000)).await;
+        let message = kube.calls().pop().unwrap().body["message"].clone();
+        assert_eq!(message.as_str().unwrap().len(), bytes);
+    }
 }
 
 fn review(allowed: bool) -> Value {
@@ -170,7 +198,16 @@ async fn what_comes_up_from_outside_is_one_warning_for_each_name_and_execution()
         ("karpenter", 1),
     ] {
         let now = "2027-01-01T00:00:00Z".parse().unwrap();
-        warn(&kube.client(), &node, what, "hello", now, &fence(redrive_count)).await;
+        let occasion = Occasion::Disturbed(what);
+        tell(
+            &kube.client(),
+            &node,
+            occasion,
+            "hello",
+            now,
+            &fence(redrive_count),
+        )
+        .await;
     }
     let events: Vec<Value> = kube.calls().into_iter().map(|call| call.body).collect();
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Pods on the wire.
 
 use node_record::{Error, Eviction, evict_pod, list_pods};
+use recycle::blocked::RefusalKind;
 use recycle::failure::{Failure, NamedFailure as _};
 use recycle::pods::{Controller, PodFacts};
 use scripted_kube::{ScriptedKube, refusal};
@@ -27,6 +28,9 @@ fn some_pod() -> PodFacts {
         created_at: None,
         deletion_at: None,
         volume_claims: Vec::new(),
+        grace_seconds: 30,
+        has_empty_dir: false,
+        is_debugged: false,
     }
 }
 
@@ -107,6 +111,62 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
     assert_eq!(pods, [expected]);
 }
 
+/// What is read of a pod with this spec and status.
+async fn read(spec: Value, status: Value) -> PodFacts {
+    let mut item = pod("train");
+    item["spec"] = spec;
+    item["status"] = status;
+    let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[item], None));
+    let mut pods = list_pods(&kube.client(), &"a".parse().unwrap()).await.unwrap();
+    pods.remove(0)
+}
+
+#[tokio::test]
+async fn grace_period_and_empty_directories_are_read() {
+    let grace = |seconds: Value| read(json!({"terminationGracePeriodSeconds": seconds}), json!({}));
+    assert_eq!(grace(json!(72_000)).await.grace_seconds, 72_000);
+    assert_eq!(grace(json!(0)).await.grace_seconds, 0);
+    assert_eq!(grace(json!(-1)).await.grace_seconds, 0);
+    assert_eq!(grace(json!(i64::MAX)).await.grace_seconds, u32::MAX);
+    assert_eq!(grace(Value::Null).await.grace_seconds, 30);
+    let token = json!({"name": "token", "projected": {}});
+    let memory = json!({"name": "scratch", "emptyDir": {"medium": "Memory"}});
+    for (volumes, expected) in [
+        (json!([token]), false),
+        (json!([token, memory]), true),
+        (json!([]), false),
+    ] {
+        let pod = read(json!({"volumes": volumes}), json!({})).await;
+        assert_eq!(pod.has_empty_dir, expected, "{volumes}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_debugged_as_long_as_a_debug_container_runs() {
+    let debugger =
+        |state: Value| json!({"ephemeralContainerStatuses": [{"name": "debugger", "state": state}]});
+    for (status, expected) in [
+        (json!({}), false),
+        (
+            debugger(json!({"running": {"startedAt": "2027-01-01T00:00:00Z"}})),
+            true,
+        ),
+        (
+            debugger(json!({"waiting": {"reason": "ImagePullBackOff"}})),
+            false,
+        ),
+        (debugger(json!({"terminated": {"exitCode": 0}})), false),
+        (debugger(json!({})), false),
+    ] {
+        let pod = read(
+            json!({"ephemeralContainers": [{"name": "debugger"}]}),
+            status.clone(),
+        )
+        .await;
+        assert_eq!(pod.is_debugged, expected, "{status}");
+    }
+}
+
 #[tokio::test]
 async fn an_eviction_is_of_this_very_pod() {
     let kube = ScriptedKube::new().on(
@@ -152,9 +212,9 @@ async fn refusals_that_are_answers() {
     let processed = "The disruption budget web is still being processed by the server.";
     let several =
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-    let blocked = |by: &str, retry_after| Eviction::Blocked {
-        by: by.to_owned(),
-        retry_after,
+    let refused = |kind, says: &str| Eviction::Refused {
+        kind,
+        says: says.to_owned(),
     };
     let cases = [
         (
@@ -171,12 +231,16 @@ async fn refusals_that_are_answers() {
             ),
             Eviction::Gone,
         ),
-        (429, budget(needs, None), blocked(needs, None)),
-        (429, budget(processed, Some(10)), blocked(processed, Some(10))),
+        (429, budget(needs, None), refused(RefusalKind::BudgetFull, needs)),
+        (
+            429,
+            budget(processed, Some(10)),
+            refused(RefusalKind::BudgetNotReady, processed),
+        ),
         (
             500,
             json!({"kind": "Status", "status": "Failure", "code": 500, "message": several}),
-            blocked(several, None),
+            refused(RefusalKind::SeveralBudgets, several),
         ),
     ];
     for (status, body, expected) in cases {

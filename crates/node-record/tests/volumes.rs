@@ -26,6 +26,9 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         restart_policy: "Always".to_owned(),
         created_at: None,
         deletion_at: None,
+        grace_seconds: 30,
+        has_empty_dir: false,
+        is_debugged: false,
         volume_claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
     }
 }

@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::claim::Phase;
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
 use crate::input::Input;
 use crate::lost::{Holders, Lost};
 use crate::old_node::OldNode;
 use crate::plan::Plan;
+use crate::pods::{PodSurvey, first_names, fit_names};
 
 /// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
 pub const SCHEMA: u32 = 1;
@@ -216,6 +218,10 @@ pub struct Run {
     /// When the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::judge_drain`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_eviction: Option<Timestamp>,
+    /// The pods that the end of the instance ends, because the drain's time was over and the input says so; none: pods that matter
+    /// hold the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_pods: Option<EndedPods>,
     /// When this execution began to dispose of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposing_since: Option<Timestamp>,
@@ -229,6 +235,56 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<OldNode>,
 }
+
+impl Run {
+    /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match (self.disposing_since, self.draining_since, self.replacement_since) {
+            (Some(_), _, _) => Phase::Disposing,
+            (None, Some(_), _) => Phase::Draining,
+            (None, None, Some(_)) => Phase::Standby,
+            (None, None, None) => Phase::Claimed,
+        }
+    }
+}
+
+/// Pods that ran when the instance was ended ([`crate::input::OnDrainTimeout::Terminate`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedPods {
+    /// How many, as seen last.
+    pub count: u32,
+    /// The first five of them.
+    pub names: Vec<String>,
+}
+
+impl EndedPods {
+    /// Those that hold the node now.
+    #[must_use]
+    pub fn of(survey: &PodSurvey) -> Self {
+        let pods = survey.holding();
+        let mut names = first_names(&pods);
+        fit_names(&mut names.iter_mut().collect::<Vec<_>>(), ENDED_BUDGET);
+        Self {
+            count: u32::try_from(pods.len()).unwrap_or(u32::MAX),
+            names,
+        }
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let noun = if self.count == 1 { "pod" } else { "pods" };
+        format!(
+            "{} {noun} ran on it when its time was over ({})",
+            self.count,
+            self.names.join(", ")
+        )
+    }
+}
+
+/// How many bytes the names of ended pods may have together: they travel in every answer from then on.
+const ENDED_BUDGET: usize = 240;
 
 /// Where the cluster's API server is (EKS DescribeCluster).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -308,6 +364,16 @@ impl<V> Answer<V> {
     #[must_use]
     pub fn carrying(mut self, run: Run) -> Self {
         self.run = Some(run);
+        self
+    }
+
+    /// The same with the pods that ended with the node, if there are any.
+    #[must_use]
+    pub fn naming_ended(mut self, ended: Option<&EndedPods>) -> Self {
+        if let Some(ended) = ended.filter(|ended| ended.count > 0) {
+            self.counts.insert("ended".to_owned(), ended.count);
+            self.names.insert("ended".to_owned(), ended.names.clone());
+        }
         self
     }
 

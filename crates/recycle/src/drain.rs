@@ -1,14 +1,112 @@
-//! The verdict of a drain: dispose, evict, wait, or time is over.
+//! The verdict of a drain: dispose, evict, wait, or time is over; and the story that people are told meanwhile.
 //!
-//! What becomes of a node whose time is over is not decided here.
+//! How a node is put back whose time is over, is not decided here.
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::input::LONGEST_DRAIN;
+use crate::blocked::Blocker;
+use crate::input::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 use crate::names::DRAIN_UNTIL_ANNOTATION;
+use crate::node::NodeFacts;
 use crate::pods::{PodFacts, PodSurvey, cut_text, first_names, fit_names};
 use crate::poll::{POLL_BUDGET, SHORTEST_WAIT, next_wait};
+
+/// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
+/// eviction that is refused at first and for a kubelet that is slow.
+const EVICTION_MARGIN: u32 = 60;
+/// Seconds that pods have at most after the last eviction, if `on_drain_timeout` asks those to go that were waited for. Longer grace
+/// periods had their time before; only a deadline that somebody moved comes as a surprise.
+const LAST_GRACE: u32 = 300;
+
+/// By what the pods of a node are judged, beside themselves: the input, and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// Which pods are waited for.
+    pub awaited: &'a Awaited,
+    /// What becomes of the others.
+    pub evict: Evict,
+    /// What becomes of those that need longer.
+    pub on_timeout: OnDrainTimeout,
+    /// The input's, in seconds.
+    pub drain_timeout: u32,
+    /// Since when a pod that comes tolerates our taint; none if the taint is not there.
+    pub tainted_since: Option<Timestamp>,
+    /// When the drain began.
+    pub since: Timestamp,
+    /// The moment that is looked at.
+    pub now: Timestamp,
+    /// When the drain has to be over.
+    pub deadline: Deadline,
+}
+
+impl<'a> Terms<'a> {
+    /// The terms, and what is to be said about the annotation `recycle-eks/drain-until` if there is anything. `draining_since` is none
+    /// before the drain has begun; `node` is none if it is gone.
+    #[must_use]
+    pub fn find(
+        input: &'a Input,
+        node: Option<&NodeFacts>,
+        tainted_since: Option<Timestamp>,
+        draining_since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (Self, Option<String>) {
+        let since = draining_since.unwrap_or(now);
+        let drain_until = node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION));
+        let drain_timeout = input.drain_timeout_seconds;
+        let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until.map(String::as_str));
+        let terms = Self {
+            awaited: &input.awaited,
+            evict: input.evict,
+            on_timeout: input.on_drain_timeout,
+            drain_timeout,
+            tainted_since,
+            since,
+            now,
+            deadline,
+        };
+        (terms, remark)
+    }
+
+    /// The deadline has come.
+    #[must_use]
+    pub fn is_time_over(&self) -> bool {
+        self.deadline.is_past(self.now)
+    }
+
+    /// When a pod that is waited for is asked to go after all; none if it is not.
+    fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
+        let needed = i64::from(pod.grace_seconds) + i64::from(EVICTION_MARGIN);
+        match self.on_timeout {
+            OnDrainTimeout::Restore => None,
+            OnDrainTimeout::Evict => Some(
+                self.deadline
+                    .at
+                    .checked_sub(SignedDuration::from_secs(needed))
+                    .unwrap_or(Timestamp::MIN),
+            ),
+            OnDrainTimeout::Terminate => Some(self.deadline.at),
+        }
+    }
+
+    /// A pod that is waited for has to go now. What would be due before the next look may come is due.
+    pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
+        let before_the_next_look = match self.on_timeout {
+            OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
+            OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
+        };
+        self.end_of_patience(pod)
+            .is_some_and(|end| end <= before_the_next_look)
+    }
+
+    /// When the first of the pods that are waited for is asked to go after all, if one is before the deadline.
+    fn next_end_of_patience(&self, survey: &PodSurvey) -> Option<Timestamp> {
+        let waiting = survey.awaited.iter().filter(|pod| pod.deletion_at.is_none());
+        waiting.filter_map(|pod| self.end_of_patience(pod)).min()
+    }
+}
 
 /// When a drain has to be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,31 +134,67 @@ pub enum DrainVerdict {
     Evict(u32),
     /// Wait so many seconds.
     Wait(u32),
+    /// The time is over, and the input says that the instance goes whatever runs on it.
+    EndPods,
     /// The time, or the poll budget, is over; the text says which, and names what is left.
     TimedOut(String),
 }
 
-/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when.
+/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when. `kubectl describe node` shows its
+/// first 140 characters: what comes first is short, and says the most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// In one sentence.
+    /// In a few words.
     pub summary: String,
-    /// The first five pods that are waited for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits_for: Vec<String>,
-    /// The first five pods that have been asked to go.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub leaving: Vec<String>,
-    /// What stands in the way, such as a budget.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub blocked_by: Vec<String>,
-    /// What came up from outside, such as an instance refresh.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub meanwhile: Vec<String>,
     /// When the drain began.
     pub since: Timestamp,
     /// When it ends at the latest.
     pub until: Timestamp,
+    /// What happens then.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub then: String,
+    /// What stands in the way of evictions, the longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<Blocker>,
+    /// What came up from outside, such as an instance refresh.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<String>,
+    /// What holds pods back, such as a volume that no other node can use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
+    /// How many pods of each class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u32>,
+    /// The first five names of each class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, Vec<String>>,
+}
+
+impl Progress {
+    /// A story without pods.
+    #[must_use]
+    pub fn new(summary: String, since: Timestamp, until: Timestamp) -> Self {
+        Self {
+            summary,
+            since,
+            until,
+            then: String::new(),
+            blocked: Vec::new(),
+            meanwhile: Vec::new(),
+            held: Vec::new(),
+            counts: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Whether something is told of that was not told of `before`, in the same drain.
+    #[must_use]
+    pub fn has_news(&self, before: Option<&Self>) -> bool {
+        let known = |class: &str| {
+            before.is_some_and(|before| before.since == self.since && before.counts.contains_key(class))
+        };
+        self.names.keys().any(|class| !known(class))
+    }
 }
 
 /// The deadline: `since` plus the input's `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`
@@ -115,39 +249,40 @@ pub fn find_deadline(
 }
 
 /// `from` and so many seconds; the end of time if that is later than time goes.
-fn later(from: Timestamp, seconds: u32) -> Timestamp {
+pub(crate) fn later(from: Timestamp, seconds: u32) -> Timestamp {
     from.checked_add(SignedDuration::from_secs(i64::from(seconds)))
         .unwrap_or(Timestamp::MAX)
 }
 
 /// Decides on a drain. `polls` counts the polls so far; `last_eviction_tried` says that the one eviction that is due at the
-/// deadline was sent: whoever sends an eviction when [`Deadline::is_past`] records that.
+/// deadline was sent: whoever sends an eviction when the time is over records that.
 #[must_use]
 pub fn judge_drain(
     survey: &PodSurvey,
-    since: Timestamp,
-    now: Timestamp,
-    deadline: Deadline,
-    drain_timeout: u32,
+    terms: &Terms<'_>,
     polls: u32,
     last_eviction_tried: bool,
 ) -> DrainVerdict {
     if survey.is_clear() {
         return DrainVerdict::Dispose;
     }
-    let is_over = deadline.is_past(now) || polls >= POLL_BUDGET;
+    let is_over = terms.is_time_over() || polls >= POLL_BUDGET;
     if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
-        return DrainVerdict::Evict(SHORTEST_WAIT);
+        return DrainVerdict::Evict(last_wait(survey, terms.on_timeout));
+    }
+    // Not when only the poll budget is spent: pods are ended at the time that was said, and not before.
+    if terms.is_time_over() && terms.on_timeout == OnDrainTimeout::Terminate {
+        return DrainVerdict::EndPods;
     }
     if is_over {
-        let reason = if deadline.is_past(now) {
-            describe_deadline(since, deadline)
+        let reason = if terms.is_time_over() {
+            describe_deadline(terms.since, terms.deadline)
         } else {
             format!("the pods were checked {polls} times, which is as often as one execution can")
         };
         return DrainVerdict::TimedOut(format!("{reason}; {}", describe_pods(survey)));
     }
-    let wait = pace(since, now, deadline, drain_timeout, polls);
+    let wait = pace(survey, terms, polls);
     if survey.evictable.is_empty() {
         DrainVerdict::Wait(wait)
     } else {
@@ -155,9 +290,28 @@ pub fn judge_drain(
     }
 }
 
-/// The poll law, and where a person moved the deadline so late that the law would spend the poll budget before it, what is
-/// left of the budget spread over what is left of the time.
-fn pace(since: Timestamp, now: Timestamp, deadline: Deadline, drain_timeout: u32, polls: u32) -> u32 {
+/// How long to wait after the last eviction: until whoever was waited for so far can have ended.
+fn last_wait(survey: &PodSurvey, on_timeout: OnDrainTimeout) -> u32 {
+    let longest = survey.evictable.iter().map(|pod| pod.grace_seconds).max();
+    match on_timeout {
+        OnDrainTimeout::Restore => SHORTEST_WAIT,
+        OnDrainTimeout::Evict | OnDrainTimeout::Terminate => longest
+            .unwrap_or_default()
+            .saturating_add(SHORTEST_WAIT)
+            .min(LAST_GRACE),
+    }
+}
+
+/// The poll law; where a person moved the deadline so late that the law would spend the poll budget before it, what is left of the
+/// budget spread over what is left of the time; and never past the moment at which a pod has to be asked to go.
+fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
+    let Terms {
+        since,
+        now,
+        deadline,
+        drain_timeout,
+        ..
+    } = *terms;
     let waited = now.duration_since(since).as_secs();
     let left = deadline.at.duration_since(now).as_secs();
     let length = deadline
@@ -165,12 +319,16 @@ fn pace(since: Timestamp, now: Timestamp, deadline: Deadline, drain_timeout: u32
         .duration_since(since)
         .as_secs()
         .clamp(i64::from(drain_timeout), i64::from(LONGEST_DRAIN));
-    let by_law = next_wait(waited, left, u32::try_from(length).unwrap_or(LONGEST_DRAIN), None);
-    if !deadline.by_person {
-        return by_law;
+    let mut wait = next_wait(waited, left, u32::try_from(length).unwrap_or(LONGEST_DRAIN), None);
+    if deadline.by_person {
+        let polls_left = i64::from(POLL_BUDGET.saturating_sub(polls).max(1));
+        wait = wait.max(u32::try_from(left / polls_left).unwrap_or(wait));
     }
-    let polls_left = i64::from(POLL_BUDGET.saturating_sub(polls).max(1));
-    by_law.max(u32::try_from(left / polls_left).unwrap_or(by_law))
+    let Some(due) = terms.next_end_of_patience(survey) else {
+        return wait;
+    };
+    let until_due = due.duration_since(now).as_secs().max(1);
+    wait.min(u32::try_from(until_due).unwrap_or(wait))
 }
 
 fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
@@ -188,17 +346,18 @@ fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
 }
 
 /// How many bytes the names in a sentence may have together: the sentence travels in every answer.
-const SENTENCE_BUDGET: usize = 600;
+const SENTENCE_BUDGET: usize = 450;
 
 /// What holds the node, in one sentence: counts, and the first five names of each kind.
 #[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
-    let leaving = only_leaving(survey);
+    let leaving = not_awaited(survey, &survey.terminating);
     let mut kinds: Vec<(&str, usize, Vec<String>)> = [
         ("waits for", &survey.awaited),
         ("has still to evict", &survey.evictable),
         ("holds back by zone_mismatch", &survey.zone_mismatch),
         ("sees leaving", &leaving),
+        ("sees stuck", &survey.stuck),
     ]
     .into_iter()
     .filter(|(_, pods)| !pods.is_empty())
@@ -208,7 +367,10 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
         return "no pod holds the node".to_owned();
     }
     fit_names(
-        kinds.iter_mut().flat_map(|(_, _, names)| names).collect(),
+        &mut kinds
+            .iter_mut()
+            .flat_map(|(_, _, names)| names)
+            .collect::<Vec<_>>(),
         SENTENCE_BUDGET,
     );
     let parts: Vec<String> = kinds
@@ -224,7 +386,8 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
 pub fn only_waits(survey: &PodSurvey) -> bool {
     !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty())
         && survey.evictable.is_empty()
-        && only_leaving(survey).is_empty()
+        && not_awaited(survey, &survey.terminating).is_empty()
+        && not_awaited(survey, &survey.stuck).is_empty()
 }
 
 /// The story of a node that [`only_waits`].
@@ -240,15 +403,10 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
     format!("{what}; another node of its group may have its turn")
 }
 
-/// Pods on their way out that nobody waits for: those that are awaited are named as such.
-fn only_leaving(survey: &PodSurvey) -> Vec<PodFacts> {
+/// Those of the pods that nobody waits for: those that are awaited are named as such.
+fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
     let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
-    survey
-        .terminating
-        .iter()
-        .filter(|pod| !is_awaited(pod))
-        .cloned()
-        .collect()
+    pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
 }
 
 pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
@@ -258,46 +416,141 @@ pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
 }
 
 /// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
-/// `blocked` says what stands in the way of evictions, one sentence each; what holds pods back is added.
 #[must_use]
-pub fn write_progress(
-    survey: &PodSurvey,
-    blocked: &[String],
-    since: Timestamp,
-    deadline: Deadline,
-) -> Progress {
+pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
+    let summary = summarize(survey, &blocked);
     Progress {
-        summary: describe_pods(survey),
-        waits_for: first_names(&survey.awaited),
-        leaving: first_names(&survey.terminating),
-        blocked_by: first_obstacles(survey, blocked),
-        meanwhile: Vec::new(),
-        since,
-        until: deadline.at,
+        then: describe_end(survey, terms),
+        blocked,
+        held: describe_held(survey),
+        counts: survey.counts(),
+        names: survey.names(),
+        ..Progress::new(summary, terms.since, terms.deadline.at)
     }
 }
 
-/// What stands in the way of evictions, and what holds pods back: the first five sentences, in an order that does not change.
+/// The same story with what stands in the way now: only whoever asks for evictions knows.
 #[must_use]
-pub fn first_obstacles(survey: &PodSurvey, blocked: &[String]) -> Vec<String> {
-    let mut obstacles: Vec<String> = [blocked, &survey.held_because].concat();
-    obstacles.sort();
-    obstacles.dedup();
-    obstacles.truncate(crate::pods::NAMES_PER_CLASS);
-    obstacles
+pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
+    Progress {
+        summary: summarize(survey, &blocked),
+        blocked,
+        held: describe_held(survey),
+        ..progress
+    }
+}
+
+/// What holds pods back: the first five sentences, in an order that does not change.
+fn describe_held(survey: &PodSurvey) -> Vec<String> {
+    let mut held = survey.held_because.clone();
+    held.sort();
+    held.dedup();
+    held.truncate(crate::pods::NAMES_PER_CLASS);
+    held
+}
+
+/// What holds the node in a few words: `kubectl describe node` shows no more.
+fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
+    let blocked: u32 = blocked.iter().map(|blocker| blocker.count).sum();
+    let leaving = not_awaited(survey, &survey.terminating).len();
+    let parts: Vec<String> = [
+        ("to wait for", survey.awaited.len()),
+        ("to evict", survey.evictable.len()),
+        ("blocked", usize::try_from(blocked).unwrap_or(usize::MAX)),
+        ("leaving", leaving),
+        ("stuck", survey.stuck.len()),
+        ("held back by zone_mismatch", survey.zone_mismatch.len()),
+    ]
+    .into_iter()
+    .filter(|(_, count)| *count > 0)
+    .map(|(what, count)| format!("{count} {what}"))
+    .collect();
+    if parts.is_empty() {
+        return "no pod holds the node".to_owned();
+    }
+    format!("pods: {}", parts.join(", "))
+}
+
+/// What happens at the deadline, and before it for its sake.
+fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+    let text = match terms.on_timeout {
+        OnDrainTimeout::Restore => "the node is put back",
+        OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
+            Some(due) => return format!("pods that are waited for are evicted, the first at {due}"),
+            None => "what is left runs on, and the node is put back",
+        },
+        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+    };
+    text.to_owned()
+}
+
+/// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
+const EVENT_BUDGET: usize = 600;
+
+/// Every class of pods with its first five names: the text of an Event.
+#[must_use]
+pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+    let counts = survey.counts();
+    let classes: Vec<String> = survey
+        .names_within(EVENT_BUDGET)
+        .iter()
+        .map(|(class, names)| {
+            format!(
+                "{class} {} ({})",
+                counts.get(class).unwrap_or(&0),
+                names.join(", ")
+            )
+        })
+        .collect();
+    format!("Pods until {}: {}", terms.deadline.at, classes.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fixtures::{at, job_pod, pod};
+    use proptest::prelude::*;
+    use serde_json::json;
 
-    const DAY: u32 = 86_400;
+    use super::*;
+    use crate::blocked::{Refusal, RefusalKind, find_blockers};
+    use crate::fixtures::{at, input, job_pod, node, pod, strings, terms};
+    use crate::pods::survey_pods;
 
     fn until(seconds: i64) -> Deadline {
         Deadline {
             at: at(seconds),
             by_person: false,
+        }
+    }
+
+    /// A drain of a day, so many seconds after it began.
+    fn after(seconds: i64) -> Terms<'static> {
+        Terms {
+            now: at(seconds),
+            ..terms()
+        }
+    }
+
+    /// The same if those who are waited for are asked to go in time.
+    fn evicting_in_time(seconds: i64) -> Terms<'static> {
+        Terms {
+            on_timeout: OnDrainTimeout::Evict,
+            ..after(seconds)
+        }
+    }
+
+    fn ending(seconds: i64) -> Terms<'static> {
+        Terms {
+            on_timeout: OnDrainTimeout::Terminate,
+            ..after(seconds)
+        }
+    }
+
+    /// A Job's pod that is waited for, with so many seconds of grace.
+    fn patient(name: &str, grace_seconds: u32) -> PodFacts {
+        PodFacts {
+            annotations: strings([("recycle-eks/drain", "wait")]),
+            grace_seconds,
+            ..job_pod(name)
         }
     }
 
@@ -381,16 +634,19 @@ mod tests {
             ),
         ];
         for (name, survey, now, polls, tried, expected) in cases {
-            let verdict = judge_drain(&survey, at(0), at(now), until(86_400), DAY, polls, tried);
+            let verdict = judge_drain(&survey, &after(now), polls, tried);
             assert_eq!(verdict, expected, "{name}");
         }
     }
 
     #[test]
     fn a_drain_whose_time_is_over_says_which_time_and_what_is_left() {
-        let by_person = Deadline {
-            at: at(50),
-            by_person: true,
+        let by_person = Terms {
+            deadline: Deadline {
+                at: at(50),
+                by_person: true,
+            },
+            ..after(60)
         };
         let leaving = PodSurvey {
             terminating: vec![pod("slow")],
@@ -403,29 +659,29 @@ mod tests {
         let cases = [
             (
                 "nothing can be evicted",
-                judge_drain(&waiting(), at(0), at(86_400), until(86_400), DAY, 9, false),
+                judge_drain(&waiting(), &after(86_400), 9, false),
                 "the drain began at 2027-01-01T00:00:00Z and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod \
                  (default/job)",
             ),
             (
                 "the last eviction was tried",
-                judge_drain(&evicting(), at(0), at(86_430), until(86_400), DAY, 9, true),
+                judge_drain(&evicting(), &after(86_430), 9, true),
                 "and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod (default/job), has still to evict 1 pod \
                  (default/web)",
             ),
             (
                 "a person ended it",
-                judge_drain(&leaving, at(0), at(60), by_person, DAY, 9, false),
+                judge_drain(&leaving, &by_person, 9, false),
                 "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z; it sees leaving 1 pod (default/slow)",
             ),
             (
                 "the budget is spent",
-                judge_drain(&waiting(), at(0), at(60), until(86_400), DAY, POLL_BUDGET, false),
+                judge_drain(&waiting(), &after(60), POLL_BUDGET, false),
                 "the pods were checked 1216 times, which is as often as one execution can; it waits for",
             ),
             (
                 "many pods",
-                judge_drain(&many, at(0), at(86_400), until(86_400), DAY, 9, false),
+                judge_drain(&many, &after(86_400), 9, false),
                 "6 pods (default/a, default/b, default/c, default/d, default/e, …)",
             ),
         ];
@@ -454,8 +710,7 @@ mod tests {
         assert!(
             describe_waiting(&waiting()).starts_with("Only waits for pods that end by themselves; another")
         );
-        let verdict =
-            |survey: &PodSurvey, now| judge_drain(survey, at(0), at(now), until(86_400), DAY, 1, false);
+        let verdict = |survey: &PodSurvey, now| judge_drain(survey, &after(now), 1, false);
         assert_eq!(verdict(&held, 0), DrainVerdict::Wait(30));
         let DrainVerdict::TimedOut(text) = verdict(&held, 86_400) else {
             panic!("nobody is evicted at the end either")
@@ -464,12 +719,9 @@ mod tests {
             text.ends_with("it holds back by zone_mismatch 1 pod (default/db-0)"),
             "{text}"
         );
-        let blocked = vec!["default/web: a budget".to_owned(), held.held_because[0].clone()];
-        let progress = write_progress(&held, &blocked, at(0), until(86_400));
-        assert_eq!(
-            progress.blocked_by,
-            ["default/db-0 is not evicted: why", "default/web: a budget"]
-        );
+        let progress = write_progress(&held, Vec::new(), &after(0));
+        assert_eq!(progress.held, ["default/db-0 is not evicted: why"]);
+        assert_eq!(progress.summary, "pods: 1 held back by zone_mismatch");
         let others_move = PodSurvey {
             evictable: vec![pod("web")],
             ..held
@@ -542,39 +794,286 @@ mod tests {
 
     #[test]
     fn now_ends_a_drain_at_once() {
-        let (deadline, _) = find_deadline(at(0), at(1_000), DAY, Some("now"));
-        assert!(deadline.is_past(at(1_000)));
+        let mut node = node("old");
+        node.annotations = strings([("recycle-eks/drain-until", "now")]);
+        let input = input(json!({}));
+        let (terms, remark) = Terms::find(&input, Some(&node), None, Some(at(0)), at(1_000));
+        assert_eq!((terms.since, terms.is_time_over(), remark), (at(0), true, None));
         assert!(matches!(
-            judge_drain(&waiting(), at(0), at(1_000), deadline, DAY, 1, false),
+            judge_drain(&waiting(), &terms, 1, false),
             DrainVerdict::TimedOut(_)
         ));
     }
 
     #[test]
-    fn the_story_changes_only_if_something_changes() {
-        let survey = || PodSurvey {
+    fn terms_are_the_inputs_and_the_drain_begins_with_the_first_look() {
+        let input = input(json!({"drain_timeout_seconds": 60, "evict": "none", "on_drain_timeout": "evict"}));
+        let (terms, remark) = Terms::find(&input, None, Some(at(5)), None, at(1_000));
+        assert_eq!(remark, None);
+        assert_eq!((terms.since, terms.deadline), (at(1_000), until(1_060)));
+        assert_eq!(
+            (terms.evict, terms.on_timeout),
+            (Evict::None, OnDrainTimeout::Evict)
+        );
+        assert_eq!((terms.tainted_since, terms.drain_timeout), (Some(at(5)), 60));
+    }
+
+    #[test]
+    fn the_next_look_is_when_a_pod_has_to_be_asked_to_go_after_all() {
+        let survey = |terms: &Terms<'_>| survey_pods(&[patient("long", 3_600), patient("short", 30)], terms);
+        let cases = [
+            (
+                "far away, the law decides",
+                evicting_in_time(40_000),
+                DrainVerdict::Wait(400),
+            ),
+            (
+                "the longest grace period comes first",
+                evicting_in_time(82_500),
+                DrainVerdict::Wait(240),
+            ),
+            (
+                "it is due, the other one next",
+                evicting_in_time(82_740),
+                DrainVerdict::Evict(827),
+            ),
+            (
+                "then the other",
+                evicting_in_time(86_000),
+                DrainVerdict::Evict(310),
+            ),
+            ("and the end", evicting_in_time(86_310), DrainVerdict::Evict(90)),
+            (
+                "terminate looks at the end only",
+                ending(82_740),
+                DrainVerdict::Wait(827),
+            ),
+            ("restore, too", after(82_740), DrainVerdict::Wait(827)),
+        ];
+        for (name, terms, expected) in cases {
+            assert_eq!(judge_drain(&survey(&terms), &terms, 9, false), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_eviction_has_up_to_five_minutes_if_it_asks_those_who_were_waited_for() {
+        for (grace, terms, expected) in [
+            (30, evicting_in_time(86_400), 60),
+            (30, ending(86_400), 60),
+            (7_200, ending(86_400), 300),
+            (u32::MAX, ending(86_400), 300),
+        ] {
+            let survey = survey_pods(&[patient("job", grace)], &terms);
+            let verdict = judge_drain(&survey, &terms, 9, false);
+            assert_eq!(verdict, DrainVerdict::Evict(expected), "{grace}");
+        }
+        let restores = judge_drain(&evicting(), &after(86_400), 9, false);
+        assert_eq!(restores, DrainVerdict::Evict(SHORTEST_WAIT));
+    }
+
+    #[test]
+    fn pods_are_ended_only_at_the_deadline_and_only_if_the_input_says_so() {
+        let leaving = || PodSurvey {
+            terminating: vec![pod("slow")],
+            ..PodSurvey::default()
+        };
+        let is_timed_out = |verdict: &DrainVerdict| matches!(verdict, DrainVerdict::TimedOut(_));
+        assert_eq!(
+            judge_drain(&leaving(), &ending(86_400), 9, true),
+            DrainVerdict::EndPods
+        );
+        assert_eq!(
+            judge_drain(&waiting(), &ending(86_400), 9, false),
+            DrainVerdict::EndPods
+        );
+        assert_eq!(
+            judge_drain(&evicting(), &ending(86_460), 9, true),
+            DrainVerdict::EndPods
+        );
+        for (name, verdict) in [
+            (
+                "evict puts back what is left",
+                judge_drain(&leaving(), &evicting_in_time(86_400), 9, true),
+            ),
+            ("restore, too", judge_drain(&leaving(), &after(86_400), 9, true)),
+            (
+                "the poll budget ends no pod",
+                judge_drain(&waiting(), &ending(60), POLL_BUDGET, false),
+            ),
+        ] {
+            assert!(is_timed_out(&verdict), "{name}: {verdict:?}");
+        }
+    }
+
+    proptest! {
+        /// Looks at a node whose pods go as soon as their grace period allows, until it is clear or the drain is over.
+        #[test]
+        fn every_pod_has_its_grace_period_and_is_gone_at_the_deadline(
+            drain_timeout in 600_u32..=604_800,
+            shares in prop::collection::vec(0.0..0.8_f64, 1..6),
+        ) {
+            let deadline = i64::from(drain_timeout);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the time")]
+            let mut pods: Vec<PodFacts> = (0..)
+                .zip(&shares)
+                .map(|(number, share)| patient(&format!("{number}"), (f64::from(drain_timeout) * share) as u32))
+                .collect();
+            let mut now = 0;
+            let mut asked = 0;
+            loop {
+                pods.retain(|pod| pod.deletion_at.is_none_or(|end| end > at(now)));
+                let terms = Terms { drain_timeout, deadline: until(deadline), ..evicting_in_time(now) };
+                let survey = survey_pods(&pods, &terms);
+                let wait = match judge_drain(&survey, &terms, 1, false) {
+                    DrainVerdict::Dispose => break,
+                    DrainVerdict::Wait(wait) => wait,
+                    DrainVerdict::Evict(wait) => {
+                        for pod in pods.iter_mut().filter(|pod| survey.evictable.contains(pod)) {
+                            let end = now + i64::from(pod.grace_seconds);
+                            let early = deadline - end;
+                            prop_assert!((30..=90).contains(&early), "{} s before the deadline", early);
+                            pod.deletion_at = Some(at(end));
+                            asked += 1;
+                        }
+                        wait
+                    }
+                    verdict => panic!("{verdict:?} after {now} of {deadline}"),
+                };
+                now += i64::from(wait);
+            }
+            prop_assert_eq!(asked, shares.len());
+            prop_assert!(now <= deadline);
+        }
+    }
+
+    fn blocked(now: i64) -> Vec<Blocker> {
+        let refusal = Refusal {
+            kind: RefusalKind::BudgetFull,
+            namespace: "default".to_owned(),
+            pod: "default/web".to_owned(),
+            says: "The disruption budget web needs 2 healthy pods and has 2 currently".to_owned(),
+        };
+        find_blockers(&[refusal], &[], at(now))
+    }
+
+    #[test]
+    fn the_story_says_what_is_awaited_what_blocks_since_until_and_what_then() {
+        let survey = PodSurvey {
             terminating: vec![pod("old")],
+            stuck: vec![pod("older")],
             ..evicting()
         };
-        let blocked = ["default/web is held by the budget web".to_owned(), "a".to_owned()];
-        let reversed = [blocked[1].clone(), blocked[0].clone()];
-        let story = write_progress(&survey(), &blocked, at(0), until(60));
-        assert_eq!(story, write_progress(&survey(), &reversed, at(0), until(60)));
+        let story = write_progress(&survey, blocked(0), &after(600));
+        assert_eq!(
+            story,
+            write_progress(&survey, blocked(0), &after(900)),
+            "time alone is no news"
+        );
         assert_eq!(
             story.summary,
-            "it waits for 1 pod (default/job), has still to evict 1 pod (default/web), sees leaving 1 pod (default/old)"
+            "pods: 1 to wait for, 1 to evict, 1 blocked, 1 leaving, 1 stuck"
         );
-        assert_eq!(story.waits_for, ["default/job"]);
-        assert_eq!(story.leaving, ["default/old"]);
-        assert_eq!((story.since, story.until), (at(0), at(60)));
-        assert_ne!(story, write_progress(&waiting(), &blocked, at(0), until(60)));
+        assert_eq!((story.since, story.until), (at(0), at(86_400)));
+        assert_eq!(story.then, "the node is put back");
+        assert_eq!(story.blocked[0].what, "budget default/web");
+        assert_eq!(story.counts["awaited"], 1);
+        assert_eq!(story.names["stuck"], ["default/older"]);
+        let clear = write_progress(&PodSurvey::default(), Vec::new(), &after(600));
+        assert_eq!(clear.summary, "no pod holds the node");
+        let unblocked = tell_blocked(story, &survey, Vec::new());
+        assert_eq!(
+            unblocked.summary,
+            "pods: 1 to wait for, 1 to evict, 1 leaving, 1 stuck"
+        );
+        assert!(unblocked.blocked.is_empty());
+    }
+
+    #[test]
+    fn the_story_says_what_the_end_will_bring() {
+        let pods = [patient("long", 3_600), patient("short", 30)];
+        for (terms, expected) in [
+            (after(0), "the node is put back"),
+            (
+                evicting_in_time(0),
+                "pods that are waited for are evicted, the first at 2027-01-01T22:59:00Z",
+            ),
+            (
+                evicting_in_time(86_399),
+                "what is left runs on, and the node is put back",
+            ),
+            (ending(0), "the instance goes, whatever runs on it"),
+        ] {
+            let survey = survey_pods(&pods, &terms);
+            assert_eq!(write_progress(&survey, Vec::new(), &terms).then, expected);
+        }
+    }
+
+    #[test]
+    fn the_first_140_characters_say_what_it_waits_for_and_until_when() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|number| pod(&format!("{number}")))
+                .collect::<Vec<_>>()
+        };
+        let survey = PodSurvey {
+            awaited: many(58),
+            evictable: many(20),
+            stuck: many(1),
+            ..PodSurvey::default()
+        };
+        let text = serde_json::to_string(&write_progress(&survey, blocked(0), &after(600))).unwrap();
+        let first: String = text.chars().take(140).collect();
+        assert_eq!(
+            first,
+            r#"{"summary":"pods: 58 to wait for, 20 to evict, 1 blocked, 1 stuck","since":"2027-01-01T00:00:00Z","until":"2027-01-02T00:00:00Z","then":"the"#
+        );
+    }
+
+    #[test]
+    fn news_is_a_class_that_had_no_pods_at_the_last_look_of_the_same_drain() {
+        let story = |survey: &PodSurvey| write_progress(survey, Vec::new(), &after(0));
+        let before = story(&waiting());
+        assert!(before.has_news(None));
+        assert!(!story(&waiting()).has_news(Some(&before)));
+        assert!(story(&evicting()).has_news(Some(&before)));
+        assert!(
+            !before.has_news(Some(&story(&evicting()))),
+            "fewer classes are none"
+        );
+        let another = Progress {
+            since: at(-9),
+            ..story(&waiting())
+        };
+        assert!(before.has_news(Some(&another)), "another drain");
+        let only_ignored = PodSurvey {
+            ignored: 3,
+            ..PodSurvey::default()
+        };
+        assert!(!story(&only_ignored).has_news(None));
+    }
+
+    #[test]
+    fn an_event_tells_every_class_with_its_names() {
+        let survey = PodSurvey {
+            never_ends: vec![job_pod("job")],
+            ignored: 4,
+            ..evicting()
+        };
+        assert_eq!(
+            tell_pods(&survey, &after(0)),
+            "Pods until 2027-01-02T00:00:00Z: awaited 1 (default/job); evictable 1 (default/web); never_ends 1 (default/job)"
+        );
     }
 
     #[test]
     fn a_story_is_read_as_it_was_written() {
-        let story = write_progress(&evicting(), &[], at(0), until(60));
+        let story = write_progress(&evicting(), blocked(0), &after(0));
         let text = serde_json::to_string(&story).unwrap();
         assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), story);
-        assert!(!text.contains("blocked_by"), "{text}");
+        let bare = serde_json::to_string(&Progress::new("hello".to_owned(), at(0), at(1))).unwrap();
+        assert_eq!(
+            bare,
+            r#"{"summary":"hello","since":"2027-01-01T00:00:00Z","until":"2027-01-01T00:00:01Z"}"#
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! Values that tests begin with: a healthy world of one group, in which each test changes what it is about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::claim::{Claim, Phase, Urgency};
 use crate::contract::SCHEMA;
+use crate::drain::{Deadline, Terms};
 use crate::ids::{Fence, InstanceId};
-use crate::input::{Input, Settings, parse_input};
+use crate::input::{Awaited, Evict, Input, OnDrainTimeout, Settings, parse_input};
 use crate::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
 use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint};
 use crate::pods::{Controller, PodFacts};
@@ -158,6 +159,32 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         created_at: Some(at(-3_600)),
         deletion_at: None,
         volume_claims: Vec::new(),
+        grace_seconds: 30,
+        has_empty_dir: false,
+        is_debugged: false,
+    }
+}
+
+/// Nobody is waited for by label.
+pub(crate) static NOBODY: Awaited = Awaited {
+    selector: None,
+    namespaces: BTreeSet::new(),
+};
+
+/// The first moment of a drain of a day that waits for nobody by label.
+pub(crate) fn terms() -> Terms<'static> {
+    Terms {
+        awaited: &NOBODY,
+        evict: Evict::Others,
+        on_timeout: OnDrainTimeout::Restore,
+        drain_timeout: 86_400,
+        tainted_since: None,
+        since: at(0),
+        now: at(0),
+        deadline: Deadline {
+            at: at(86_400),
+            by_person: false,
+        },
     }
 }
 

@@ -327,8 +327,11 @@ const ON_DRAIN_TIMEOUT: Field = Field {
     name: "on_drain_timeout",
     kind: Kind::OneOf(&[
         built("restore", "the node is put back"),
-        not_built("evict", "the pods that were waited for are evicted in time"),
-        not_built(
+        built(
+            "evict",
+            "the pods that were waited for are evicted, each early enough for its grace period; if some are left, the node is put back",
+        ),
+        built(
             "terminate",
             "the node goes with what runs on it; needs `force: [\"running_pods\"]`",
         ),
@@ -385,7 +388,7 @@ const FORCE: Field = Field {
             "last_target",
             "recycle although it is the last healthy target of a target group",
         ),
-        not_built("running_pods", "allow `on_drain_timeout: terminate`"),
+        built("running_pods", "allow `on_drain_timeout: terminate`"),
         built(
             "suspended_process",
             "recycle although the group's process Launch or Terminate is suspended",
@@ -932,9 +935,9 @@ mod tests {
     fn every_built_value_is_taken() {
         let input = input(json!({
             "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
-            "replacement_timeout_seconds": 60, "drain_timeout_seconds": 2_592_000, "on_drain_timeout": "restore",
+            "replacement_timeout_seconds": 60, "drain_timeout_seconds": 2_592_000, "on_drain_timeout": "terminate",
             "load_balancer_grace_seconds": 0, "urgency": "planned", "dry_run": true,
-            "force": ["scale_in_protection", "suspended_process"],
+            "force": ["scale_in_protection", "running_pods", "suspended_process"],
         }));
         assert_eq!(input.awaited.selector, Some(Selector::everything()));
         assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
@@ -944,8 +947,13 @@ mod tests {
         );
         assert_eq!(
             input.force,
-            BTreeSet::from([Force::ScaleInProtection, Force::SuspendedProcess])
+            BTreeSet::from([
+                Force::ScaleInProtection,
+                Force::RunningPods,
+                Force::SuspendedProcess
+            ])
         );
+        assert_eq!(input.on_drain_timeout, OnDrainTimeout::Terminate);
     }
 
     #[test]
@@ -1170,24 +1178,10 @@ mod tests {
 
     #[test]
     fn a_value_that_is_not_built_yet_is_refused_by_name() {
-        let cases = [
-            (
-                json!({"on_drain_timeout": "evict"}),
-                "on_drain_timeout: evict is not built yet; allowed now: restore",
-            ),
-            (
-                json!({"on_drain_timeout": "terminate", "force": ["running_pods"]}),
-                "on_drain_timeout: terminate is not built yet; allowed now: restore",
-            ),
-            (
-                json!({"force": ["running_pods"]}),
-                "force: running_pods is not built yet; allowed now: scale_in_protection, last_target, suspended_process",
-            ),
-            (
-                json!({"hook": {"name": "drain", "fired_at": at(0), "destination": "EC2"}}),
-                "hook is not built yet; leave it out",
-            ),
-        ];
+        let cases = [(
+            json!({"hook": {"name": "drain", "fired_at": at(0), "destination": "EC2"}}),
+            "hook is not built yet; leave it out",
+        )];
         for (more, expected) in cases {
             assert_eq!(refusal(more.clone()), expected, "{more}");
         }

@@ -5,6 +5,7 @@
 
 pub mod autoscaler;
 pub mod balancers;
+pub mod blocked;
 pub mod claim;
 pub mod contract;
 pub mod disposal;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::drain::count_and_name;
 use crate::node::NodeFacts;
-use crate::pods::{PodFacts, PodSurvey, first_names, fit_names};
+use crate::pods::{PodSurvey, first_names, fit_names};
 
 /// Seconds without Ready after which a node is lost. Kubernetes itself gives the pods of such a node up after as long (the default
 /// toleration of `node.kubernetes.io/unreachable`); a restart of the kubelet or the network's agent takes one or two minutes.
@@ -55,22 +55,12 @@ pub fn find_loss(node: Option<&NodeFacts>, now: Timestamp) -> Option<Lost> {
 /// Notes who holds the node now. Where nobody does, or nobody can be seen any more, the last ones that were seen are `before`.
 #[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
-    let mut pods: Vec<PodFacts> = Vec::new();
-    for pod in survey
-        .awaited
-        .iter()
-        .chain(&survey.evictable)
-        .chain(&survey.terminating)
-    {
-        if !pods.iter().any(|known| known.uid == pod.uid) {
-            pods.push(pod.clone());
-        }
-    }
+    let pods = survey.holding();
     if pods.is_empty() {
         return before;
     }
     let mut names = first_names(&pods);
-    fit_names(names.iter_mut().collect(), NAMES_BUDGET);
+    fit_names(&mut names.iter_mut().collect::<Vec<_>>(), NAMES_BUDGET);
     Some(Holders {
         count: u32::try_from(pods.len()).unwrap_or(u32::MAX),
         names,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::input::{Dispose, Evict, Input, Replacement};
+use crate::input::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
 use crate::node::{Group, NodeFacts};
 use crate::pods::PodSurvey;
 
@@ -85,12 +85,17 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
         Evict::Others => "evict the others",
         Evict::None => "leave the others alone",
     };
+    let end = match input.on_drain_timeout {
+        OnDrainTimeout::Restore => "",
+        OnDrainTimeout::Evict => "; those that need longer are evicted, in time for their grace periods",
+        OnDrainTimeout::Terminate => "; after that the instance goes, whatever runs on it",
+    };
     format!(
-        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} do not matter)",
+        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} do not matter){end}",
         describe_seconds(input.drain_timeout_seconds),
         survey.awaited.len(),
         survey.evictable.len(),
-        survey.terminating.len(),
+        survey.terminating.len() + survey.stuck.len(),
         survey.ignored
     )
 }
@@ -123,12 +128,36 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
     let counts = survey.counts();
     [
         (
+            "grace_too_long",
+            "some pods have a grace period that is longer than the drain's time: if they need it, the time is over before they are gone",
+        ),
+        (
+            "out_of_time",
+            "some pods that are waited for would be asked to go at once, because their grace period takes all of the drain's time",
+        ),
+        (
+            "stuck",
+            "some pods should have ended five minutes ago, grace period included, and hold the node",
+        ),
+        (
             "never_ends",
             "some pods are waited for, but end only if somebody ends them",
         ),
         (
             "bare",
             "some pods are waited for because no controller would start them again",
+        ),
+        (
+            "empty_dir",
+            "some pods are evicted with an emptyDir, whose content is lost",
+        ),
+        (
+            "debugged",
+            "somebody looks into some pods with a debug container",
+        ),
+        (
+            "pending",
+            "some pods are bound to the node and have not begun",
         ),
         (
             "bad_annotation",
@@ -201,6 +230,36 @@ mod tests {
                 "some pods are waited for, but end only if somebody ends them (never_ends: 1)"
             ]
         );
+    }
+
+    #[test]
+    fn a_plan_says_what_becomes_of_pods_that_need_longer() {
+        let slow = PodSurvey {
+            grace_too_long: vec![pod("slow")],
+            out_of_time: vec![pod("slow")],
+            stuck: vec![pod("stuck")],
+            ..survey()
+        };
+        for (more, expected) in [
+            (json!({}), "3 do not matter)"),
+            (
+                json!({"on_drain_timeout": "evict"}),
+                "3 do not matter); those that need longer are evicted, in time for their grace periods",
+            ),
+            (
+                json!({"on_drain_timeout": "terminate", "force": ["running_pods"]}),
+                "3 do not matter); after that the instance goes, whatever runs on it",
+            ),
+        ] {
+            let plan = write_plan(&input(more), &group(), &node("old"), &slow, Vec::new());
+            assert!(plan.steps[3].ends_with(expected), "{}", plan.steps[3]);
+            assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
+            assert_eq!(
+                plan.notes[0],
+                "some pods have a grace period that is longer than the drain's time: if they need it, the time is over before they \
+                 are gone (grace_too_long: 1)"
+            );
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! Pod classes: which pods a drain ignores, waits for, or evicts.
+//! Pod classes: which pods a drain ignores, waits for, or evicts, and what people should know of them.
 //!
-//! Nothing here knows how long a pod has been what it is: `stuck` and `blocked` need timers and live elsewhere.
+//! What keeps a pod that was asked to go is not known here: only the API server's answer to an eviction tells ([`crate::blocked`]).
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::drain::{Terms, later};
 use crate::input::{Awaited, Evict};
 use crate::names::DRAIN_ANNOTATION;
 
@@ -14,9 +15,12 @@ use crate::names::DRAIN_ANNOTATION;
 pub const NAMES_PER_CLASS: usize = 5;
 /// How many bytes all names of an answer may have together: with the longest input, group and certificate an answer stays under
 /// 8 KB.
-const NAMES_BUDGET: usize = 2_400;
-/// To how many characters a name is cut if the full names are over a budget: five names in each class fit then.
-const CUT_NAME: usize = 60;
+pub const NAMES_BUDGET: usize = 1_450;
+/// To how many characters names are cut, one after the other, until all fit into a budget. With the last, five names in each class do.
+const CUT_NAMES: [usize; 6] = [120, 80, 60, 40, 28, 20];
+/// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck. A kubelet that is well
+/// removes a pod within a minute of its last second.
+const STUCK_AFTER: u32 = 300;
 
 /// Set by the kubelet on pods that it runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -59,6 +63,12 @@ pub struct PodFacts {
     pub deletion_at: Option<Timestamp>,
     /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
     pub volume_claims: Vec<String>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: u32,
+    /// It has a volume of the type emptyDir, whose content ends with the pod.
+    pub has_empty_dir: bool,
+    /// A container that somebody added to look inside (`kubectl debug`) runs in it.
+    pub is_debugged: bool,
 }
 
 impl PodFacts {
@@ -85,6 +95,22 @@ impl PodFacts {
     /// Its node's end takes nothing away: it has finished, or every node has one like it.
     fn leaves_nothing(&self) -> bool {
         self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
+    }
+
+    /// It has a place, and its containers have not all begun: images are pulled, volumes attached, init containers run.
+    fn is_pending(&self) -> bool {
+        self.phase == "Pending" && self.deletion_at.is_none()
+    }
+
+    /// It should have been gone five minutes ago.
+    fn is_stuck(&self, now: Timestamp) -> bool {
+        self.deletion_at
+            .is_some_and(|deletion| now > later(deletion, STUCK_AFTER))
+    }
+
+    /// When it will be gone at the latest, if it is asked to go now or was before.
+    fn ends_at(&self, now: Timestamp) -> Timestamp {
+        self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
     }
 
     /// Nothing would bring it back elsewhere.
@@ -140,7 +166,7 @@ pub enum PodClass {
 }
 
 /// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `awaited`, `evictable`,
-/// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` are disjoint.
+/// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` or `stuck` are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSurvey {
     /// Pods to wait for.
@@ -151,12 +177,24 @@ pub struct PodSurvey {
     pub zone_mismatch: Vec<PodFacts>,
     /// Of each of them, which volume and which nodes: one sentence.
     pub held_because: Vec<String>,
-    /// Pods that are on their way out; those that are waited for are also among `awaited`.
+    /// Pods that are on their way out, and have time left; those that are waited for are also among `awaited`.
     pub terminating: Vec<PodFacts>,
+    /// Pods that should have been gone five minutes ago; those that are waited for are also among `awaited`.
+    pub stuck: Vec<PodFacts>,
+    /// Pods that were waited for until their time was over (`on_drain_timeout`); also among `evictable`.
+    pub out_of_time: Vec<PodFacts>,
+    /// Pods that may need longer to end than the drain has time left: to be evicted, or on their way out.
+    pub grace_too_long: Vec<PodFacts>,
     /// Awaited pods that cannot end by themselves; also among `awaited`.
     pub never_ends: Vec<PodFacts>,
     /// Bare pods that are waited for because nothing would bring them back; also among `awaited`.
     pub bare: Vec<PodFacts>,
+    /// Pods to evict that have an emptyDir, whose content is lost; also among `evictable`.
+    pub empty_dir: Vec<PodFacts>,
+    /// Pods into which somebody looks with a debug container. Their class is what it would be without.
+    pub debugged: Vec<PodFacts>,
+    /// Pods that are bound to the node and have not begun. Their class is what it would be if they had.
+    pub pending: Vec<PodFacts>,
     /// Pods created after our taint: neither evicted nor waited for.
     pub tolerates_taint: Vec<PodFacts>,
     /// Pods whose annotation `recycle-eks/drain` says nothing that we know: classed as if they had none.
@@ -203,29 +241,18 @@ pub fn is_empty_node(pods: &[PodFacts]) -> bool {
     pods.iter().all(PodFacts::leaves_nothing)
 }
 
-/// Sorts the pods of a node. `tainted_at` is when our taint was set, if it was.
+/// Sorts the pods of a node.
 #[must_use]
-pub fn survey_pods(
-    pods: &[PodFacts],
-    awaited: &Awaited,
-    evict: Evict,
-    tainted_at: Option<Timestamp>,
-) -> PodSurvey {
+pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
     let mut survey = PodSurvey::default();
     for pod in pods {
-        add_pod(&mut survey, pod, awaited, evict, tainted_at);
+        add_pod(&mut survey, pod, terms);
     }
     survey
 }
 
-fn add_pod(
-    survey: &mut PodSurvey,
-    pod: &PodFacts,
-    awaited: &Awaited,
-    evict: Evict,
-    tainted_at: Option<Timestamp>,
-) {
-    let class = classify_pod(pod, awaited, evict);
+fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
+    let class = classify_pod(pod, terms.awaited, terms.evict);
     if pod.annotated_class().is_err() && !pod.is_finished() {
         survey.bad_annotation.push(pod.clone());
     }
@@ -233,32 +260,68 @@ fn add_pod(
         survey.ignored += 1;
         return;
     }
-    let came_after_taint =
-        tainted_at.is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
+    let came_after_taint = terms
+        .tainted_since
+        .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
     if came_after_taint {
         survey.tolerates_taint.push(pod.clone());
         return;
     }
-    let is_terminating = pod.deletion_at.is_some();
-    if is_terminating {
-        survey.terminating.push(pod.clone());
-    }
+    survey.add_remarks(pod, terms);
+    let is_leaving = pod.deletion_at.is_some();
     match class {
-        PodClass::Wait => {
-            survey.awaited.push(pod.clone());
-            if !pod.can_end() && !is_terminating {
-                survey.never_ends.push(pod.clone());
-            }
-            if waits_as_bare(pod, awaited) {
-                survey.bare.push(pod.clone());
-            }
+        PodClass::Wait if !is_leaving && terms.is_out_of_time(pod) => {
+            survey.out_of_time.push(pod.clone());
+            survey.add_evictable(pod, terms);
         }
-        PodClass::Evict if !is_terminating => survey.evictable.push(pod.clone()),
+        PodClass::Wait => survey.add_awaited(pod, terms),
+        PodClass::Evict if !is_leaving => survey.add_evictable(pod, terms),
         PodClass::Evict | PodClass::Ignore => {}
     }
 }
 
 impl PodSurvey {
+    /// What has nothing to do with the pod's class.
+    fn add_remarks(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
+        if pod.is_stuck(terms.now) {
+            self.stuck.push(pod.clone());
+        } else if pod.deletion_at.is_some() {
+            self.terminating.push(pod.clone());
+            self.compare_grace(pod, terms);
+        }
+        if pod.is_debugged {
+            self.debugged.push(pod.clone());
+        }
+        if pod.is_pending() {
+            self.pending.push(pod.clone());
+        }
+    }
+
+    fn add_awaited(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
+        self.awaited.push(pod.clone());
+        if !pod.can_end() && pod.deletion_at.is_none() {
+            self.never_ends.push(pod.clone());
+        }
+        if waits_as_bare(pod, terms.awaited) {
+            self.bare.push(pod.clone());
+        }
+    }
+
+    fn add_evictable(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
+        self.evictable.push(pod.clone());
+        self.compare_grace(pod, terms);
+        if pod.has_empty_dir {
+            self.empty_dir.push(pod.clone());
+        }
+    }
+
+    /// Once the time is over, it is too late for every pod, and nothing is said of it any more.
+    fn compare_grace(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
+        if !terms.is_time_over() && pod.ends_at(terms.now) > terms.deadline.at {
+            self.grace_too_long.push(pod.clone());
+        }
+    }
+
     /// Nothing is left that holds the node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
@@ -266,6 +329,25 @@ impl PodSurvey {
             && self.evictable.is_empty()
             && self.zone_mismatch.is_empty()
             && self.terminating.is_empty()
+            && self.stuck.is_empty()
+    }
+
+    /// The pods that hold the node, each once.
+    pub(crate) fn holding(&self) -> Vec<PodFacts> {
+        let mut holding: Vec<PodFacts> = [
+            &self.awaited,
+            &self.evictable,
+            &self.zone_mismatch,
+            &self.terminating,
+            &self.stuck,
+        ]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+        holding.sort_by(|one, other| one.uid.cmp(&other.uid));
+        holding.dedup_by(|one, other| one.uid == other.uid);
+        holding
     }
 
     /// How many pods of each class: the `counts` of an answer. A class without pods is left out.
@@ -284,24 +366,28 @@ impl PodSurvey {
     /// The first five names of each class: the `names` of an answer. All of them are cut if together they would be too long.
     #[must_use]
     pub fn names(&self) -> BTreeMap<String, Vec<String>> {
-        let mut names: BTreeMap<String, Vec<String>> = self
-            .classes()
-            .into_iter()
-            .map(|(class, pods)| (class.to_owned(), first_names(pods)))
-            .collect();
-        names.retain(|_, of_class| !of_class.is_empty());
-        fit_names(names.values_mut().flatten().collect(), NAMES_BUDGET);
-        names
+        self.names_within(NAMES_BUDGET)
     }
 
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 8] {
+    /// The same within so many bytes.
+    pub(crate) fn names_within(&self, budget: usize) -> BTreeMap<String, Vec<String>> {
+        name_lists(self.classes(), budget)
+    }
+
+    fn classes(&self) -> [(&'static str, &[PodFacts]); 14] {
         [
             ("awaited", &self.awaited),
             ("evictable", &self.evictable),
             ("zone_mismatch", &self.zone_mismatch),
             ("terminating", &self.terminating),
+            ("stuck", &self.stuck),
+            ("out_of_time", &self.out_of_time),
+            ("grace_too_long", &self.grace_too_long),
             ("never_ends", &self.never_ends),
             ("bare", &self.bare),
+            ("empty_dir", &self.empty_dir),
+            ("debugged", &self.debugged),
+            ("pending", &self.pending),
             ("tolerates_taint", &self.tolerates_taint),
             ("bad_annotation", &self.bad_annotation),
         ]
@@ -317,13 +403,49 @@ pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
     names
 }
 
+/// The first five names of each list that has any, cut if together they have more than so many bytes.
+#[must_use]
+pub fn name_lists<'a>(
+    lists: impl IntoIterator<Item = (&'a str, &'a [PodFacts])>,
+    budget: usize,
+) -> BTreeMap<String, Vec<String>> {
+    let mut names: BTreeMap<String, Vec<String>> = lists
+        .into_iter()
+        .filter(|(_, pods)| !pods.is_empty())
+        .map(|(list, pods)| (list.to_owned(), first_names(pods)))
+        .collect();
+    fit_names(&mut names.values_mut().flatten().collect::<Vec<_>>(), budget);
+    names
+}
+
 /// Cuts all names if together they have more than so many bytes: answers are small by construction, whatever pods are called.
-pub(crate) fn fit_names(names: Vec<&mut String>, budget: usize) {
-    if names.iter().map(|name| name.len()).sum::<usize>() > budget {
-        for name in names {
-            cut_text(name, CUT_NAME);
+pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
+    for length in CUT_NAMES {
+        if names.iter().map(|name| name.len()).sum::<usize>() <= budget {
+            return;
+        }
+        for name in &mut *names {
+            cut_text(name, length);
         }
     }
+}
+
+/// The pods of each controller in turn: the API server works on the evictions of one budget one after the other, and on those of
+/// several at the same time.
+#[must_use]
+pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
+    let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
+    let mut turns: Vec<(usize, PodFacts)> = pods
+        .into_iter()
+        .map(|pod| {
+            let controller = pod.controller.as_ref().map(|controller| controller.name.clone());
+            let turn = seen.entry((pod.namespace.clone(), controller)).or_default();
+            *turn += 1;
+            (*turn, pod)
+        })
+        .collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, pod)| pod).collect()
 }
 
 /// Cuts a text to so many characters, the last of which tells that it was cut.
@@ -339,9 +461,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
+    use crate::contract::EndedPods;
     use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
-    use crate::drain::{describe_pods, find_deadline};
-    use crate::fixtures::{at, controller, input, job_pod, pod, strings};
+    use crate::drain::{describe_pods, find_deadline, write_progress};
+    use crate::fixtures::{NOBODY, at, controller, input, job_pod, pod, strings, terms};
+    use crate::input::OnDrainTimeout;
 
     fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
         Awaited {
@@ -623,8 +748,13 @@ mod tests {
             },
             with_annotation(pod("typo"), "recycle-eks/drain", "evicted"),
         ];
-        let survey = survey_pods(&pods, &awaiting("app=batch", &[]), Evict::Others, Some(at(10)));
-        let names = |pods: &[PodFacts]| pods.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
+        let awaited = awaiting("app=batch", &[]);
+        let terms = Terms {
+            awaited: &awaited,
+            tainted_since: Some(at(10)),
+            ..terms()
+        };
+        let survey = survey_pods(&pods, &terms);
         assert_eq!(
             names(&survey.awaited),
             ["job", "endless", "lonely", "script", "finishing"]
@@ -638,13 +768,212 @@ mod tests {
         assert_eq!(survey.ignored, 1);
     }
 
+    fn names(pods: &[PodFacts]) -> Vec<String> {
+        pods.iter().map(|pod| pod.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_pod_is_stuck_five_minutes_after_the_end_of_its_grace_period_and_not_before() {
+        let leaving = PodFacts {
+            deletion_at: Some(at(72_000)),
+            grace_seconds: 72_000,
+            ..pod("a")
+        };
+        for (now, terminating, stuck) in [
+            (0, true, false),
+            (72_000, true, false),
+            (72_300, true, false),
+            (72_301, false, true),
+        ] {
+            let terms = Terms {
+                now: at(now),
+                ..terms()
+            };
+            let survey = survey_pods(&[leaving.clone()], &terms);
+            assert_eq!(
+                (!survey.terminating.is_empty(), !survey.stuck.is_empty()),
+                (terminating, stuck),
+                "{now}"
+            );
+            assert!(!survey.is_clear() && survey.evictable.is_empty(), "{now}");
+        }
+    }
+
+    #[test]
+    fn what_people_should_know_of_a_pod_does_not_change_its_class() {
+        let pending = |pod: PodFacts| PodFacts {
+            phase: "Pending".to_owned(),
+            ..pod
+        };
+        let debugged = |pod: PodFacts| PodFacts {
+            is_debugged: true,
+            ..pod
+        };
+        let scratch = |pod: PodFacts| PodFacts {
+            has_empty_dir: true,
+            ..pod
+        };
+        let daemon = PodFacts {
+            controller: controller("DaemonSet"),
+            ..debugged(pod("daemon"))
+        };
+        let awaited = awaiting("app=batch", &[]);
+        let batch = |name: &str| with_label(job_pod(name), "app", "batch");
+        let pods = [
+            pending(batch("waits-to-begin")),
+            pending(pod("goes-before-it-begins")),
+            debugged(batch("waits-with-a-shell")),
+            debugged(pod("goes-with-a-shell")),
+            scratch(batch("keeps-its-files")),
+            scratch(pod("loses-its-files")),
+            PodFacts {
+                deletion_at: Some(at(30)),
+                ..pending(scratch(pod("never-began")))
+            },
+            daemon,
+        ];
+        let terms = Terms {
+            awaited: &awaited,
+            ..terms()
+        };
+        let survey = survey_pods(&pods, &terms);
+        assert_eq!(
+            names(&survey.awaited),
+            ["waits-to-begin", "waits-with-a-shell", "keeps-its-files"]
+        );
+        assert_eq!(
+            names(&survey.evictable),
+            ["goes-before-it-begins", "goes-with-a-shell", "loses-its-files"]
+        );
+        assert_eq!(
+            names(&survey.pending),
+            ["waits-to-begin", "goes-before-it-begins"]
+        );
+        assert_eq!(
+            names(&survey.debugged),
+            ["waits-with-a-shell", "goes-with-a-shell"]
+        );
+        assert_eq!(names(&survey.empty_dir), ["loses-its-files"]);
+        assert_eq!(names(&survey.terminating), ["never-began"]);
+        assert_eq!(survey.ignored, 1);
+    }
+
+    #[test]
+    fn a_grace_period_that_is_longer_than_what_is_left_is_told_as_long_as_there_is_time() {
+        let slow = PodFacts {
+            grace_seconds: 3_600,
+            ..pod("slow")
+        };
+        let leaving = PodFacts {
+            deletion_at: Some(at(86_401)),
+            ..pod("leaving")
+        };
+        let in_time = PodFacts {
+            deletion_at: Some(at(86_400)),
+            ..pod("in-time")
+        };
+        let waits = PodFacts {
+            grace_seconds: 864_000,
+            ..job_pod("waits")
+        };
+        let waits = with_annotation(waits, "recycle-eks/drain", "wait");
+        let pods = [slow, leaving, in_time, waits];
+        for (now, expected) in [
+            (82_800, vec!["leaving"]),
+            (82_801, vec!["slow", "leaving"]),
+            (86_400, vec![]),
+        ] {
+            let survey = survey_pods(
+                &pods,
+                &Terms {
+                    now: at(now),
+                    ..terms()
+                },
+            );
+            assert_eq!(names(&survey.grace_too_long), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn who_is_waited_for_goes_in_time_for_its_own_grace_period_if_the_input_says_so() {
+        use OnDrainTimeout::{Evict as Early, Restore, Terminate};
+        let waits = |name: &str, grace_seconds| PodFacts {
+            grace_seconds,
+            ..with_annotation(job_pod(name), "recycle-eks/drain", "wait")
+        };
+        let leaving = PodFacts {
+            deletion_at: Some(at(100_000)),
+            ..waits("leaving", 30)
+        };
+        let pods = [waits("long", 3_600), waits("short", 30), leaving];
+        let long = || vec!["long"];
+        let both = || vec!["long", "short"];
+        let cases: [(&str, OnDrainTimeout, i64, Vec<&str>); 9] = [
+            ("restore asks nobody", Restore, 86_400, vec![]),
+            ("long before, nobody is due", Early, 82_709, vec![]),
+            ("a look before it would be too late", Early, 82_710, long()),
+            ("an hour and a minute before", Early, 82_740, long()),
+            ("the other has more time", Early, 86_279, long()),
+            ("at the end both are due", Early, 86_310, both()),
+            ("terminate asks nobody before the end", Terminate, 86_399, vec![]),
+            ("and then everybody", Terminate, 86_400, both()),
+            ("also later", Terminate, 90_000, both()),
+        ];
+        for (name, on_timeout, now, expected) in cases {
+            let terms = Terms {
+                on_timeout,
+                now: at(now),
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &terms);
+            assert_eq!(names(&survey.out_of_time), expected, "{name}");
+            assert_eq!(names(&survey.evictable), expected, "{name}");
+            assert_eq!(survey.awaited.len(), 3 - expected.len(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_cut_no_more_than_they_have_to_be() {
+        let lengths = |name: usize, count: usize, budget: usize| {
+            let mut names = vec!["n".repeat(name); count];
+            fit_names(&mut names.iter_mut().collect::<Vec<_>>(), budget);
+            names.first().unwrap().chars().count()
+        };
+        assert_eq!(lengths(300, 5, 1_500), 300);
+        assert_eq!(lengths(300, 5, 1_499), 120);
+        assert_eq!(lengths(300, 5, 500), 80);
+        assert_eq!(lengths(300, 5, 100), 20);
+        assert_eq!(lengths(20, 50, 100), 20);
+    }
+
+    #[test]
+    fn pods_of_one_controller_do_not_stand_together() {
+        let of = |controller_name: &str, name: &str| PodFacts {
+            controller: Some(Controller {
+                kind: "ReplicaSet".to_owned(),
+                name: controller_name.to_owned(),
+            }),
+            ..pod(name)
+        };
+        let pods = vec![
+            of("a", "a1"),
+            of("a", "a2"),
+            of("a", "a3"),
+            of("b", "b1"),
+            bare("c"),
+            bare("d"),
+        ];
+        assert_eq!(names(&take_turns(pods)), ["a1", "b1", "c", "a2", "d", "a3"]);
+        assert!(take_turns(Vec::new()).is_empty());
+    }
+
     #[test]
     fn counts_and_names_leave_out_empty_classes() {
         let pods: Vec<PodFacts> = ["g", "c", "a", "b", "f", "e"]
             .iter()
             .map(|name| pod(name))
             .collect();
-        let survey = survey_pods(&pods, &Awaited::default(), Evict::Others, None);
+        let survey = survey_pods(&pods, &terms());
         assert_eq!(survey.counts(), BTreeMap::from([("evictable".to_owned(), 6)]));
         assert_eq!(
             survey.names(),
@@ -667,18 +996,27 @@ mod tests {
             controller: controller("DaemonSet"),
             ..pod("daemon")
         };
-        let survey = survey_pods(
-            &[tolerant, daemon],
-            &Awaited::default(),
-            Evict::Others,
-            Some(at(10)),
-        );
-        assert!(survey.is_clear());
+        let tainted = Terms {
+            tainted_since: Some(at(10)),
+            ..terms()
+        };
+        assert!(survey_pods(&[tolerant, daemon], &tainted).is_clear());
         let leaving = PodFacts {
             deletion_at: Some(at(0)),
             ..pod("leaving")
         };
-        assert!(!survey_pods(&[leaving], &Awaited::default(), Evict::Others, None).is_clear());
+        assert!(!survey_pods(&[leaving], &terms()).is_clear());
+    }
+
+    /// As many pods as no node has, of the longest names.
+    fn longest_pods() -> Vec<PodFacts> {
+        let name = |number: u32| format!("{:p<243}{number:010}", "");
+        (0..200)
+            .map(|number| PodFacts {
+                namespace: "n".repeat(63),
+                ..pod(&name(number))
+            })
+            .collect()
     }
 
     /// The longest of everything that travels in an answer beside the pods.
@@ -703,6 +1041,7 @@ mod tests {
             drain_until: None,
             polls: u32::MAX,
             last_eviction: Some(at(3)),
+            ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
             disposing_since: Some(at(4)),
             holders: None,
             lost: None,
@@ -721,11 +1060,23 @@ mod tests {
             ]),
             prop::sample::select(vec!["Always", "Never"]),
             prop::option::of(prop::sample::select(vec!["wait", "evict", "ignore", "nonsense"])),
-            prop::option::of(Just(at(60))),
+            prop::option::of(prop::sample::select(vec![at(60), at(86_399)])),
             prop::sample::select(vec![at(0), at(20)]),
+            any::<[bool; 3]>(),
+            prop::sample::select(vec![0, 30, 3_600, u32::MAX]),
         )
             .prop_map(
-                |(number, controller, restart_policy, annotation, deletion_at, created_at)| {
+                |(
+                    number,
+                    controller,
+                    restart_policy,
+                    annotation,
+                    deletion_at,
+                    created_at,
+                    is,
+                    grace_seconds,
+                )| {
+                    let [is_pending, is_debugged, has_empty_dir] = is;
                     let name = format!("{:p<243}{number:010}", "");
                     let pod = PodFacts {
                         namespace: "n".repeat(63),
@@ -733,6 +1084,10 @@ mod tests {
                         restart_policy: restart_policy.to_owned(),
                         deletion_at,
                         created_at: Some(created_at),
+                        phase: if is_pending { "Pending" } else { "Running" }.to_owned(),
+                        grace_seconds,
+                        has_empty_dir,
+                        is_debugged,
                         ..pod(&name)
                     };
                     match annotation {
@@ -749,15 +1104,37 @@ mod tests {
         #[test]
         fn an_answer_stays_under_8_kb_with_200_pods_of_the_longest_names(
             pods in prop::collection::vec(any_pod(), 200),
+            evicts in any::<bool>(),
         ) {
-            let survey = survey_pods(&pods, &awaiting("*", &[]), Evict::Others, Some(at(10)));
+            let all = awaiting("*", &[]);
+            let on_timeout = if evicts { OnDrainTimeout::Evict } else { OnDrainTimeout::Restore };
+            let terms = Terms {
+                awaited: if evicts { &NOBODY } else { &all },
+                on_timeout,
+                tainted_since: Some(at(10)),
+                now: at(80_000),
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &terms);
             let (_, remark) = find_deadline(at(0), at(0), 60, Some(&"x".repeat(999)));
-            let reason = format!("{}; {}", describe_pods(&survey), remark.unwrap());
+            let refusals: Vec<Refusal> = pods.iter().map(|pod| Refusal {
+                kind: RefusalKind::BudgetFull,
+                namespace: pod.namespace.clone(),
+                pod: pod.full_name(),
+                says: format!("The disruption budget {:b<253} {}", "", "x".repeat(500)),
+            }).collect();
+            let blockers = find_blockers(&refusals, &[], at(0));
+            let news = describe_news(&blockers, terms.now).unwrap();
+            let reason = format!("{}; {}; {news}", describe_pods(&survey), remark.unwrap());
+            let progress = serde_json::to_string(&write_progress(&survey, blockers, &terms)).unwrap();
+            prop_assert!(progress.len() < 32_768, "{} bytes", progress.len());
             let mut answer = Answer::new(CheckVerdict::Wait, reason).carrying(longest_run());
             answer.counts = survey.counts();
             answer.names = survey.names();
             let bytes = serde_json::to_string(&answer).unwrap().len();
-            prop_assert!(bytes <= 8_192, "{} bytes", bytes);
+            prop_assert!(bytes <= 8_192, "{} bytes: {} of names, {} of reason, {} of run", bytes,
+                serde_json::to_string(&answer.names).unwrap().len(), answer.reason.len(),
+                serde_json::to_string(&answer.run).unwrap().len());
         }
 
         #[test]
@@ -766,8 +1143,17 @@ mod tests {
             selected in any::<bool>(),
         ) {
             let awaited = if selected { awaiting("*", &[]) } else { Awaited::default() };
-            let survey = survey_pods(&pods, &awaited, Evict::Others, Some(at(10)));
-            let only_leaving = survey.terminating.iter().filter(|pod| !survey.awaited.contains(pod)).count();
+            let terms = Terms {
+                awaited: &awaited,
+                on_timeout: OnDrainTimeout::Evict,
+                tainted_since: Some(at(10)),
+                now: at(80_000),
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &terms);
+            prop_assert!(survey.terminating.iter().all(|pod| !survey.stuck.contains(pod)));
+            let leaving = survey.terminating.iter().chain(&survey.stuck);
+            let only_leaving = leaving.filter(|pod| !survey.awaited.contains(pod)).count();
             let counted = survey.ignored as usize
                 + survey.awaited.len()
                 + survey.evictable.len()

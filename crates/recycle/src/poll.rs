@@ -39,8 +39,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::drain::{Deadline, DrainVerdict, find_deadline, judge_drain};
-    use crate::fixtures::{OLD, at, group, id, input, instance, node, pod};
+    use crate::drain::{DrainVerdict, Terms, find_deadline, judge_drain};
+    use crate::fixtures::{OLD, at, group, id, input, instance, node, pod, terms};
     use crate::input::{Dispose, LONGEST_DRAIN};
     use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
     use crate::pods::PodSurvey;
@@ -193,21 +193,21 @@ mod tests {
                 .filter(|(when, _)| *when <= now)
                 .map(|(_, until)| at(until).to_string());
             let (deadline, _) = find_deadline(at(0), at(now), drain_timeout, until.as_deref());
-            let verdict = judge_drain(
-                &busy_survey(),
-                at(0),
-                at(now),
-                deadline,
+            let terms = Terms {
                 drain_timeout,
-                polls,
-                last_eviction_tried,
-            );
+                now: at(now),
+                deadline,
+                ..terms()
+            };
+            let verdict = judge_drain(&busy_survey(), &terms, polls, last_eviction_tried);
             last_eviction_tried |= deadline.is_past(at(now)) || polls >= POLL_BUDGET;
             polls += 1;
             match verdict {
                 DrainVerdict::Evict(wait) => now += i64::from(wait),
                 DrainVerdict::TimedOut(_) => return (polls, now),
-                DrainVerdict::Wait(_) | DrainVerdict::Dispose => panic!("there is a pod to evict"),
+                DrainVerdict::Wait(_) | DrainVerdict::Dispose | DrainVerdict::EndPods => {
+                    panic!("there is a pod to evict")
+                }
             }
         }
     }
@@ -357,19 +357,7 @@ mod tests {
 
     #[test]
     fn without_a_person_the_budget_never_stretches_a_wait() {
-        let deadline = Deadline {
-            at: at(172_800),
-            by_person: false,
-        };
-        let verdict = judge_drain(
-            &busy_survey(),
-            at(0),
-            at(0),
-            deadline,
-            172_800,
-            POLL_BUDGET - 1,
-            false,
-        );
+        let verdict = judge_drain(&busy_survey(), &terms(), POLL_BUDGET - 1, false);
         assert_eq!(verdict, DrainVerdict::Evict(SHORTEST_WAIT));
     }
 

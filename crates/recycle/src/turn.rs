@@ -267,17 +267,10 @@ pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
 /// The story for people while it waits.
 #[must_use]
 pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
-    Progress {
-        summary,
-        waits_for: Vec::new(),
-        leaving: Vec::new(),
-        blocked_by: Vec::new(),
-        meanwhile: Vec::new(),
-        since: claimed_at,
-        until: claimed_at
-            .checked_add(SignedDuration::from_secs(i64::from(LONGEST_TURN)))
-            .unwrap_or(Timestamp::MAX),
-    }
+    let until = claimed_at
+        .checked_add(SignedDuration::from_secs(i64::from(LONGEST_TURN)))
+        .unwrap_or(Timestamp::MAX);
+    Progress::new(summary, claimed_at, until)
 }
 
 #[cfg(test)]

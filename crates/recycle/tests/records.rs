@@ -55,7 +55,8 @@ fn every_schemas_records_are_read_as_they_were_meant() {
 
         assert_eq!(deeds.parse::<Deeds>().unwrap().to_string(), deeds, "{schema}");
         let progress: Progress = serde_json::from_str(progress).unwrap();
-        assert_eq!(progress.blocked_by, ["default/web: a budget"], "{schema}");
+        assert_eq!(progress.names["awaited"], ["default/train"], "{schema}");
+        assert_eq!(progress.blocked[0].what, "budget default/web", "{schema}");
     }
 }
 

@@ -1,0 +1,141 @@
+//! The log line of a decision: who asked about which node, what was answered, why. One for each invocation, in every function.
+
+use recycle::claim::Phase;
+use serde_json::{Map, Value, json};
+
+/// Whom an invocation is about, as far as what it was given says so.
+#[derive(Debug, Default)]
+pub(crate) struct Subject {
+    execution: Option<Value>,
+    state: Option<Value>,
+    instance: Option<Value>,
+    node: Option<Value>,
+}
+
+impl Subject {
+    pub(crate) fn of(payload: &Value) -> Self {
+        let at = |pointer: &str| payload.pointer(pointer).filter(|found| !found.is_null()).cloned();
+        Self {
+            execution: at("/context/Execution/Id"),
+            state: at("/context/State/Name"),
+            // A sweep is given what it found, an execution is given its node.
+            instance: at("/leftover/instance_id").or_else(|| at("/context/Execution/Input/instance_id")),
+            node: at("/run/node"),
+        }
+    }
+
+    /// The line of an answer. `phase` is how far the execution has come with the node.
+    pub(crate) fn tell(self, answer: &Value, phase: Option<Phase>) -> Value {
+        let told = |name: &str| Some(answer[name].clone());
+        let node = answer.pointer("/run/node").cloned().or(self.node);
+        let more = [
+            ("level", Some(json!("INFO"))),
+            ("execution", self.execution),
+            ("state", self.state),
+            ("instance", self.instance),
+            ("node", node),
+            ("phase", phase.map(|phase| json!(phase.to_string()))),
+            ("verdict", told("verdict")),
+            ("wait_seconds", told("wait_seconds")),
+            ("reason", told("reason")),
+            ("counts", told("counts")),
+        ];
+        line(more)
+    }
+
+    /// The line of a failure, by its public name.
+    pub(crate) fn tell_failure(self, error: &str, message: &str) -> Value {
+        line([
+            ("level", Some(json!("ERROR"))),
+            ("execution", self.execution),
+            ("state", self.state),
+            ("instance", self.instance),
+            ("node", self.node),
+            ("error", Some(json!(error))),
+            ("reason", Some(json!(message))),
+        ])
+    }
+}
+
+fn line<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    let known = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(known.collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one";
+
+    fn payload(more: Value) -> Value {
+        let mut payload = json!({"context": {
+            "Execution": {"Id": ARN, "Input": {"instance_id": "i-1", "cluster_name": "world"}},
+            "State": {"Name": "CheckPods", "EnteredTime": "2027-01-01T00:00:00Z"},
+        }});
+        let fields = payload.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        payload
+    }
+
+    fn answer() -> Value {
+        json!({
+            "schema": 1, "verdict": "wait", "wait_seconds": 30, "reason": "it waits", "counts": {"awaited": 2}, "names": {},
+            "run": {"node": "a"},
+        })
+    }
+
+    #[test]
+    fn a_decision_says_who_asked_about_which_node_and_what_was_answered() {
+        let subject = Subject::of(&payload(json!({"run": {"node": "a"}})));
+        assert_eq!(
+            subject.tell(&answer(), Some(Phase::Draining)),
+            json!({
+                "level": "INFO", "execution": ARN, "state": "CheckPods", "instance": "i-1", "node": "a", "phase": "draining",
+                "verdict": "wait", "wait_seconds": 30, "reason": "it waits", "counts": {"awaited": 2},
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let mut nothing_carried = answer();
+        nothing_carried["run"] = json!({});
+        let told = Subject::of(&payload(json!({}))).tell(&nothing_carried, None);
+        assert!(
+            told.get("node").is_none() && told.get("phase").is_none(),
+            "{told}"
+        );
+        let found = Subject::of(&payload(json!({"leftover": {"instance_id": "i-2"}})));
+        assert_eq!(found.tell(&answer(), None)["instance"], "i-2");
+        let told = Subject::of(&json!("nonsense")).tell_failure("InternalError", "no");
+        assert_eq!(
+            told,
+            json!({"level": "ERROR", "error": "InternalError", "reason": "no"})
+        );
+    }
+
+    #[test]
+    fn the_first_answer_that_knows_the_node_names_it() {
+        assert_eq!(
+            Subject::of(&payload(json!({"run": {}}))).tell(&answer(), None)["node"],
+            "a"
+        );
+    }
+
+    #[test]
+    fn a_failure_says_its_public_name() {
+        let told =
+            Subject::of(&payload(json!({"run": {"node": "a"}}))).tell_failure("DrainTimedOut", "too late");
+        assert_eq!(
+            (&told["node"], &told["error"]),
+            (&json!("a"), &json!("DrainTimedOut"))
+        );
+        assert_eq!(
+            (&told["execution"], &told["reason"]),
+            (&json!(ARN), &json!("too late"))
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! What stands in the way of evictions: which budget, for which pods, since when.
+//!
+//! The API server names a budget only in the text of its refusal. That is read here, so that budgets need not be listed, which would
+//! be another right in the cluster.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::pods::{NAMES_PER_CLASS, cut_text, fit_names};
+
+/// Seconds after which people are told of what stands in the way. A budget that lets pods go one after the other, and the API server's
+/// first minutes with a new one, are no news.
+pub const NEWS_AFTER: i64 = 300;
+/// How many are remembered. A node has as many budgets in its way as it has workloads.
+const MOST_BLOCKERS: usize = 20;
+/// To how many characters the API server's text is cut; its own sentences are shorter.
+const LONGEST_TEXT: usize = 300;
+/// How many bytes the names of one of them may have together.
+const NAMES_BUDGET: usize = 300;
+/// To how many characters the sentence is cut that travels in answers, which stay under 8 KB.
+const LONGEST_NEWS: usize = 300;
+
+/// Why a pod may not go now, in the way the API server tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalKind {
+    /// A disruption budget is full (429 with the cause `DisruptionBudget`).
+    BudgetFull,
+    /// The controller of budgets has not seen the budget yet (the same with `Retry-After`).
+    BudgetNotReady,
+    /// Several budgets select the pod, which the API server refuses whatever they allow (500).
+    SeveralBudgets,
+    /// Anything else: no right, an admission policy, no answer.
+    Failed,
+}
+
+impl RefusalKind {
+    /// Its key in the answer of `evict-pods`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BudgetFull => "blocked",
+            Self::BudgetNotReady => "budget_not_ready",
+            Self::SeveralBudgets => "several_budgets",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A pod that may not go now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub kind: RefusalKind,
+    /// The pod's namespace, where its budgets are, too.
+    pub namespace: String,
+    /// `namespace/name`.
+    pub pod: String,
+    /// The API server's own text.
+    pub says: String,
+}
+
+impl Refusal {
+    /// What stands in the way. The same as long as it is the same, unlike the text, which has figures in it.
+    fn obstacle(&self) -> String {
+        let namespace = &self.namespace;
+        match self.kind {
+            RefusalKind::BudgetFull | RefusalKind::BudgetNotReady => match read_budget(&self.says) {
+                Some(budget) => format!("budget {namespace}/{budget}"),
+                None => format!("a budget in {namespace}"),
+            },
+            RefusalKind::SeveralBudgets => format!("more than one budget in {namespace}"),
+            RefusalKind::Failed => "an error".to_owned(),
+        }
+    }
+}
+
+/// `The disruption budget web needs 2 healthy pods and has 2 currently`, `The disruption budget web is still being processed …`.
+fn read_budget(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("disruption budget ")?;
+    rest.split_whitespace().next()
+}
+
+/// Something that stands in the way of evictions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// What, such as `budget shop/web`.
+    pub what: String,
+    /// The API server's own text about the first of the pods.
+    pub says: String,
+    /// Since when it has kept at least one pod of this node.
+    pub since: Timestamp,
+    /// How many pods it keeps.
+    pub count: u32,
+    /// The first five of them.
+    pub names: Vec<String>,
+    /// There is an Event about it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
+}
+
+impl Blocker {
+    /// People should know of it.
+    #[must_use]
+    pub fn is_news(&self, now: Timestamp) -> bool {
+        now.duration_since(self.since).as_secs() >= NEWS_AFTER
+    }
+
+    /// In one sentence, the names last: they are what can be missed if it is cut.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Self {
+            what,
+            says,
+            since,
+            count,
+            names,
+            ..
+        } = self;
+        let more = if names.len() < usize::try_from(*count).unwrap_or(usize::MAX) {
+            ", …"
+        } else {
+            ""
+        };
+        let noun = if *count == 1 { "pod" } else { "pods" };
+        format!(
+            "{what} has kept {count} {noun} since {since}: {says} ({}{more})",
+            names.join(", ")
+        )
+    }
+}
+
+/// What stands in the way now, the longest first. `before` is what stood in the way at the last look: what still does keeps its time.
+#[must_use]
+pub fn find_blockers(refusals: &[Refusal], before: &[Blocker], now: Timestamp) -> Vec<Blocker> {
+    let mut by_obstacle: BTreeMap<String, Vec<&Refusal>> = BTreeMap::new();
+    for refusal in refusals {
+        by_obstacle.entry(refusal.obstacle()).or_default().push(refusal);
+    }
+    let mut blockers: Vec<Blocker> = by_obstacle
+        .into_iter()
+        .map(|(what, refusals)| sum_up(what, refusals, before, now))
+        .collect();
+    blockers.sort_by(|one, other| (one.since, &one.what).cmp(&(other.since, &other.what)));
+    blockers.truncate(MOST_BLOCKERS);
+    blockers
+}
+
+fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now: Timestamp) -> Blocker {
+    refusals.sort_by(|one, other| one.pod.cmp(&other.pod));
+    cut_text(&mut what, LONGEST_TEXT);
+    let known = before.iter().find(|blocker| blocker.what == what);
+    let mut says = refusals
+        .first()
+        .map(|refusal| refusal.says.clone())
+        .unwrap_or_default();
+    cut_text(&mut says, LONGEST_TEXT);
+    let first = refusals.iter().take(NAMES_PER_CLASS);
+    let mut names: Vec<String> = first.map(|refusal| refusal.pod.clone()).collect();
+    fit_names(&mut names.iter_mut().collect::<Vec<_>>(), NAMES_BUDGET);
+    Blocker {
+        since: known.map_or(now, |blocker| blocker.since),
+        told: known.is_some_and(|blocker| blocker.told),
+        count: u32::try_from(refusals.len()).unwrap_or(u32::MAX),
+        what,
+        says,
+        names,
+    }
+}
+
+/// The oldest of those that people should know of, in one sentence, and how many more there are; none if there are none.
+#[must_use]
+pub fn describe_news(blockers: &[Blocker], now: Timestamp) -> Option<String> {
+    let mut news = blockers.iter().filter(|blocker| blocker.is_news(now));
+    let mut first = news.next()?.describe();
+    cut_text(&mut first, LONGEST_NEWS);
+    Some(match news.count() {
+        0 => first,
+        more => format!("{first}; and {more} more"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::at;
+
+    const FULL: &str = "The disruption budget web needs 2 healthy pods and has 2 currently";
+
+    fn refusal(kind: RefusalKind, pod: &str, says: &str) -> Refusal {
+        Refusal {
+            kind,
+            namespace: "shop".to_owned(),
+            pod: format!("shop/{pod}"),
+            says: says.to_owned(),
+        }
+    }
+
+    fn full(pod: &str) -> Refusal {
+        refusal(RefusalKind::BudgetFull, pod, FULL)
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_named_after_the_answer() {
+        use RefusalKind::{BudgetFull, BudgetNotReady, Failed, SeveralBudgets};
+        let cases = [
+            (BudgetFull, FULL, "budget shop/web"),
+            (
+                BudgetNotReady,
+                "The disruption budget web is still being processed by the server.",
+                "budget shop/web",
+            ),
+            (BudgetFull, "in other words", "a budget in shop"),
+            (BudgetFull, "the disruption budget ", "a budget in shop"),
+            (
+                SeveralBudgets,
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                "more than one budget in shop",
+            ),
+            (Failed, "failed to create pods/eviction shop/a: no", "an error"),
+        ];
+        for (kind, says, expected) in cases {
+            let blockers = find_blockers(&[refusal(kind, "a", says)], &[], at(0));
+            assert_eq!(blockers[0].what, expected, "{says}");
+            assert_eq!(blockers[0].says, says);
+        }
+    }
+
+    #[test]
+    fn a_budget_keeps_its_time_as_long_as_it_keeps_a_pod() {
+        let first = find_blockers(&[full("b"), full("a")], &[], at(0));
+        assert_eq!((first.len(), first[0].count, first[0].since), (1, 2, at(0)));
+        assert_eq!(first[0].names, ["shop/a", "shop/b"]);
+        // Another pod, other figures, the same budget.
+        let other = Refusal {
+            says: FULL.replace("has 2", "has 1"),
+            ..full("c")
+        };
+        let second = find_blockers(&[other.clone()], &first, at(600));
+        assert_eq!((second[0].since, second[0].count), (at(0), 1));
+        let error = refusal(RefusalKind::Failed, "z", "no");
+        let third = find_blockers(&[error, other.clone()], &second, at(900));
+        assert_eq!(
+            third
+                .iter()
+                .map(|blocker| blocker.what.as_str())
+                .collect::<Vec<_>>(),
+            ["budget shop/web", "an error"],
+            "the longest first"
+        );
+        assert!(find_blockers(&[], &third, at(1_200)).is_empty());
+        assert_eq!(find_blockers(&[other], &[], at(1_500))[0].since, at(1_500));
+    }
+
+    #[test]
+    fn it_is_news_after_five_minutes_and_in_one_sentence() {
+        let blockers = find_blockers(&[full("a")], &[], at(0));
+        assert_eq!(describe_news(&blockers, at(299)), None);
+        assert_eq!(
+            describe_news(&blockers, at(300)).as_deref(),
+            Some(
+                "budget shop/web has kept 1 pod since 2027-01-01T00:00:00Z: The disruption budget web needs 2 healthy pods and \
+                 has 2 currently (shop/a)"
+            )
+        );
+        let many: Vec<Refusal> = ["f", "e", "d", "c", "b", "a"].map(full).to_vec();
+        let two = find_blockers(
+            &[many.as_slice(), &[refusal(RefusalKind::Failed, "z", "no")]].concat(),
+            &[],
+            at(0),
+        );
+        let text = describe_news(&two, at(300)).unwrap();
+        assert!(
+            text.starts_with("an error has kept 1 pod since 2027-01-01T00:00:00Z: no (shop/z)")
+                && text.ends_with("; and 1 more"),
+            "{text}"
+        );
+        assert!(
+            two[1]
+                .describe()
+                .ends_with("(shop/a, shop/b, shop/c, shop/d, shop/e, …)")
+        );
+    }
+
+    #[test]
+    fn what_was_told_stays_told() {
+        let mut before = find_blockers(&[full("a")], &[], at(0));
+        before[0].told = true;
+        assert!(find_blockers(&[full("a")], &before, at(600))[0].told);
+        assert!(!find_blockers(&[full("a")], &[], at(600))[0].told);
+    }
+
+    #[test]
+    fn the_longest_texts_are_cut_and_the_most_are_remembered() {
+        let refusals: Vec<Refusal> = (0..250)
+            .map(|number| Refusal {
+                namespace: format!("{:n<60}{number:03}", ""),
+                pod: format!("{:n<60}{number:03}/{:p<253}", "", ""),
+                says: format!("The disruption budget {:b<253} {}", "", "x".repeat(2_000)),
+                kind: RefusalKind::BudgetFull,
+            })
+            .collect();
+        let blockers = find_blockers(&refusals, &[], at(0));
+        assert_eq!(blockers.len(), MOST_BLOCKERS);
+        let bytes = serde_json::to_string(&blockers).unwrap().len();
+        assert!(bytes < 24_000, "{bytes} bytes");
+        let again = find_blockers(&refusals, &blockers, at(600));
+        assert_eq!(again[0].since, at(0), "what is cut is known again");
+    }
+}

@@ -1,0 +1,262 @@
+"""When the drain's time is over: the node is put back, its pods are evicted in time, or it goes with them, as the input says."""
+
+import json
+
+import pytest
+
+from world.autoscaling import Unknowns
+
+HOUR = 3600
+DAY = 24 * HOUR
+SWITCHES = [name for name in vars(Unknowns) if not name.startswith("_")]
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=4)
+
+
+@pytest.fixture
+def node(workers):
+    return workers.nodes[0]
+
+
+def story(node):
+    return json.loads(node.annotations["recycle-eks/progress"])
+
+
+def asked_at(world):
+    """When the eviction of each pod was first asked for, by the beginning of its name, in seconds since the scenario began."""
+    moments = {}
+    for call in world.calls("kubernetes:POST pods/eviction"):
+        moments.setdefault(call.parameters["name"].split("-")[0], call.at)
+    return moments
+
+
+def is_put_back(node):
+    is_schedulable = not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    return is_schedulable and node.group.states[node.instance_id] == "InService"
+
+
+# -- evict: in time for each grace period
+
+
+def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_before_the_deadline(world, node):
+    node.job("long", labels={"app": "train"}, grace=5 * HOUR, exits_after=5 * HOUR)
+    node.job("short", labels={"app": "train"}, grace=30, exits_after=30)
+    node.bare_pod("bare", grace=600, exits_after=600, restart_policy="Never")
+    node.job("marked", annotations={"recycle-eks/drain": "wait"}, grace=3600, exits_after=10)
+    done = node.job("done", labels={"app": "train"}, grace=9 * HOUR)
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=10 * HOUR)
+    world.run("10m")
+    told = story(node)
+    assert (told["until"], told["then"]) == (
+        "2027-01-01T10:01:00Z",
+        "pods that are waited for are evicted, the first at 2027-01-01T01:00:00Z",
+    )
+    world.run("50m")
+    done.finishes()
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    deadline = execution.entered("CheckPods")[0] + 10 * HOUR
+    asked = asked_at(world)
+    assert set(asked) == {"long", "short", "bare", "marked"}
+    for name, grace in {"long": 5 * HOUR, "short": 30, "bare": 600, "marked": 3600}.items():
+        assert grace + 30 <= deadline - asked[name] <= grace + 95, (name, deadline - asked[name])
+    assert execution.entered("DetachTerminate")[0] <= deadline
+
+
+def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_put_back(world, node):
+    web = node.deployment("web", labels={"app": "train"})
+    world.budget(web, min_available=1)
+    train = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=HOUR)
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert "it has still to evict 1 pod (default/web-" in end.cause
+    assert "The disruption budget web needs 1 healthy pods and has 1 currently" in end.cause
+    assert is_put_back(node) and len(web.running_pods()) == 1 and not train.exists
+    # asked in time, and once more at the deadline
+    evictions = [call for call in world.calls("kubernetes:POST pods/eviction") if call.parameters["name"].startswith("web")]
+    assert len(evictions) >= 3
+
+
+@pytest.mark.parametrize("until", ["now", "2027-01-01T03:00:00Z", "2027-01-01T20:00:00Z"])
+def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, node, until):
+    node.job("train", labels={"app": "train"}, grace=120, exits_after=110)
+    world.at("2h", lambda: node.annotate("recycle-eks/drain-until", until))
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=10 * HOUR)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    asked = asked_at(world)["train"]
+    if until == "now":
+        assert 2 * HOUR <= asked <= 2 * HOUR + 80
+    else:
+        deadline = {"2027-01-01T03:00:00Z": 3, "2027-01-01T20:00:00Z": 20}[until] * HOUR
+        assert 150 <= deadline - asked <= 215
+        assert execution.entered("DetachTerminate")[0] <= deadline
+
+
+def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_the_story(world, node):
+    node.job("train", labels={"app": "train"}, grace=3 * HOUR, exits_after=600)
+    fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout_seconds": 2 * HOUR}
+
+    plan = world.recycle(node, dry_run=True, **fields).finishes().output["plan"]
+
+    assert "those that need longer are evicted, in time for their grace periods" in "; ".join(plan["steps"])
+    assert any("longer than the drain's time" in note and "(grace_too_long: 1)" in note for note in plan["notes"])
+    assert any("would be asked to go at once" in note and "(out_of_time: 1)" in note for note in plan["notes"])
+    execution = world.recycle(node, **fields)
+    assert execution.finishes().outcome == "recycled"
+    first = execution.answers("CheckPods")[0]
+    assert first["counts"] == {"evictable": 1, "out_of_time": 1, "grace_too_long": 1}
+
+
+def test_restore_evicts_nobody_who_is_waited_for(world, node):
+    train = node.job("train", labels={"app": "train"})
+
+    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=HOUR).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert asked_at(world) == {} and train.phase == "Running" and is_put_back(node)
+
+
+# -- terminate: only with force
+
+
+def terminate(world, node, **fields):
+    force = {"on_drain_timeout": "terminate", "force": ["running_pods"]}
+    return world.recycle(node, label_selector="app=train", drain_timeout_seconds=HOUR, **force, **fields)
+
+
+def test_without_force_no_pod_is_ended(world, node):
+    node.job("train", labels={"app": "train"})
+
+    end = world.recycle(node, on_drain_timeout="terminate").finishes()
+
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert 'force ["running_pods"]' in end.cause and not world.writes()
+
+
+@pytest.mark.parametrize("dispose", ["terminate", "stop"])
+def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, node, dispose):
+    deaf = node.job("deaf", labels={"app": "train"}, grace=9 * HOUR, ignores_sigterm=True)
+    held = node.deployment("held", replicas=2)
+    world.budget(held, min_available=2)
+    polite = node.job("polite", labels={"app": "train"}, grace=60, exits_after=50)
+    ran = sorted([f"default/{deaf.name}", *(f"default/{pod.name}" for pod in held.pods())])
+    execution = terminate(world, node, dispose=dispose)
+    world.run("59m")
+    assert story(node)["then"] == "the instance goes, whatever runs on it"
+    assert "deaf" not in asked_at(world) and world.instance(node.instance_id).state == "running"
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert world.instance(node.instance_id).state == {"terminate": "terminated", "stop": "stopped"}[dispose]
+    assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}
+    assert end.output["reason"].endswith(f"; 3 pods ran on it when its time was over ({', '.join(ran)})")
+    deadline = execution.entered("CheckPods")[0] + HOUR
+    # Those who were waited for were asked to go first, and had five minutes.
+    assert deadline <= asked_at(world)["deaf"] <= deadline + 5
+    assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310
+    assert not polite.exists
+    (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisposing"]
+    assert "3 pods ran on it when its time was over" in event["message"]
+
+
+def test_a_node_whose_pods_end_in_time_is_disposed_of_as_ever(world, node):
+    train = node.job("train", labels={"app": "train"})
+    world.at("30m", train.finishes)
+
+    end = terminate(world, node).finishes()
+
+    assert end.outcome == "recycled" and end.at < HOUR
+    assert end.output["counts"] == {} and "ran on it" not in end.output["reason"]
+
+
+def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
+    train = node.job("train", labels={"app": "train"})
+    execution = terminate(world, node)
+    world.run("50m")
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None, function="check-pods")
+
+    end = execution.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
+    assert train.phase == "Running" and is_put_back(node)
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("on_drain_timeout", ["evict", "terminate"])
+def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, workers, node, on_drain_timeout, switch):
+    setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    node.job("train", labels={"app": "train"}, grace=60, exits_after=40)
+    force = ["running_pods"] if on_drain_timeout == "terminate" else []
+
+    end = world.recycle(
+        node, label_selector="app=train", drain_timeout_seconds=HOUR, on_drain_timeout=on_drain_timeout, force=force
+    ).finishes()
+    world.run(end.at + 1200)
+
+    assert end.outcome == "recycled", end.cause
+    assert workers.sizes == (1, 2, 4) and sorted(workers.states.values()) == ["InService"] * 2
+
+
+# -- killed anywhere
+
+
+def scene(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"}, grace=600, ignores_sigterm=True)
+    held = node.deployment("held")
+    world.budget(held, min_available=1)
+    return workers, node, held
+
+
+INPUTS = {
+    "evict": {"on_drain_timeout": "evict"},
+    "terminate": {"on_drain_timeout": "terminate", "force": ["running_pods"]},
+}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("on_drain_timeout", INPUTS)
+def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(deployed_world, on_drain_timeout, moment):
+    world = deployed_world
+    fields = {"label_selector": "app=train", "drain_timeout_seconds": 1800, **INPUTS[on_drain_timeout]}
+
+    def run(fault=None):
+        world.reset()
+        workers, node, held = scene(world)
+        if on_drain_timeout == "evict":
+            world.at("20m", held.deleted)
+        execution = world.recycle(node, **fields)
+        world.run("15m")
+        world.forget_calls()
+        if fault:
+            function, action, nth = fault
+            world.faults.kill(moment, action, function=function, nth=nth)
+        end = execution.finishes()
+        ended = [pod.split("-")[0] for pod in (end.output or {}).get("names", {}).get("ended", [])]
+        return end.outcome, ended, workers.sizes, sorted(workers.states.values()), world.faults.not_struck()
+
+    same = run()
+    assert same[0] == "recycled" and same[1] == {"evict": [], "terminate": ["default/held", "default/train"]}[on_drain_timeout]
+    seen, faults = {}, []
+    for call in world.writes():
+        key = (call.function, call.action)
+        seen[key] = seen.get(key, 0) + 1
+        faults.append((*key, seen[key]))
+    # the first and the last of each kind: a drain that is blocked repeats itself
+    faults = [fault for fault in faults if fault[2] in (1, seen[fault[:2]])]
+    assert {"evict-pods", "check-pods", "detach-terminate"} <= {fault[0].removeprefix("recycle-eks-") for fault in faults}
+
+    assert [(fault, ending) for fault in faults if (ending := run(fault)) != same] == []

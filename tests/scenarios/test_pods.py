@@ -1,0 +1,311 @@
+"""Pods of every class, and budgets in every state, with the real Eviction API: who goes, who stays, and who is told."""
+
+import json
+import re
+
+import pytest
+
+HOUR = 3600
+#: what the API server says of a pod with more than one budget
+SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+def story(node):
+    """What the Node's annotation tells."""
+    return json.loads(node.annotations["recycle-eks/progress"])
+
+
+def kinds(names):
+    """The names of pods by class, without namespaces and random ends."""
+    return {class_: sorted({re.split(r"[/-]", pod)[1] for pod in pods}) for class_, pods in names.items()}
+
+
+def events(world, node, reason):
+    return [event for event in world.kubernetes.events(node.name) if event["reason"] == reason]
+
+
+def asked_to_go(world):
+    """The pods, by the beginning of their names, whose eviction was asked for."""
+    return [call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")]
+
+
+def debug(world, pod, state):
+    """A person runs `kubectl debug` on a pod: an ephemeral container, which this world's kubelet does not play."""
+    container = {"name": "debugger", "image": "example.invalid/shell", "targetContainerName": "main"}
+    patch = {"spec": {"ephemeralContainers": [container]}}
+    world.kubernetes.must("PATCH", f"{pod.path}/ephemeralcontainers", patch, "application/strategic-merge-patch+json")
+    shown = {"name": "debugger", "image": container["image"], "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    status = {"status": {"ephemeralContainerStatuses": [shown]}}
+    world.kubernetes.must("PATCH", f"{pod.path}/status", status, "application/strategic-merge-patch+json")
+
+
+RUNNING = {"running": {"startedAt": "2027-01-01T00:00:00Z"}}
+ENDED = {"terminated": {"exitCode": 0, "startedAt": "2027-01-01T00:00:00Z", "finishedAt": "2027-01-01T00:00:00Z"}}
+
+
+def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_event(world, node):
+    train = node.job("train", labels={"app": "train"})
+    node.deployment("endless", labels={"app": "train"})
+    node.bare_pod("script", restart_policy="Never")
+    held = node.deployment("held", uses_empty_dir=True)
+    world.budget(held, min_available=1)
+    node.deployment("slow", grace=100 * HOUR, exits_after=99 * HOUR)
+    node.job("queued", labels={"app": "train"}, starts_after=10 * HOUR)
+    node.deployment("misspelt", annotations={"recycle-eks/drain": "evicted"})
+    shell = node.deployment("shell")
+    left = node.deployment("left")
+    debug(world, shell.pods()[0], RUNNING)
+    debug(world, left.pods()[0], ENDED)
+    world.budget(shell, min_available=1)
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("90s")
+
+    first, told = execution.answers("CheckPods")[0], story(node)
+    classes = kinds(first["names"])
+    assert classes == {
+        "awaited": ["endless", "queued", "script", "train"],
+        "bare": ["script"],
+        "never_ends": ["endless"],
+        "pending": ["queued"],
+        "evictable": ["held", "left", "misspelt", "shell", "slow"],
+        "empty_dir": ["held"],
+        "debugged": ["shell"],
+        "bad_annotation": ["misspelt"],
+        "grace_too_long": ["slow"],
+    }
+    assert first["counts"]["evictable"] == 5 and first["counts"]["awaited"] == 4
+    (event,) = events(world, node, "RecyclePods")
+    for class_, pods in first["names"].items():
+        assert f"{class_} {first['counts'][class_]} (" in event["message"]
+        assert all(pod in event["message"] for pod in pods)
+    # The annotation is that of the newest look, at which some are on their way.
+    newest = execution.answers("CheckPods")[-1]
+    assert (told["counts"], told["names"]) == (newest["counts"], newest["names"])
+    assert kinds(told["names"])["terminating"] == ["slow"]
+    assert set(asked_to_go(world)) == {"held", "shell", "left", "misspelt", "slow"}
+    assert train.phase == "Running"
+
+
+def test_a_debug_container_keeps_no_pod_and_who_runs_it_may_ask_for_time(world, node):
+    web = node.deployment("web").pods()[0]
+    kept = node.deployment("kept").pods()[0]
+    debug(world, web, RUNNING)
+    debug(world, kept, RUNNING)
+    kept.annotate(**{"recycle-eks/drain": "wait"})
+    world.at("2h", lambda: kept.annotate(**{"recycle-eks/drain": None}))
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled" and end.at > 2 * HOUR
+    assert not web.exists and not kept.exists
+
+
+def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, node):
+    web = node.deployment("web", starts_after=40 * HOUR).pods()[0]
+    train = node.job("train", labels={"app": "train"}, starts_after=2 * HOUR)
+    assert (web.phase, train.phase) == ("Pending", "Pending")
+    world.at("3h", train.finishes)
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert end.outcome == "recycled" and end.at > 3 * HOUR
+    assert asked_to_go(world) == ["web"]
+
+
+def test_a_job_that_finishes_within_20_hours_of_termination_grace_is_a_normal_drain(world, node):
+    work = node.job("work", grace=20 * HOUR, exits_after=20 * HOUR - 60, annotations={"recycle-eks/drain": "evict"})
+    node.deployment("web", replicas=2)
+    execution = world.recycle(node)
+    world.run("10h")
+    assert work.is_terminating
+    assert story(node)["summary"] == "pods: 1 leaving"
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and 20 * HOUR < end.at < 20.5 * HOUR
+    seen = {class_ for answer in execution.answers("CheckPods") for class_ in answer["names"]}
+    assert seen == {"evictable", "terminating"}, "it was never stuck"
+    # asked once, and never again while it ends
+    assert sorted(asked_to_go(world)) == ["web", "web", "work"]
+
+
+def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(world, node):
+    stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
+    slow = node.deployment("slow", grace=2 * HOUR, exits_after=2 * HOUR - 30).pods()[0]
+    execution = world.recycle(node)
+    world.run("15m30s")
+    assert kinds(story(node)["names"]) == {"terminating": ["slow", "stuck"]}
+    world.run("18m")
+
+    assert kinds(story(node)["names"]) == {"terminating": ["slow"], "stuck": ["stuck"]}
+    assert execution.answers("CheckPods")[-1]["counts"] == {"terminating": 1, "stuck": 1}
+    (_, event) = events(world, node, "RecyclePods")[-2:]
+    assert f"stuck 1 (default/{stuck.name})" in event["message"]
+
+    world.at("3h", stuck.gets_unstuck)
+    assert execution.finishes().outcome == "recycled"
+    assert not slow.exists
+
+
+def test_a_pod_that_is_stuck_for_good_holds_the_node_and_is_named_so(world, node):
+    stuck = node.deployment("stuck", stuck=True).pods()[0]
+
+    end = world.recycle(node, drain_timeout_seconds=HOUR).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert f"it sees stuck 1 pod (default/{stuck.name})" in end.cause
+    assert not node.unschedulable
+
+
+def test_a_pod_whose_containers_have_ended_holds_no_node_whoever_keeps_its_object(world, node):
+    kept = node.deployment("kept", finalizers=["example.com/never"]).pods()[0]
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled" and end.at < HOUR
+    assert kept.exists and kept.phase == "Failed"
+
+
+def test_a_full_budget_is_told_after_five_minutes_with_pods_since_and_the_api_servers_words(world, node):
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    other = node.deployment("other").pods()[0]
+    execution = world.recycle(node)
+    world.run("5m")
+    first = story(node)["blocked"]
+    assert not events(world, node, "RecycleBlocked") and "budget" not in execution.answers("CheckPods")[-1]["reason"]
+
+    world.run("30m")
+    (blocker,) = story(node)["blocked"]
+    assert (blocker["what"], blocker["count"]) == ("budget default/web", 2)
+    assert blocker["names"] == sorted(f"default/{pod.name}" for pod in web.running_pods())
+    assert blocker["since"] == first[0]["since"] == "2027-01-01T00:01:00Z"
+    (event,) = events(world, node, "RecycleBlocked")
+    sentence = (
+        "budget default/web has kept 2 pods since 2027-01-01T00:01:00Z: "
+        f"The disruption budget web needs 2 healthy pods and has 2 currently ({', '.join(blocker['names'])})"
+    )
+    assert (event["type"], event["message"]) == ("Warning", sentence)
+    for state in ("CheckPods", "EvictPods"):
+        assert execution.answers(state)[-1]["reason"].endswith(f"; {sentence}"), state
+    assert not other.exists
+
+    web.scale(3)
+    assert execution.finishes().outcome == "recycled"
+    assert len(events(world, node, "RecycleBlocked")) == 1
+
+
+def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_mends_it(world, node):
+    """Its pods are not Ready, so the budget (by default `IfHealthyBudget`) is never met, and nobody may go."""
+    broken = node.deployment("broken", replicas=2)
+    for pod in broken.pods():
+        pod.becomes_unready()
+    budget = world.kubernetes.budget("broken", broken, min_available=2)
+    world.at("2h", lambda: budget.change(unhealthyPodEvictionPolicy="AlwaysAllow"))
+    execution = world.recycle(node)
+    world.run("1h")
+
+    (blocker,) = story(node)["blocked"]
+    assert blocker["what"] == "budget default/broken"
+    assert blocker["says"] == "The disruption budget broken needs 2 healthy pods and has 0 currently"
+    assert events(world, node, "RecycleBlocked")
+
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node):
+    full = node.deployment("full")
+    world.budget(full, min_available=1)
+    twice = node.deployment("twice")
+    world.kubernetes.budget("one", twice, max_unavailable=1)
+    world.kubernetes.budget("two", twice, max_unavailable=1)
+    fresh = node.deployment("fresh")
+    # Written a moment before the first eviction, so that no controller has looked at it yet.
+    world.kubernetes.proxy.just_before("kubernetes:POST pods/eviction", lambda: world.budget(fresh, max_unavailable=1))
+    free = node.deployment("free", replicas=3)
+    before = free.pods()
+    execution = world.recycle(node)
+    world.run("70s")
+
+    (answer,) = execution.answers("EvictPods")
+    assert answer["counts"] == {"blocked": 1, "budget_not_ready": 1, "several_budgets": 1, "evicted": 3}
+    assert kinds(answer["names"]) == {
+        "blocked": ["full"],
+        "budget_not_ready": ["fresh"],
+        "several_budgets": ["twice"],
+        "evicted": ["free"],
+    }
+    told = {blocker["what"]: blocker["says"] for blocker in story(node)["blocked"]}
+    assert told == {
+        "budget default/full": "The disruption budget full needs 1 healthy pods and has 1 currently",
+        "budget default/fresh": "The disruption budget fresh is still being processed by the server.",
+        "more than one budget in default": SEVERAL,
+    }
+    assert not any(pod.exists for pod in before)
+
+    # Half a minute later the budget is known, and lets its pod go; the others are told.
+    world.run("10m")
+    assert kinds(execution.answers("EvictPods")[1]["names"])["evicted"] == ["fresh"]
+    assert {blocker["what"] for blocker in story(node)["blocked"]} == {"budget default/full", "more than one budget in default"}
+    assert len(events(world, node, "RecycleBlocked")) == 2
+
+
+def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
+    workers = world.group("workers", size=1, minimum=1, maximum=2)
+    node = workers.nodes[0]
+    room = {"pods": "250", "cpu": "64", "memory": "256Gi"}
+    node.kubernetes.report({"capacity": room, "allocatable": room})
+    workers.next_launch(allocatable=room)
+    teams = [node.deployment(f"team{number}", replicas=11) for number in range(10)]
+    for team in teams:
+        world.budget(team, max_unavailable=11)
+    # What an eviction takes an API server, in virtual time.
+    world.kubernetes.proxy.latency = lambda action: 0.1 if action == "kubernetes:POST pods/eviction" else 0.0
+    execution = world.recycle(node)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    evictions = world.calls("kubernetes:POST pods/eviction")
+    assert len(evictions) == 110 and all(call.status == 201 for call in evictions)
+    assert evictions[-1].at - evictions[0].at < 3, "ten at once, not one after the other"
+    # No budget is asked twice in a row: the API server works on the pods of one budget one after the other.
+    first_ten = [call.parameters["name"].split("-")[0] for call in evictions[:10]]
+    assert len(set(first_ten)) == 10
+    assert [answer["counts"] for answer in execution.answers("EvictPods")] == [{"evicted": 110}]
+    assert len(execution.answers("CheckPods")) == 2
+    assert sum(len(team.running_pods()) for team in teams) == 110
+
+
+def test_ten_budgets_that_let_one_pod_go_at_a_time_let_all_go_and_no_service_falls_below(world):
+    workers = world.group("workers", size=1, minimum=1, maximum=2)
+    node = workers.nodes[0]
+    room = {"pods": "250", "cpu": "64", "memory": "256Gi"}
+    node.kubernetes.report({"capacity": room, "allocatable": room})
+    workers.next_launch(allocatable=room)
+    teams = [node.deployment(f"team{number}", replicas=11) for number in range(10)]
+    for team in teams:
+        world.budget(team, max_unavailable=1)
+    least = {team.name: 11 for team in teams}
+
+    def count():
+        for team in teams:
+            ready = sum(pod.is_ready and not pod.is_terminating for pod in team.pods())
+            least[team.name] = min(least[team.name], ready)
+
+    for second in range(0, 900, 30):
+        world.at(second + 5, count)
+    execution = world.recycle(node)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    assert set(least.values()) <= {10, 11}
+    assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 10, "blocked": 100}
+    # One of each team at each look, so eleven looks that evict; none of them waits for another's budget.
+    assert len(execution.answers("EvictPods")) == 11
