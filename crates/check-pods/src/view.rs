@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use node_record::{Occasion, read_progress, tainted_since, tell, tell_progress};
-use recycle::blocked::describe_news;
+use recycle::blocked::{describe_blockers, describe_news};
 use recycle::contract::Run;
 use recycle::drain::{Progress, Terms, describe_pods, tell_pods, write_progress};
 use recycle::ids::Fence;
@@ -61,9 +61,8 @@ impl<'a> View<'a> {
 
     /// Why the node could not be drained: what is left, and everything that stood in the way.
     pub(crate) fn describe_failure(&self, reason: String) -> String {
-        let blocked = self.progress.blocked.iter().map(|blocker| blocker.describe());
         std::iter::once(reason)
-            .chain(blocked)
+            .chain(describe_blockers(&self.progress.blocked))
             .collect::<Vec<_>>()
             .join("; ")
     }
