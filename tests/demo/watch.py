@@ -81,7 +81,7 @@ class Watch:
             return "deleted"
         if progress := self._node.annotations.get("recycle-eks/progress"):
             told = json.loads(progress)
-            self._progress = "; ".join([told["summary"], *told.get("blocked_by", [])])
+            self._progress = "; ".join([told["summary"], *(blocker["says"] for blocker in told.get("blocked", []))])
         tainted = "tainted" if self._node.has_taint("recycle-eks/draining") else ""
         cordoned = "cordoned" if self._node.unschedulable else ""
         return " and ".join(filter(None, [tainted, cordoned])) or "takes pods"

@@ -39,15 +39,18 @@ def test_each_kind_is_classed_as_the_page_says(world, node):
     node.deployment("scratch", uses_empty_dir=True)
     node.deployment("tolerant", tolerations=EVERYTHING)
     node.deployment("misspelt", annotations={"recycle-eks/drain": "evicted"})
+    node.deployment("zombie", grace=3 * 86_400)
+    node.job("queued", labels={"app": "train"}, starts_after=3600)
 
     names = world.recycle(node, label_selector="app=train", dry_run=True).finishes().output["names"]
 
     classes = {class_: sorted(pod.split("/")[1].split("-")[0] for pod in pods) for class_, pods in names.items()}
-    assert classes["awaited"] == ["debug", "script", "selected", "unsafe"]
+    assert classes["awaited"] == ["debug", "queued", "script", "selected", "unsafe"]
     assert classes["bare"] == ["debug", "script"]
     assert classes["never_ends"] == ["debug"]
     assert classes["bad_annotation"] == ["misspelt"]
-    # The first five by name, of seven.
+    assert (classes["empty_dir"], classes["grace_too_long"], classes["pending"]) == (["scratch"], ["zombie"], ["queued"])
+    # The first five by name, of eight.
     assert classes["evictable"] == ["database", "misspelt", "scratch", "tolerant", "undisturbed"]
 
 
@@ -118,13 +121,14 @@ def test_a_grace_period_is_waited_for_and_never_shortened(world, node):
     assert execution.answers("CheckPods")[-2]["names"]["terminating"] == [f"default/{slow.name}"]
 
 
-def test_a_pod_stuck_in_terminating_holds_the_node(world, node):
+def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer_keeps_does_not(world, node):
+    node.deployment("kept", finalizers=["example.com/never"])
     stuck = node.deployment("stuck", stuck=True).pods()[0]
 
     end = world.recycle(node, drain_timeout_seconds=3600).finishes()
 
     assert end.error == "DrainTimedOut"
-    assert f"sees leaving 1 pod (default/{stuck.name})" in end.cause
+    assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause
 
 
 def test_who_tolerates_the_taint_and_comes_later_is_neither_evicted_nor_waited_for(world, node):

@@ -28,11 +28,11 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     assert execution.entered("TaintNode")[0] >= replacement.ready_at
     # nobody evicted a pod that was waited for
     assert {call.parameters["name"].rsplit("-", 2)[0] for call in world.calls("kubernetes:POST pods/eviction")} == {"web"}
-    # people were told: what is awaited, since when, until when, and an Event for each phase
-    assert sorted(told["waits_for"]) == sorted(f"default/{pod.name}" for pod in (short, long))
+    # people were told: what is awaited, since when, until when, and Events for the pods and each phase
+    assert told["names"]["awaited"] == sorted(f"default/{pod.name}" for pod in (short, long))
     assert (told["since"], told["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
     events = [event["reason"] for event in world.kubernetes.events(node.name) if event["reason"].startswith("Recycle")]
-    assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecycleWaiting", "RecycleDisposing"]
+    assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", "RecycleWaiting", "RecycleDisposing"]
     # the end was noticed within 1 % of the drain's length
     noticed = execution.entered("DetachTerminate")[0]
     drained_since = execution.entered("CheckPods")[0]

@@ -1,7 +1,7 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
 use node_record::{Occasion, read_progress, tell, tell_progress};
-use recycle::blocked::describe_news;
+use recycle::blocked::{describe_blockers, describe_news};
 use recycle::drain::{Progress, Terms, describe_pods, tell_pods, write_progress};
 use recycle::ids::Fence;
 use recycle::names::DRAINING_TAINT;
@@ -70,9 +70,8 @@ impl<'a> View<'a> {
 
     /// Why the node could not be drained: what is left, and everything that stood in the way.
     pub(crate) fn describe_failure(&self, reason: String) -> String {
-        let blocked = self.progress.blocked.iter().map(|blocker| blocker.describe());
         std::iter::once(reason)
-            .chain(blocked)
+            .chain(describe_blockers(&self.progress.blocked))
             .chain(self.progress.held.iter().cloned())
             .collect::<Vec<_>>()
             .join("; ")

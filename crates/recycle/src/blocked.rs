@@ -107,6 +107,12 @@ impl Blocker {
         now.duration_since(self.since).as_secs() >= NEWS_AFTER
     }
 
+    fn describe_shortly(&self) -> String {
+        let mut text = self.describe();
+        cut_text(&mut text, LONGEST_NEWS);
+        text
+    }
+
     /// In one sentence, the names last: they are what can be missed if it is cut.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -129,6 +135,13 @@ impl Blocker {
             names.join(", ")
         )
     }
+}
+
+/// The first five, one short sentence each: the end of a failure's text.
+#[must_use]
+pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
+    let first = blockers.iter().take(NAMES_PER_CLASS);
+    first.map(Blocker::describe_shortly).collect()
 }
 
 /// What stands in the way now, the longest first. `before` is what stood in the way at the last look: what still does keeps its time.
@@ -173,8 +186,7 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
 #[must_use]
 pub fn describe_news(blockers: &[Blocker], now: Timestamp) -> Option<String> {
     let mut news = blockers.iter().filter(|blocker| blocker.is_news(now));
-    let mut first = news.next()?.describe();
-    cut_text(&mut first, LONGEST_NEWS);
+    let first = news.next()?.describe_shortly();
     Some(match news.count() {
         0 => first,
         more => format!("{first}; and {more} more"),
@@ -303,6 +315,8 @@ mod tests {
             .collect();
         let blockers = find_blockers(&refusals, &[], at(0));
         assert_eq!(blockers.len(), MOST_BLOCKERS);
+        let told: usize = describe_blockers(&blockers).iter().map(String::len).sum();
+        assert!(told < 1_600, "{told} bytes");
         let bytes = serde_json::to_string(&blockers).unwrap().len();
         assert!(bytes < 24_000, "{bytes} bytes");
         let again = find_blockers(&refusals, &blockers, at(600));
