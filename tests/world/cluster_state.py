@@ -86,6 +86,12 @@ class ClusterState:
         with self._changed:
             return self._objects[kind].get(_key(name, namespace))
 
+    def volume_of(self, namespace: str, claim: str) -> Json | None:
+        """The PersistentVolume that a claim is bound to."""
+        found = self.get("persistentvolumeclaims", claim, namespace)
+        name = found["spec"].get("volumeName") if found else None
+        return self.get("persistentvolumes", name) if name else None
+
     @property
     def followed_revision(self) -> int:
         """The store's revision at the last change of any followed object, as far as seen. Changes when they do."""

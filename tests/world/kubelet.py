@@ -201,9 +201,7 @@ class Kubelet:
         for each in pod["spec"].get("volumes") or ():
             if "persistentVolumeClaim" not in each:
                 continue
-            name = each["persistentVolumeClaim"]["claimName"]
-            claim = self._state.get("persistentvolumeclaims", name, pod["metadata"]["namespace"])
-            volume = self._state.get("persistentvolumes", claim["spec"].get("volumeName", "")) if claim else None
+            volume = self._state.volume_of(pod["metadata"]["namespace"], each["persistentVolumeClaim"]["claimName"])
             if volume:
                 csi = volume["spec"]["csi"]
                 yield f"kubernetes.io/csi/{csi['driver']}^{csi['volumeHandle']}"

@@ -1,14 +1,14 @@
 """Which pod may run on which node: as much of the scheduler's rules as telling "not yet placed" from "cannot be placed" needs.
 
 The real scheduler decides. This is only how the world knows that there is nothing left to wait for. Modelled: readiness,
-cordon, taints, node selector, required node affinity, requests for resources, the number of pods. Not modelled: affinity
-between pods, topology spread, host ports; `knows_all_rules_of` says for which pods that matters.
+cordon, taints, node selector, required node affinity, where volumes can be used, requests for resources, the number of pods. Not
+modelled: affinity between pods, topology spread, host ports; `knows_all_rules_of` says for which pods that matters.
 """
 
 from __future__ import annotations
 
 import fractions
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .kube_client import Json
 
@@ -32,13 +32,25 @@ def knows_all_rules_of(pod: Json) -> bool:
     """False for a pod whose placement also depends on rules that are not modelled here."""
     affinity = pod["spec"].get("affinity") or {}
     spread = pod["spec"].get("topologySpreadConstraints") or ()
-    has_volume_claims = any("persistentVolumeClaim" in volume for volume in pod["spec"].get("volumes") or ())
     return not (
         affinity.get("podAffinity")
         or affinity.get("podAntiAffinity")
-        or has_volume_claims
         or any(constraint.get("whenUnsatisfiable") == "DoNotSchedule" for constraint in spread)
     )
+
+
+def reaches_volumes(pod: Json, node: Json, volume_of: Callable[[str, str], Json | None]) -> bool:
+    """Whether the node can use all volumes of the pod. `volume_of`: the volume that a claim (namespace, name) is bound to. One
+    that is not bound keeps the pod away from every node, as nobody provisions volumes here."""
+    labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
+    for each in pod["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" not in each:
+            continue
+        volume = volume_of(pod["metadata"]["namespace"], each["persistentVolumeClaim"]["claimName"])
+        required = ((volume or {}).get("spec", {}).get("nodeAffinity") or {}).get("required")
+        if volume is None or (required and not any(_matches_term(term, labels, name) for term in required["nodeSelectorTerms"])):
+            return False
+    return True
 
 
 def should_run_daemon_pod(daemon_set: Json, node: Json) -> bool:

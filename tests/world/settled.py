@@ -154,7 +154,8 @@ def _placement(view: _View) -> Iterator[str]:
             yield f"pod {name_of(pod)} was not looked at by the scheduler yet"
         elif scheduling.knows_all_rules_of(pod):
             for node in view.nodes:
-                if scheduling.fits(pod, node, view.on_node[node["metadata"]["name"]]):
+                on_node = view.on_node[node["metadata"]["name"]]
+                if scheduling.fits(pod, node, on_node) and scheduling.reaches_volumes(pod, node, view.state.volume_of):
                     yield f"pod {name_of(pod)} is not placed and fits on node {node['metadata']['name']}"
                     break
 
