@@ -28,9 +28,6 @@ class Story:
         self.shell.run(f"INSTANCE={self.node.instance_id}; GROUP={self.group.name}; NODE={self.node.name}")
 
     def found(self, how: str) -> None:
-        if how == "detached":
-            self.keep("detach")
-        self.name_it()
         assert f"recycle-eks:{how}" in self.world.instance(self.node.instance_id).tags
 
     def wait(self, time: str) -> None:

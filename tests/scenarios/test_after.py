@@ -112,7 +112,9 @@ def test_the_new_node_has_to_be_usable_and_like_the_old_one(world, what):
     expected = world.seconds("20m") if what == "no GPU yet" else workers.newest.ready_at + 300
     assert end.at >= expected
     reasons = [answer["reason"] for answer in execution.answers("StandbyNode")]
-    missing = "does not offer nvidia.com/gpu yet" if what == "no GPU yet" else "still has the taint node.cilium.io/agent-not-ready"
+    missing = (
+        "does not offer nvidia.com/gpu yet" if what == "no GPU yet" else "still has the taint node.cilium.io/agent-not-ready"
+    )
     assert any(missing in reason for reason in reasons), reasons
 
 
@@ -234,7 +236,9 @@ def test_a_dry_run_says_what_comes_after(world):
 
     assert end.outcome == "planned" and world.writes() == []
     steps = end.output["plan"]["steps"]
-    assert not any("Standby" in step for step in steps) and steps[-1].startswith("wait up to 14 minutes until the group's new member")
+    assert not any("Standby" in step for step in steps) and steps[-1].startswith(
+        "wait up to 14 minutes until the group's new member"
+    )
     assert not any("Standby" in note for note in end.output["plan"]["notes"])
 
 

@@ -29,7 +29,7 @@ def protected(world):
 def ours(world, group):
     """Everything of ours on the members of the group, results aside."""
     found = []
-    for each in group.nodes:
+    for each in (node for node in group.nodes if node.exists):
         marks = [key for key in {**each.annotations, **each.labels} if key.startswith("recycle-eks/")]
         found += [(each.name, key) for key in marks if key != "recycle-eks/replacement-for"]
         found += [(each.name, "taint")] if each.has_taint("recycle-eks/draining") else []
@@ -80,7 +80,9 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     assert all(pod.phase == "Running" for pod in others) and left.phase == "Running"
     # Found by its tag or taint, left alone by other pods, and by the sweep.
     assert tags_of(world, node) == {"recycle-eks:detached"}
-    assert [taint["key"] for taint in node.kubernetes.taints if taint["key"].startswith("recycle-eks/")] == ["recycle-eks/detached"]
+    assert [taint["key"] for taint in node.kubernetes.taints if taint["key"].startswith("recycle-eks/")] == [
+        "recycle-eks/detached"
+    ]
     assert node.unschedulable and EXCLUDE in node.labels
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
@@ -135,9 +137,7 @@ def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(wo
 
 def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, node):
     execution = recycle(world, node, "detach")
-    world.clock.run(
-        until=lambda: bool(world.calls("autoscaling:DetachInstances", succeeded=True)), limit=world.seconds("1d")
-    )
+    world.clock.run(until=lambda: bool(world.calls("autoscaling:DetachInstances", succeeded=True)), limit=world.seconds("1d"))
     node.is_terminated_in_the_console()
 
     end = execution.finishes()

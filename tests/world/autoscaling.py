@@ -241,7 +241,7 @@ class AutoScaling:
             self.reconcile(self.group(group_name))
 
     def reserve_capacity(self, group_name: str, instances: int) -> None:
-        """So many machines are there for a group's instances, as in a reservation: a launch beyond them fails until one has terminated."""
+        """So many machines are there for a group, as in a reservation: a launch beyond them fails until one has terminated."""
         self._capacity[group_name] = instances
 
     def remember_hooks(self) -> None:

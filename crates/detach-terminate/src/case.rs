@@ -228,7 +228,8 @@ mod tests {
             case.has_recovered()
         };
         assert!(recovered(&|_| {}));
-        let cases: [(&str, &dyn Fn(&mut Case)); 6] = [
+        type Change = dyn Fn(&mut Case);
+        let cases: [(&str, &Change); 6] = [
             ("it was never lost", &|case| case.run.lost = None),
             ("gone", &|case| case.node = None),
             ("not Ready", &|case| {

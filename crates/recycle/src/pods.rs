@@ -465,8 +465,11 @@ mod tests {
     use crate::contract::EndedPods;
     use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
     use crate::drain::{describe_pods, find_deadline, write_progress};
-    use crate::fixtures::{NOBODY, at, controller, input, job_pod, pod, strings, terms};
+    use crate::fixtures::{NOBODY, at, controller, id, input, job_pod, pod, strings, terms};
+    use crate::ids::InstanceId;
     use crate::input::OnDrainTimeout;
+    use crate::lost::Holders;
+    use crate::old_node::OldNode;
 
     fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
         Awaited {
@@ -1043,10 +1046,26 @@ mod tests {
             last_eviction: Some(at(3)),
             ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
             disposing_since: Some(at(4)),
-            holders: None,
+            holders: Some(Holders {
+                count: u32::MAX,
+                names: vec!["ü".repeat(30); NAMES_PER_CLASS],
+                seen_at: at(5),
+            }),
             lost: None,
             old: None,
         }
+    }
+
+    #[test]
+    fn an_answer_stays_under_8_kb_with_all_that_is_remembered_of_500_members() {
+        let members: Vec<InstanceId> = (0..500).map(|n| id(&format!("i-{n:017x}"))).collect();
+        let mut node = crate::fixtures::node("old");
+        node.extended_resources = (0..50).map(|n| format!("example.com/{n:040}")).collect();
+        let mut run = longest_run();
+        run.old = Some(OldNode::new(Some(&node), &members));
+        let answer = Answer::new(CheckVerdict::Wait, "x".repeat(400)).carrying(run);
+        let bytes = serde_json::to_string(&answer).unwrap().len();
+        assert!(bytes <= 8_192, "{bytes} bytes");
     }
 
     fn any_pod() -> impl Strategy<Value = PodFacts> {
