@@ -123,7 +123,7 @@ variable "architecture" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for the functions, if the cluster's endpoint is private. From there they must reach the endpoint at port 443 and the APIs of EKS, EC2 and Auto Scaling, by NAT or by interface endpoints."
+  description = "Subnets and security groups for the functions, if the cluster's endpoint is private. From there they must reach the endpoint at port 443 and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing, by NAT or by interface endpoints."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)

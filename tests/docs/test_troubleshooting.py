@@ -140,8 +140,8 @@ def test_the_cluster_cannot_be_reached(world, node):
     (quote,) = quoted("The cluster cannot be reached")
     world.kubernetes.proxy.is_reachable = False
     end = world.recycle(node).finishes()
-    ends(end, "ServiceUnavailable", quote)
-    assert world.seconds("1m") < end.at < world.seconds("11m")
+    ends(end, "PreflightRefused", quote)
+    assert world.seconds("30s") < end.at < world.seconds("9m")
     assert world.writes() == []
 
 

@@ -70,6 +70,29 @@ def test_what_speaks_against_a_node_is_refused_by_name_before_anything_is_writte
     assert world.writes() == []
 
 
+def test_another_clusters_instance_is_refused_by_name(world):
+    others = world.group("others", size=1, cluster="production")
+
+    end = world.recycle({"instance_id": others.instances[0], "cluster_name": "world"}).finishes()
+
+    assert end.error == "PreflightRefused"
+    assert end.cause.startswith("another_cluster: ") and "production" in end.cause
+    assert world.writes() == []
+
+
+def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(world, node):
+    node.group.protect(node)
+    world.kubernetes.must("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks")
+    try:
+        end = world.recycle(node).finishes()
+    finally:
+        world.kubernetes.apply(world.deployment.outputs["rbac_manifest"])
+
+    names = [line.split(":")[0] for line in end.cause.splitlines()]
+    assert names == ["missing_permission", "scale_in_protection"]
+    assert "may not get nodes, list nodes, patch nodes" in end.cause and world.writes() == []
+
+
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_all_refusals_are_told_at_once(world, node, dry_run):
     node.group.protect(node)
@@ -209,14 +232,11 @@ def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at
     assert node.group.states[node.instance_id] == "InService"
 
 
-@pytest.mark.parametrize("fault", ["refuse", "hang"])
-def test_a_group_that_cannot_be_asked_holds_up_no_drain(world, node, job, fault):
+@pytest.mark.parametrize("action", ["DescribeAutoScalingGroups", "DescribeInstanceRefreshes"])
+def test_a_group_that_cannot_be_asked_holds_up_no_drain(world, node, job, action):
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
-    if fault == "refuse":
-        world.faults.refuse("autoscaling:Describe*", code="AccessDenied", status=403, times=None, function="check-pods")
-    else:
-        world.faults.hang("autoscaling:DescribeAutoScalingGroups", function="check-pods")
+    world.faults.refuse(f"autoscaling:{action}", code="AccessDenied", status=403, times=None, function="check-pods")
     world.run("15m")
     told = [answer["reason"] for answer in execution.answers("CheckPods")]
     assert [reason for reason in told if "what its group is at cannot be asked" in reason]

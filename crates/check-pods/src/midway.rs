@@ -9,7 +9,7 @@ use recycle::contract::Run;
 use recycle::failure::with_causes;
 use recycle::midway::{Fate, Sight, find_remarks, judge_fate};
 use recycle::node::{Group, NodeFacts};
-use recycle::preflight::{Obstacle, Refusal, node_group};
+use recycle::preflight::{Refusal, node_group};
 
 /// Longer than all of these calls take together. AWS that hangs may not use up a function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,13 +63,17 @@ impl Meanwhile {
 
 /// Looks. Never fails.
 pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
+    look_within(PATIENCE, outside, node, run).await
+}
+
+async fn look_within(limit: Duration, outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
     let Some(node) = node else {
         return Meanwhile::quiet();
     };
-    match tokio::time::timeout(PATIENCE, ask(outside, node, run)).await {
+    match tokio::time::timeout(limit, ask(outside, node, run)).await {
         Ok(Ok(found)) => found,
         Ok(Err(why)) => Meanwhile::unseen(why),
-        Err(_) => Meanwhile::unseen(format!("AWS did not answer in {} seconds", PATIENCE.as_secs())),
+        Err(_) => Meanwhile::unseen(format!("AWS did not answer in {} seconds", limit.as_secs())),
     }
 }
 
@@ -118,14 +122,9 @@ fn judge(
         refresh,
         node_group_status,
     };
-    let fate = judge_fate(&sight);
-    let mut remarks = find_remarks(&sight);
-    if let Fate::TakenAway(text) = &fate {
-        remarks.push(Obstacle::NotAMember.because(text));
-    }
     Meanwhile {
-        fate,
-        remarks,
+        fate: judge_fate(&sight),
+        remarks: find_remarks(&sight),
         unseen: None,
     }
 }
@@ -206,6 +205,14 @@ mod tests {
                     .starts_with("failed to call autoscaling:Describe")
             );
         }
+        let aws = ScriptedAws::new().hangs_on("DescribeAutoScalingGroups");
+        let (outside, node) = (Outside::new(&aws.config()), node(json!({})).await);
+        let found = look_within(Duration::from_millis(20), &outside, Some(&node), &run()).await;
+        assert_eq!(found.unseen.as_deref(), Some("AWS did not answer in 0 seconds"));
+    }
+
+    #[tokio::test]
+    async fn without_a_group_there_is_no_member() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
         let found = seen(&aws, json!({})).await;
         assert_eq!(

@@ -319,6 +319,11 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
+    /// Cluster Autoscaler was kept off no node.
+    fn with_nobody_kept(kube: ScriptedKube) -> ScriptedKube {
+        kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
+    }
+
     #[tokio::test]
     async fn the_phase_is_written_on_node_and_instance_before_the_end() {
         let kube = kube();
@@ -456,7 +461,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_detached_instance_keeps_its_node_with_a_taint_that_says_so_and_loses_its_claim_last() {
-        let kube = kube();
+        let kube = with_nobody_kept(kube());
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let answer = step(&aws).retire(case(&kube, "detach", "running")).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
@@ -474,7 +479,7 @@ mod tests {
         assert_eq!(body["metadata"]["annotations"][CLAIM_ANNOTATION], json!(null));
 
         // Killed before the tags went: the Node says that it was done.
-        let mut done = case(&ScriptedKube::new(), "detach", "running");
+        let mut done = case(&with_nobody_kept(ScriptedKube::new()), "detach", "running");
         let node = done.node.as_mut().unwrap();
         node.annotations.clear();
         node.taints = vec![detached_taint(&crate::fixtures::id())];
@@ -532,7 +537,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
-        let kube = ScriptedKube::new().on("POST", "/events", 201, json!({}));
+        let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
         let mut case = case(&kube, "terminate", "terminated");
         case.run.lost = recycle::lost::find_loss(None, case.now);
         case.run.holders = Some(recycle::lost::Holders {
@@ -547,7 +552,7 @@ mod tests {
             text.contains("its instance is terminated; lost with it: 1 pod (jobs/train)"),
             "{text}"
         );
-        let event = &kube.calls()[0].body;
+        let event = &kube.calls()[1].body;
         assert_eq!(
             (&event["reason"], &event["type"]),
             (&json!("RecycleNodeLost"), &json!("Warning"))
@@ -575,7 +580,7 @@ mod tests {
         let record = kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
         assert!(record.contains(crate::fixtures::OTHER), "{record}");
 
-        let mut gone = after(&ScriptedKube::new(), "Terminating");
+        let mut gone = after(&with_nobody_kept(ScriptedKube::new()), "Terminating");
         gone.run.old = run.old;
         gone.group = None;
         gone.instance = None;
@@ -595,7 +600,7 @@ mod tests {
         let mut unknown = after(&ScriptedKube::new(), "Terminating");
         unknown.node = None;
         let answer = step(&ScriptedAws::new()).remember(unknown).await.unwrap();
-        let mut gone = after(&ScriptedKube::new(), "Terminating");
+        let mut gone = after(&with_nobody_kept(ScriptedKube::new()), "Terminating");
         gone.run.old = answer.run.unwrap().old;
         let answer = step(&ScriptedAws::new()).finish(gone).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
