@@ -359,7 +359,7 @@ async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so(
     let mut leaving = awaited();
     leaving["metadata"]["deletionTimestamp"] = json!("2027-01-02T08:00:00Z");
     let later = "2027-01-02T06:01:00Z";
-    let end = run_out_of_time(later, "terminate", Some(over), &[leaving.clone()])
+    let end = run_out_of_time(later, "terminate", Some(over), std::slice::from_ref(&leaving))
         .await
         .unwrap();
     assert_eq!((end.verdict, end.wait_seconds), (CheckVerdict::Dispose, 0));
@@ -367,9 +367,14 @@ async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so(
     assert_eq!((ended.count, ended.names), (1, vec!["jobs/train".to_owned()]));
 
     for on_drain_timeout in ["restore", "evict"] {
-        let error = run_out_of_time(later, on_drain_timeout, Some(over), &[leaving.clone()])
-            .await
-            .unwrap_err();
+        let error = run_out_of_time(
+            later,
+            on_drain_timeout,
+            Some(over),
+            std::slice::from_ref(&leaving),
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.failure(), Failure::DrainTimedOut, "{on_drain_timeout}");
     }
 }

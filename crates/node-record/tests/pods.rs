@@ -1,5 +1,7 @@
 //! Pods on the wire.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use node_record::{Error, Eviction, evict_pod, list_pods};
 use recycle::blocked::RefusalKind;
 use recycle::failure::{Failure, NamedFailure as _};

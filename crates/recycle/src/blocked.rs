@@ -249,7 +249,7 @@ mod tests {
             says: FULL.replace("has 2", "has 1"),
             ..full("c")
         };
-        let second = find_blockers(&[other.clone()], &first, at(600));
+        let second = find_blockers(std::slice::from_ref(&other), &first, at(600));
         assert_eq!((second[0].since, second[0].count), (at(0), 1));
         let error = refusal(RefusalKind::Failed, "z", "no");
         let third = find_blockers(&[error, other.clone()], &second, at(900));

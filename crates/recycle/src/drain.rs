@@ -937,7 +937,9 @@ mod tests {
                         }
                         wait
                     }
-                    verdict => panic!("{verdict:?} after {now} of {deadline}"),
+                    verdict @ (DrainVerdict::EndPods | DrainVerdict::TimedOut(_)) => {
+                        panic!("{verdict:?} after {now} of {deadline}")
+                    }
                 };
                 now += i64::from(wait);
             }

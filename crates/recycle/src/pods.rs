@@ -792,7 +792,7 @@ mod tests {
                 now: at(now),
                 ..terms()
             };
-            let survey = survey_pods(&[leaving.clone()], &terms);
+            let survey = survey_pods(std::slice::from_ref(&leaving), &terms);
             assert_eq!(
                 (!survey.terminating.is_empty(), !survey.stuck.is_empty()),
                 (terminating, stuck),
