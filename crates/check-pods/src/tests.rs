@@ -403,7 +403,7 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
             .await
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
-        assert_eq!(written(&kube).unwrap().meanwhile, [text.clone()]);
+        assert_eq!(written(&kube).unwrap().meanwhile, std::slice::from_ref(&text));
         let posted = kube
             .requests()
             .into_iter()
