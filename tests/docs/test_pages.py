@@ -68,7 +68,7 @@ def first_cells(page: Path) -> list[str]:
     """The first cells of every table whose head speaks of what is said."""
     cells, wanted = [], False
     for line in page.read_text().splitlines():
-        if re.match(r"\| the (cause|text|message)\b", line):
+        if re.match(r"\| the (cause|text|message|name)\b", line):
             wanted = True
         elif not line.startswith("|"):
             wanted = False

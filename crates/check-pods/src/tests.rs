@@ -673,7 +673,7 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
             .await
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
-        assert_eq!(written(&kube).unwrap().meanwhile, [text.clone()]);
+        assert_eq!(written(&kube).unwrap().meanwhile, std::slice::from_ref(&text));
         let told = events(&kube);
         let disturbed = told.iter().filter(|event| event.starts_with("RecycleDisturbed"));
         assert_eq!(disturbed.count(), expected, "{told:?}");
