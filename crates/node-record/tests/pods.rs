@@ -108,6 +108,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
         created_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
         deletion_at: Some("2027-01-01T01:00:00Z".parse().unwrap()),
         volume_claims: vec!["data-train-0".to_owned()],
+        has_empty_dir: true,
         ..some_pod()
     };
     assert_eq!(pods, [expected]);

@@ -1249,10 +1249,6 @@ mod tests {
                 "the module setting namespaces must be a list",
             ),
             (
-                json!({"on_drain_timeout": "evict"}),
-                "the module setting on_drain_timeout: evict is not built yet",
-            ),
-            (
                 json!({"force": [1]}),
                 "the module setting force must be a list of",
             ),

@@ -14,7 +14,7 @@ use crate::pods::{PodSurvey, first_names, fit_names};
 pub const LOST_AFTER: i64 = 300;
 
 /// How many bytes the names of lost pods may have together: they travel with every answer.
-const NAMES_BUDGET: usize = 300;
+const NAMES_BUDGET: usize = 150;
 
 /// The pods that held a node when they were seen last. Where the Node is gone, its pods are soon gone, too, and nobody else remembers them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1048,7 +1048,7 @@ mod tests {
             disposing_since: Some(at(4)),
             holders: Some(Holders {
                 count: u32::MAX,
-                names: vec!["ü".repeat(30); NAMES_PER_CLASS],
+                names: vec!["ü".repeat(15); NAMES_PER_CLASS],
                 seen_at: at(5),
             }),
             lost: None,
