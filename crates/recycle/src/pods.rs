@@ -15,9 +15,9 @@ use crate::names::DRAIN_ANNOTATION;
 pub const NAMES_PER_CLASS: usize = 5;
 /// How many bytes all names of an answer may have together: with the longest input, group and certificate an answer stays under
 /// 8 KB.
-pub const NAMES_BUDGET: usize = 1_450;
+pub const NAMES_BUDGET: usize = 1_300;
 /// To how many characters names are cut, one after the other, until all fit into a budget. With the last, five names in each class do.
-const CUT_NAMES: [usize; 6] = [120, 80, 60, 40, 28, 20];
+const CUT_NAMES: [usize; 7] = [120, 80, 60, 40, 28, 20, 16];
 /// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck. A kubelet that is well
 /// removes a pod within a minute of its last second.
 const STUCK_AFTER: u32 = 300;
@@ -945,7 +945,7 @@ mod tests {
         assert_eq!(lengths(300, 5, 1_500), 300);
         assert_eq!(lengths(300, 5, 1_499), 120);
         assert_eq!(lengths(300, 5, 500), 80);
-        assert_eq!(lengths(300, 5, 100), 20);
+        assert_eq!(lengths(300, 5, 100), 16);
         assert_eq!(lengths(20, 50, 100), 20);
     }
 
