@@ -207,3 +207,56 @@ def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, w
 
     assert end.outcome == "recycled", end.cause
     assert workers.sizes == (1, 2, 4) and sorted(workers.states.values()) == ["InService"] * 2
+
+
+# -- killed anywhere
+
+
+def scene(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"}, grace=600, ignores_sigterm=True)
+    held = node.deployment("held")
+    world.budget(held, min_available=1)
+    return workers, node, held
+
+
+INPUTS = {
+    "evict": {"on_drain_timeout": "evict"},
+    "terminate": {"on_drain_timeout": "terminate", "force": ["running_pods"]},
+}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("on_drain_timeout", INPUTS)
+def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(deployed_world, on_drain_timeout, moment):
+    world = deployed_world
+    fields = {"label_selector": "app=train", "drain_timeout_seconds": 1800, **INPUTS[on_drain_timeout]}
+
+    def run(fault=None):
+        world.reset()
+        workers, node, held = scene(world)
+        if on_drain_timeout == "evict":
+            world.at("20m", held.deleted)
+        execution = world.recycle(node, **fields)
+        world.run("15m")
+        world.forget_calls()
+        if fault:
+            function, action, nth = fault
+            world.faults.kill(moment, action, function=function, nth=nth)
+        end = execution.finishes()
+        ended = [pod.split("-")[0] for pod in (end.output or {}).get("names", {}).get("ended", [])]
+        return end.outcome, ended, workers.sizes, sorted(workers.states.values()), world.faults.not_struck()
+
+    same = run()
+    assert same[0] == "recycled" and same[1] == {"evict": [], "terminate": ["default/held", "default/train"]}[on_drain_timeout]
+    seen, faults = {}, []
+    for call in world.writes():
+        key = (call.function, call.action)
+        seen[key] = seen.get(key, 0) + 1
+        faults.append((*key, seen[key]))
+    # the first and the last of each kind: a drain that is blocked repeats itself
+    faults = [fault for fault in faults if fault[2] in (1, seen[fault[:2]])]
+    assert {"evict-pods", "check-pods", "detach-terminate"} <= {fault[0].removeprefix("recycle-eks-") for fault in faults}
+
+    assert [(fault, ending) for fault in faults if (ending := run(fault)) != same] == []
