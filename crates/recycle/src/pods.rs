@@ -946,7 +946,7 @@ mod tests {
         assert_eq!(lengths(300, 5, 1_499), 120);
         assert_eq!(lengths(300, 5, 500), 80);
         assert_eq!(lengths(300, 5, 100), 16);
-        assert_eq!(lengths(20, 50, 100), 20);
+        assert_eq!(lengths(20, 50, 100), 16);
     }
 
     #[test]
