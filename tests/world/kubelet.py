@@ -120,7 +120,7 @@ class Kubelet:
         if not is_terminating(pod) and not is_finished(pod) and self._is_evicted_by_taint(pod, node):
             return lambda: self._evict_by_taint(pod)
         if is_terminating(pod) and not is_ready(node) and _is_out_of_service(node):
-            return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
+            return None if _is_only_held_by_finalizers(pod) else lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
         if not is_ready(node):
             return (lambda: self._report_ready(pod, False)) if is_ready(pod) else None
         if is_terminating(pod):
