@@ -276,8 +276,8 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     evictions = world.calls("kubernetes:POST pods/eviction")
     assert len(evictions) == 110 and all(call.status == 201 for call in evictions)
     assert evictions[-1].at - evictions[0].at < 3, "ten at once, not one after the other"
-    # The budgets take turns, since the API server works on the pods of one budget one after the other. (Ten calls are under way at
-    # once, so that some arrive before their turn.)
+    # The budgets take turns, since the API server works on the pods of one budget one after the other. (Ten calls are under way
+    # at once, so that some arrive before their turn.)
     first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
     assert len(first) == 10 and max(first.values()) <= 4, first
     assert [answer["counts"] for answer in execution.answers("EvictPods")] == [{"evicted": 110}]
