@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -79,7 +80,8 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
         "grace_too_long": ["slow"],
     }
     assert first["counts"]["evictable"] == 5 and first["counts"]["awaited"] == 4
-    (event,) = events(world, node, "RecyclePods")
+    event, second = events(world, node, "RecyclePods")
+    assert "terminating 1 (" in second["message"]
     for class_, pods in first["names"].items():
         assert f"{class_} {first['counts'][class_]} (" in event["message"]
         assert all(pod in event["message"] for pod in pods)
@@ -274,9 +276,10 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     evictions = world.calls("kubernetes:POST pods/eviction")
     assert len(evictions) == 110 and all(call.status == 201 for call in evictions)
     assert evictions[-1].at - evictions[0].at < 3, "ten at once, not one after the other"
-    # No budget is asked twice in a row: the API server works on the pods of one budget one after the other.
-    first_ten = [call.parameters["name"].split("-")[0] for call in evictions[:10]]
-    assert len(set(first_ten)) == 10
+    # The budgets take turns, since the API server works on the pods of one budget one after the other. (Ten calls are under way
+    # at once, so that some arrive before their turn.)
+    first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
+    assert len(first) == 10 and max(first.values()) <= 4, first
     assert [answer["counts"] for answer in execution.answers("EvictPods")] == [{"evicted": 110}]
     assert len(execution.answers("CheckPods")) == 2
     assert sum(len(team.running_pods()) for team in teams) == 110
