@@ -1,5 +1,6 @@
 //! What happens to the node from outside while its pods are waited for, asked anew at each poll. Whatever cannot be asked holds up nothing.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use aws_config::SdkConfig;
@@ -17,7 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Whom to ask.
 #[derive(Debug)]
 pub struct Outside {
-    groups: Groups,
+    aws: SdkConfig,
+    /// Made when it is asked for the first time: with a client the SDK reads every root certificate of the system.
+    groups: OnceLock<Groups>,
     access: Access,
 }
 
@@ -26,9 +29,14 @@ impl Outside {
     #[must_use]
     pub fn new(aws: &SdkConfig) -> Self {
         Self {
-            groups: Groups::new(aws),
+            aws: aws.clone(),
+            groups: OnceLock::new(),
             access: Access::new(aws),
         }
+    }
+
+    fn groups(&self) -> &Groups {
+        self.groups.get_or_init(|| Groups::new(&self.aws))
     }
 }
 
@@ -78,13 +86,17 @@ async fn look_within(limit: Duration, outside: &Outside, node: Option<&NodeFacts
 }
 
 async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile, String> {
-    let Some(group) = outside.groups.fetch(&run.group).await.map_err(describe)? else {
+    let Some(group) = outside.groups().fetch(&run.group).await.map_err(describe)? else {
         return Ok(Meanwhile {
             fate: Fate::TakenAway(format!("its group {} is gone", run.group)),
             ..Meanwhile::quiet()
         });
     };
-    let refresh = outside.groups.find_refresh(&group.name).await.map_err(describe)?;
+    let refresh = outside
+        .groups()
+        .find_refresh(&group.name)
+        .await
+        .map_err(describe)?;
     let node_group_status = match node_group(node) {
         Some(name) => {
             let asked = outside.access.describe_node_group(&run.cluster.name, name).await;
