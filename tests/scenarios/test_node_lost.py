@@ -51,14 +51,15 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     happens, says = CASES[case]
     jobs(node, count=7)
-    world.at("7h", lambda: happens(node))
+    lost_at = "20m" if switch else "7h"
+    world.at(lost_at, lambda: happens(node))
     sizes = node.group.sizes
 
     end = recycle(world, node).finishes()
     world.run(end.at + 1800)
 
     assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
-    assert end.at < world.seconds("7h") + 1800
+    assert end.at < world.seconds(lost_at) + 1800
     assert says in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause
     assert "lost with it: 7 pods (default/train-0" in end.cause and ", …), seen last at 2027-01-01T0" in end.cause
     assert "put back" not in end.cause
@@ -76,7 +77,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
 def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, case, fields):
     happens, says = CASES[case]
     jobs(node)
-    world.at("2h", lambda: happens(node))
+    world.at("20m", lambda: happens(node))
 
     end = recycle(world, node, **fields).finishes()
     world.run(end.at + 1800)
@@ -88,7 +89,7 @@ def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, cas
 
 def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
     web = node.deployment("web", annotations={"recycle-eks/drain": "wait"})
-    world.at("2h", node.is_terminated_in_the_console)
+    world.at("20m", node.is_terminated_in_the_console)
 
     end = recycle(world, node).finishes()
     world.run(end.at + 600)
@@ -101,9 +102,9 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
 @pytest.mark.parametrize("silent_for", ["1m", "4m30s"])
 def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_had_been(world, node, silent_for):
     (job,) = jobs(node)
-    world.at("2h", node.falls_silent)
-    world.at(world.seconds("2h") + world.seconds(silent_for), node.reports_again)
-    world.at("4h", job.finishes)
+    world.at("20m", node.falls_silent)
+    world.at(world.seconds("20m") + world.seconds(silent_for), node.reports_again)
+    world.at("40m", job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()
@@ -113,17 +114,17 @@ def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_ha
 
 def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
     job = node.job("patient", labels={"app": "train"}, tolerations=[{"key": UNREACHABLE, "operator": "Exists"}])
-    world.at("2h", node.falls_silent)
+    world.at("20m", node.falls_silent)
     execution = recycle(world, node, load_balancer_grace_seconds=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.reports_again()
-    world.at("5h", job.finishes)
+    world.at("50m", job.finishes)
 
     end = execution.finishes()
 
     assert end.outcome == "recycled", end.cause
     assert any("is well again" in answer["reason"] for answer in execution.answers("DetachTerminate"))
-    assert end.at > world.seconds("5h")
+    assert end.at > world.seconds("50m")
 
 
 def test_an_api_server_that_is_away_is_no_lost_node(world, node):
@@ -132,17 +133,17 @@ def test_an_api_server_that_is_away_is_no_lost_node(world, node):
     def reachable(yes: bool) -> None:
         world.kubernetes.proxy.is_reachable = yes
 
-    world.at("2h", lambda: reachable(False))
-    world.at("4h", lambda: reachable(True))
-    world.at("6h", job.finishes)
+    world.at("20m", lambda: reachable(False))
+    world.at("2h20m", lambda: reachable(True))
+    world.at("3h", job.finishes)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 
 
 def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
     (job,) = jobs(node)
-    world.at("2h", job.finishes)
-    world.at("2h", node.falls_silent)
+    world.at("20m", job.finishes)
+    world.at("20m", node.falls_silent)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 
@@ -158,8 +159,8 @@ def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that
         elif node.exists:
             world.clock.after(10, watch)
 
-    world.at("2h", node.is_stopped_in_the_console)
-    world.at("2h", watch)
+    world.at("20m", node.is_stopped_in_the_console)
+    world.at("20m", watch)
 
     end = recycle(world, node).finishes()
     world.run(end.at + 600)
@@ -186,8 +187,8 @@ def test_a_silent_machine_that_runs_keeps_its_volumes_until_it_is_off(world, nod
         else:
             world.clock.after(5, watch)
 
-    world.at("2h", node.falls_silent)
-    world.at("2h", watch)
+    world.at("20m", node.falls_silent)
+    world.at("20m", watch)
 
     end = recycle(world, node).finishes()
 
@@ -204,7 +205,7 @@ def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
         )
         node.object_is_deleted()
 
-    world.at("2h", detach)
+    world.at("20m", detach)
     end = recycle(world, node).finishes()
 
     assert (end.status, end.error) == ("FAILED", "NodeLost")
@@ -230,7 +231,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
 def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_put_back(world, node):
     jobs(node)
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
-    world.at("2h", node.object_is_deleted)
+    world.at("20m", node.object_is_deleted)
 
     end = recycle(world, node).finishes()
 
@@ -245,10 +246,10 @@ def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
     happens, _ = CASES[case]
     jobs(node)
     execution = recycle(world, node)
-    world.run("1h")
+    world.run("20m")
     happens(node)
     execution.stop()
-    world.run("2h")
+    world.run("50m")
     world.sweep().finishes()
 
     assert not world.calls("autoscaling:ExitStandby")
@@ -260,12 +261,12 @@ def test_a_sweep_lets_the_group_forget_a_dead_member_in_standby(world, node):
     jobs(node)
     world.has_cloud_controller = False
     execution = recycle(world, node)
-    world.run("1h")
+    world.run("20m")
     execution.stop()
     node.is_terminated_in_the_console()
-    world.run("2h")
+    world.run("50m")
     world.sweep().finishes()
-    world.run("3h")
+    world.run("2h")
 
     assert node.instance_id not in node.group.states
     assert sorted(node.group.states.values()) == ["InService"] * 2
