@@ -56,6 +56,40 @@ locals {
     Action   = "eks:DescribeNodegroup"
     Resource = "arn:${local.partition}:eks:${local.region}:${local.account}:nodegroup/${var.cluster_name}/*"
   }
+  # Whether a group has our hook is asked of every group: a hook that was removed from the variable leaves members that wait for it.
+  find_our_hook = {
+    Sid      = "FindOurLifecycleHook"
+    Effect   = "Allow"
+    Action   = "autoscaling:DescribeLifecycleHooks"
+    Resource = "*"
+  }
+  hooked_groups = [
+    for hook in values(var.lifecycle_hooks) :
+    "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${hook.auto_scaling_group_name}"
+  ]
+  # One's own groups by name, not by tag: a member of another cluster that our hook holds by mistake has to be let go.
+  complete_our_hook = [
+    for statement in [{
+      Sid      = "CompleteTheLifecycleActionsOfOurHooks"
+      Effect   = "Allow"
+      Action   = "autoscaling:CompleteLifecycleAction"
+      Resource = local.hooked_groups
+    }] : statement if length(local.hooked_groups) > 0
+  ]
+  keep_our_hook_alive = [
+    for statement in [{
+      Sid      = "KeepOurLifecycleHooksAlive"
+      Effect   = "Allow"
+      Action   = "autoscaling:RecordLifecycleActionHeartbeat"
+      Resource = local.hooked_groups
+    }] : statement if length(local.hooked_groups) > 0
+  ]
+  start_recycling = {
+    Sid      = "StartRecyclingWhatOurHookHolds"
+    Effect   = "Allow"
+    Action   = "states:StartExecution"
+    Resource = [trimsuffix(local.live, ":live"), local.live]
+  }
   tag_instances_of_this_cluster = {
     for function, keys in local.tags_written : function => {
       Sid      = "WriteOurTagsOnInstancesOfThisCluster"
@@ -87,8 +121,9 @@ locals {
 
   # What a function may do beyond what every function may do.
   statements = {
-    claim-node = [
+    claim-node = concat([
       local.find_instances,
+      local.find_our_hook,
       local.find_the_group_of_an_instance,
       local.read_groups,
       local.watch_instance_refreshes,
@@ -100,7 +135,7 @@ locals {
         Resource = "*"
       },
       local.tag_instances_of_this_cluster["claim-node"],
-    ]
+    ], local.complete_our_hook)
     standby-node = [
       local.find_instances,
       local.read_groups,
@@ -120,8 +155,9 @@ locals {
       local.watch_managed_node_groups_of_this_cluster,
     ]
     evict-pods = []
-    detach-terminate = [
+    detach-terminate = concat([
       local.find_instances,
+      local.find_our_hook,
       local.read_groups,
       local.tag_instances_of_this_cluster["detach-terminate"],
       local.untag_instances_of_this_cluster["detach-terminate"],
@@ -149,9 +185,10 @@ locals {
           Null         = { "aws:ResourceTag/recycle-eks:claim" = "false" }
         }
       },
-    ]
-    restore-node = [
+    ], local.complete_our_hook)
+    restore-node = concat([
       local.find_instances,
+      local.find_our_hook,
       local.find_the_group_of_an_instance,
       local.read_groups,
       local.tag_instances_of_this_cluster["restore-node"],
@@ -168,8 +205,8 @@ locals {
         Resource  = local.groups
         Condition = { StringEquals = local.of_this_cluster }
       },
-    ]
-    select-nodes = [local.find_instances]
+    ], local.complete_our_hook)
+    select-nodes = [local.find_instances, local.read_groups, local.find_our_hook]
   }
 
   # What every function may do.
@@ -281,13 +318,14 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = []
+      statements = local.keep_our_hook_alive
       functions  = setsubtract(keys(local.functions), ["select-nodes"])
     }
     sweep = {
       name      = local.sweep_name
       functions = ["restore-node", "select-nodes"]
       statements = concat(
+        [local.start_recycling],
         [{
           Sid      = "TellPeople"
           Effect   = "Allow"

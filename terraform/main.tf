@@ -3,6 +3,7 @@
 #   functions.tf      the functions and their logs
 #   iam.tf            what each function and the state machine may do
 #   state-machine.tf  the machine, its versions and the alias to start
+#   hooks.tf          the lifecycle hooks, and what their events start
 #   sweep.tf          the sweep: its machine, and when it runs
 #   access.tf         who the functions are for Kubernetes
 #   notifications.tf  who hears of executions that end badly
@@ -35,6 +36,9 @@ locals {
 
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
+
+  # By name: the sweep's definition needs it before the alias is there.
+  live = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
 
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {

@@ -29,6 +29,7 @@ locals {
     for machine in keys(local.machines) : machine => replace(
       templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
         cluster_name       = var.cluster_name
+        live               = local.live
         notification_topic = local.notification_topic_arn
         partition          = local.partition
         retry              = "@retry"

@@ -88,11 +88,14 @@ resource "aws_iam_role_policy" "events" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [{
-      Sid      = "StartTheSweep"
-      Effect   = "Allow"
-      Action   = "states:StartExecution"
-      Resource = aws_sfn_state_machine.sweep.arn
-    }]
+    Statement = concat(
+      [{
+        Sid      = "StartTheSweep"
+        Effect   = "Allow"
+        Action   = "states:StartExecution"
+        Resource = aws_sfn_state_machine.sweep.arn
+      }],
+      [for statement in [local.start_recycling] : statement if length(var.lifecycle_hooks) > 0],
+    )
   })
 }

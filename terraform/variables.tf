@@ -55,6 +55,33 @@ variable "input_defaults" {
   }
 }
 
+variable "lifecycle_hooks" {
+  description = "Auto Scaling groups that get our lifecycle hook, by a name of your choice: whatever terminates a member of theirs (a scale-in, an instance refresh, a rebalance, an update of a managed node group) waits until its pods are done. `retain` says that the group's instance lifecycle policy has `TerminateHookAbandon = retain`, so that a drain may take longer than the hook can be kept alive (48 hours, or 100 times `heartbeat_timeout_seconds`); it is checked against the group, and told where it does not hold. See docs/hooks.md."
+  type = map(object({
+    auto_scaling_group_name   = string
+    heartbeat_timeout_seconds = optional(number, 3600)
+    retain                    = optional(bool, false)
+  }))
+  default  = {}
+  nullable = false
+
+  validation {
+    # The poll law needs room: a third of it is the longest wait. The most is what Auto Scaling allows.
+    condition     = alltrue([for hook in values(var.lifecycle_hooks) : hook.heartbeat_timeout_seconds >= 900 && hook.heartbeat_timeout_seconds <= 7200])
+    error_message = "lifecycle_hooks: heartbeat_timeout_seconds must be from 900 to 7200."
+  }
+
+  validation {
+    condition     = length(distinct([for hook in values(var.lifecycle_hooks) : hook.auto_scaling_group_name])) == length(var.lifecycle_hooks)
+    error_message = "lifecycle_hooks: each group once."
+  }
+
+  validation {
+    condition     = alltrue([for key in keys(var.lifecycle_hooks) : can(regex("^[a-zA-Z0-9_.-]{1,30}$", key))])
+    error_message = "lifecycle_hooks: a name may hold letters, digits, -, _ and ., at most 30 of them: it becomes part of a rule's name."
+  }
+}
+
 variable "max_parallel_per_group" {
   description = "How many nodes of one Auto Scaling group are replaced, or have pods moved from them, at the same time. Others wait for their turn, up to a day. Executions for a lifecycle hook or a Spot interruption do not wait."
   type        = number

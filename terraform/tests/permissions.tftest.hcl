@@ -23,6 +23,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
         "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:DescribeLifecycleHooks",
         "ec2:CreateTags",
         "ec2:DescribeInstances",
         "eks:DescribeCluster",
@@ -52,6 +53,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       evict-pods = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
       detach-terminate = tolist([
         "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeLifecycleHooks",
         "autoscaling:DetachInstances",
         "autoscaling:SetInstanceProtection",
         "autoscaling:TerminateInstanceInAutoScalingGroup",
@@ -63,10 +65,14 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:CreateLogStream",
         "logs:PutLogEvents",
       ])
-      select-nodes = tolist(["ec2:DescribeInstances", "eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
+      select-nodes = tolist([
+        "autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeLifecycleHooks", "ec2:DescribeInstances",
+        "eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents",
+      ])
       restore-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
+        "autoscaling:DescribeLifecycleHooks",
         "autoscaling:ExitStandby",
         "autoscaling:SetDesiredCapacity",
         "autoscaling:SetInstanceProtection",

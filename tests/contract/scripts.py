@@ -14,6 +14,8 @@ from world.stepfunctions import Engine
 INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
+HOOK = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"}
+LIVE = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-node:live"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
 
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
@@ -38,6 +40,11 @@ LOOPS = [
         "drain that evicts",
         {"check_pods": ["evict", "evict", "dispose"], "evict_pods": ["wait", "wait"]},
         ["EvictPods", "WaitForPods", "CheckPods", "PodsGone"],
+    ),
+    (
+        "hook that is kept alive",
+        {"check_pods": ["heartbeat", "heartbeat", "dispose"]},
+        ["RecordHeartbeat", "CheckPods", "PodsGone"],
     ),
     ("disposal", {"detach_terminate": ["wait", "wait", "recycled"]}, ["WaitForDisposal", "DetachTerminate", "NodeDisposed"]),
     (
@@ -81,8 +88,9 @@ class Script:
             "reason": f"{name} says {given}",
             "counts": {},
             "names": {},
-            "run": {"steps": len(self.requests)},
+            "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
+            **({"hook": HOOK} if given == "start" else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
         }
 
@@ -126,7 +134,12 @@ def follow(script: Script, definition: dict[str, Any], services: Any = None) -> 
 def rendered(machine: str = "recycle-node") -> dict[str, Any]:
     """What Terraform makes of a definition, each function named like its crate."""
     text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
-    for name, value in {"partition": "aws", "cluster_name": INPUT["cluster_name"], "notification_topic": TOPIC}.items():
+    for name, value in {
+        "partition": "aws",
+        "cluster_name": INPUT["cluster_name"],
+        "notification_topic": TOPIC,
+        "live": LIVE,
+    }.items():
         text = text.replace("${" + name + "}", value)
     for name in LAMBDAS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")

@@ -15,7 +15,7 @@ from prepare import LAMBDAS, ROOT, install_linter
 CONTRACT = Path(__file__).with_name("contract.json")
 MACHINES = ["recycle-node", "sweep"]
 #: What a machine cannot be answered, because it passes no `leftover`.
-NEVER = {("recycle-node", "RestoreNode"): {"ask_owner"}}
+NEVER = {("recycle-node", "RestoreNode"): {"ask_owner", "start"}}
 
 
 def definition_of(machine: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_every_outcome_of_the_machine_is_one_of_the_contract(contract):
 
 
 def test_every_error_that_the_machine_names_is_one_of_the_contract(contract, states):
-    of_aws = re.compile(r"(States|Sfn|Sns|Lambda|Sandbox|Runtime)\.")
+    of_aws = re.compile(r"(AutoScaling|States|Sfn|Sns|Lambda|Sandbox|Runtime)\.")
     named = {
         error
         for state in states.values()
@@ -176,6 +176,12 @@ def test_terraform_knows_exactly_the_functions_and_the_settings(contract):
     assert set(re.findall(r"^\s*(\w+)\s*=", fields[1], re.MULTILINE)) == set(contract["settings"])
     for name in LAMBDAS:
         assert re.search(rf"^\s*\"?{name}\"?\s*=", module, re.MULTILINE), name
+
+
+def test_the_hook_that_terraform_makes_is_the_one_that_the_functions_know(contract):
+    hooks = (ROOT / "terraform" / "hooks.tf").read_text()
+    assert f'name                   = "{contract["lifecycle_hook"]}"' in hooks
+    assert f'LifecycleHookName    = ["{contract["lifecycle_hook"]}"]' in hooks
 
 
 def test_terraform_lets_functions_write_only_tags_of_the_contract(contract):

@@ -57,8 +57,9 @@ def test_the_main_way_goes_through_the_first_rule_of_each_choice(definition):
 def test_a_detour_stands_below_the_step_that_it_leaves(definition):
     found = steps(definition)
     at = found.index(Step("CheckPods", "task", 0))
-    assert found[at + 1 : at + 4] == [
-        Step("EvictPods", "task", 1), Step("WaitForPods", "wait", 1), Step("DetachTerminate", "task", 0),
+    assert found[at + 1 : at + 5] == [
+        Step("EvictPods", "task", 1), Step("WaitForPods", "wait", 1), Step("RecordHeartbeat", "task", 1),
+        Step("DetachTerminate", "task", 0),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from contract.scripts import LOOPS, OTHER, Script, Walk, follow, rendered
 from world.in_memory import FunctionFailed
+from world.state_errors import StateError
 
 REFUSED = FunctionFailed("ServiceRefused", "no")
 SUPERSEDED = FunctionFailed("Superseded", "another execution's")
@@ -39,7 +40,8 @@ def test_twice_round_each_loop(answers, states):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "last"), [("duplicate", "Duplicate"), ("already_gone", "AlreadyGone"), ("planned", "Planned")]
+    ("verdict", "last"),
+    [("duplicate", "Duplicate"), ("already_gone", "AlreadyGone"), ("released", "HookReleased"), ("planned", "Planned")],
 )
 def test_nothing_to_do_ends_succeeded(verdict, last):
     end = walk(claim_node=[verdict])
@@ -82,7 +84,23 @@ def test_claim_node_is_told_what_it_had_answered_before_the_wait_and_nothing_els
     first, asked, waited = script.requests[:3]
     assert (first["owner"], first["run"]) == ({}, {})
     assert asked["owner"]["execution"] == OTHER
-    assert waited["run"] == {"steps": 2}
+    assert waited["run"]["steps"] == 2
+
+
+def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_put_back():
+    asked: list[tuple[str, str, Any]] = []
+
+    class Refusing:
+        def call(self, service: str, action: str, parameters: Any) -> Any:
+            asked.append((service, action, parameters))
+            raise StateError("AutoScaling.AutoScalingException", "No active Lifecycle Action found")
+
+    end = follow(Script(check_pods=["heartbeat", "wait", "dispose"]), rendered(), Refusing())
+    assert end.output["outcome"] == "recycled" and "RestoreNode" not in end.path
+    assert {call[:2] for call in asked} == {("autoscaling", "recordLifecycleActionHeartbeat")}
+    assert asked[0][2] == {
+        "AutoScalingGroupName": "workers", "LifecycleHookName": "recycle-eks", "InstanceId": "i-0123456789abcdef0",
+    }  # fmt: skip
 
 
 def test_what_is_unavailable_is_tried_again():
@@ -121,7 +139,7 @@ def test_these_walks_enter_every_state():
     entered: set[str] = set()
     for _, answers, _ in LOOPS:
         entered |= set(walk(**answers).path)
-    for verdict in ("duplicate", "already_gone", "planned", "dance"):
+    for verdict in ("duplicate", "already_gone", "released", "planned", "dance"):
         entered |= set(walk(claim_node=[verdict]).path)
     for name in ("ClaimLost", "Superseded"):
         entered |= set(walk(taint_node=[FunctionFailed(name)]).path)

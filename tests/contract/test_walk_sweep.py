@@ -1,10 +1,11 @@
 """The real definition of the sweep, walked into every state and twice round each loop, with functions that only answer."""
 
+import json
 from typing import Any
 
 import pytest
 
-from contract.scripts import INPUT, NoServices, Script, Walk, follow, rendered
+from contract.scripts import HOOK, INPUT, LIVE, OTHER, NoServices, Script, Walk, follow, rendered
 from world.clock import Call
 from world.in_memory import FunctionFailed
 from world.state_errors import StateError
@@ -15,11 +16,18 @@ NODE = INPUT["instance_id"]
 class Services(NoServices):
     """Step Functions is asked about an execution that has ended; a topic takes or refuses what is published."""
 
-    def __init__(self, refuse: bool = False, known: bool = True):
+    def __init__(self, refuse: bool = False, known: bool = True, start: str | None = None):
         self.published: list[dict[str, Any]] = []
+        self.started: list[dict[str, Any]] = []
+        self._start = start
         self._refuse, self._known = refuse, known
 
     def call(self, service: str, action: str, parameters: Any) -> Any:
+        if action == "startExecution":
+            self.started.append(parameters)
+            if self._start:
+                raise StateError(self._start, "no")
+            return answered({"ExecutionArn": OTHER})
         if service == "sfn":
             if not self._known:
                 return super().call(service, action, parameters)
@@ -83,6 +91,22 @@ def test_twice_round_each_loop(answers, states):
     assert [request["put_back"].get("verdict") for request in requests] == [None, *answers[:2]]
 
 
+@pytest.mark.parametrize("refusal", [None, "Sfn.ExecutionAlreadyExistsException"])
+def test_whom_our_hook_holds_an_execution_is_started_for_and_nobody_is_told(refusal):
+    services = Services(start=refusal)
+    end, _ = walk(services, restore_node=["start"])
+    assert end.status == "SUCCEEDED" and "StartRecycling" in end.path and not services.published
+    started = services.started[0]
+    assert started["StateMachineArn"] == LIVE
+    assert started["Name"].startswith(f"hook-{NODE}-") and len(started["Name"]) <= 80
+    assert json.loads(started["Input"]) == {"instance_id": NODE, "cluster_name": "world", "hook": HOOK}
+
+
+def test_an_execution_that_cannot_be_started_fails_the_sweep():
+    end, _ = walk(Services(start="Sfn.AccessDeniedException"), restore_node=["start"])
+    assert end.error == "SweepFailed" and NODE in end.cause
+
+
 def test_what_step_functions_says_of_an_owner_is_passed_on():
     asked = ["ask_owner", "untouched"]
     _, script = walk(restore_node=asked)
@@ -121,7 +145,7 @@ def test_a_claim_that_somebody_took_meanwhile_is_left_alone():
 
 def test_these_walks_enter_every_state():
     entered: set[str] = set()
-    for answers in (["ask_owner", "wait", "restored"], ["untouched"], ["dance"]):
+    for answers in (["ask_owner", "wait", "restored"], ["untouched"], ["start"], ["dance"]):
         entered |= set(walk(restore_node=answers)[0].path)
     machine = rendered("sweep")
     assert entered | {"Swept", "SweepFailed"} == {*machine["States"], *machine["States"]["EachNode"]["ItemProcessor"]["States"]}

@@ -21,8 +21,10 @@ LOST = FunctionFailed("ClaimLost", "another execution's")
 SCRIPTS: dict[str, dict[str, list[Any]]] = {
     "straight through": {},
     "straight to the taint": {"claim_node": ["taint"]},
-    **{f"twice round: {name}": answers for name, answers, _ in LOOPS if name != "owner"},
-    **{f"nothing to do: {verdict}": {"claim_node": [verdict]} for verdict in ("duplicate", "already_gone", "planned")},
+    **{f"twice round: {name}": answers for name, answers, _ in LOOPS if name not in ("owner", "hook that is kept alive")},
+    **{
+        f"nothing to do: {verdict}": {"claim_node": [verdict]} for verdict in ("duplicate", "already_gone", "released", "planned")
+    },
     **{
         f"error of {step}": {step: [REFUSED]}
         for step in ("claim_node", "standby_node", "taint_node", "check_pods", "detach_terminate")

@@ -60,6 +60,8 @@ LEAVING = ("Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminatin
 # "48 hours or 100 times the heartbeat timeout, whichever is smaller": PutLifecycleHook API reference.
 LONGEST_HOOK = 48 * 3600
 MOST_HEARTBEATS = 100
+# Virtual seconds between two looks of an instance refresh.
+REFRESH_CHECK = 60
 DEFAULT_HEARTBEAT = 3600
 
 # CreateAutoScalingGroup's fields that moto drops; stored and described as given.
@@ -261,6 +263,37 @@ class AutoScaling:
             member.for_warm_pool = True
             member.group.desired_capacity -= 1
             self._await_hooks(member, TERMINATING, "Warmed:Pending:Wait", self._to_warm_pool)
+
+    def start_refresh(self, group_name: str) -> None:
+        """An instance refresh: each member that is in service now is terminated, the next when the group is whole again. One
+        that a hook holds does not count any more, so that a refresh does not wait for it.
+        """
+        with LOCK:
+            group = self.group(group_name)
+            refresh = {"InstanceRefreshId": str(len(self.refreshes)), "AutoScalingGroupName": group_name, "Status": "InProgress"}
+            self.refreshes.setdefault(group_name, []).insert(0, refresh)
+            old = [m for m in group.instance_states if m.lifecycle_state == "InService"]
+            self._refresh(group, refresh, old)
+
+    def _refresh(self, group: Group, refresh: dict[str, Any], old: list[Member]) -> None:
+        in_service = [m for m in group.instance_states if m.lifecycle_state == "InService"]
+        if len(in_service) == group.desired_capacity:
+            if not old:
+                refresh["Status"] = "Successful"
+                return
+            self._terminate(old.pop(0), "an instance refresh", replace=True)
+        self._once(group, "refresh", REFRESH_CHECK, lambda group: self._refresh(group, refresh, old))
+
+    def limit_lifetime(self, group_name: str, seconds: float) -> None:
+        """Max instance lifetime: each member that is in service then and now is terminated."""
+        with LOCK:
+            for member in self.group(group_name).instance_states:
+                if member.lifecycle_state == "InService":
+                    self._later(member, seconds, self._outlive)
+
+    def _outlive(self, member: Member) -> None:
+        if member.lifecycle_state == "InService":
+            self._terminate(member, "an instance has reached the max instance lifetime", replace=True)
 
     def warm(self, group_name: str) -> str:
         """Puts a stopped instance into the group's warm pool; its id."""

@@ -25,9 +25,22 @@ CLUSTER = "world"
 ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
 
 
+#: The groups that have our lifecycle hook, as soon as a scenario makes them, and its heartbeat time-out. `retained` is one that
+#: keeps instances, if the scenario makes it so.
+HOOKED = {"held": 3600, "retained": 3600, "impatient": 900}
+
+
 def variables() -> dict[str, object]:
     """The example's variables in the local world: this cluster, these zips, this machine's processor."""
-    return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": host_architecture()}
+    return {
+        "cluster_name": CLUSTER,
+        "artifacts_directory": str(ZIPS),
+        "architecture": host_architecture(),
+        "lifecycle_hooks": {
+            group: {"auto_scaling_group_name": group, "heartbeat_timeout_seconds": seconds, "retain": group == "retained"}
+            for group, seconds in HOOKED.items()
+        },
+    }
 
 
 class Deployment:
@@ -67,9 +80,25 @@ class Deployment:
         module = copy_of_project(self._folder)
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
         terraform.init()
+        self._make_hooked_groups()
         terraform.apply(**variables())
         self.outputs = terraform.outputs()
         return terraform
+
+    def _make_hooked_groups(self) -> None:
+        """A hook is put on a group that is there. The first scenario makes its own."""
+        ec2, autoscaling = self._aws.client("ec2"), self._aws.client("autoscaling")
+        for group in HOOKED:
+            template = ec2.create_launch_template(
+                LaunchTemplateName=f"{group}-of-the-deployment", LaunchTemplateData={"ImageId": "ami-12c6146b"}
+            )
+            autoscaling.create_auto_scaling_group(
+                AutoScalingGroupName=group,
+                MinSize=0,
+                MaxSize=0,
+                AvailabilityZones=[f"{REGION}a"],
+                LaunchTemplate={"LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"]},
+            )
 
     def forget(self) -> None:
         """Removes Terraform's copy and its state."""

@@ -131,6 +131,8 @@ class LambdaHost:
         self.environment = environment or {}
         # Virtual seconds that an invocation takes, by function name.
         self.duration: dict[str, float] = {}
+        # How many invocations of all functions may run at once, as in a new account; None: as many as come.
+        self.concurrency: int | None = None
         # Variables that a scenario sets instead of those that were deployed, by function name.
         self.variables: dict[str, dict[str, str]] = {}
         self.samples: list[Sample] = []
@@ -205,7 +207,7 @@ class LambdaHost:
         return Answer(200, headers, answer.payload)
 
     def _guarded(self, function: str, payload: bytes, call: Call | None) -> Invocation | ServiceError:
-        """One invocation under the fault plan and the function's reserved concurrency."""
+        """One invocation under the fault plan and the function's reserved concurrency, and the account's."""
         try:
             blueprint, reserved = self._blueprint(function)
         except UnknownFunctionException as unknown:
@@ -214,7 +216,8 @@ class LambdaHost:
         if fault is not None and fault.when == "before":
             return ServiceError(fault.code, fault.message, fault.status)
         with self._lock:
-            if reserved is not None and self._running[blueprint.name] >= reserved:
+            is_full = self.concurrency is not None and self._running.total() >= self.concurrency
+            if is_full or (reserved is not None and self._running[blueprint.name] >= reserved):
                 return ServiceError("TooManyRequestsException", "Rate Exceeded.", 429)
             self._running[blueprint.name] += 1
         try:
@@ -315,6 +318,7 @@ class LambdaHost:
         self.duration.clear()
         self.samples.clear()
         self.dropped.clear()
+        self.concurrency = None
         self._started = 0
         for log in self._folder.glob("*.log"):
             os.truncate(log, 0)

@@ -199,6 +199,7 @@ class World:
         zones: Sequence[str] = (f"{REGION}a",),
         cluster: str = CLUSTER,
         labels: Mapping[str, str] | None = None,
+        retains: bool = False,
     ) -> Group:
         """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes."""
         group = Group(self, name, cluster, dict(labels or {}))
@@ -216,6 +217,7 @@ class World:
             AvailabilityZones=list(zones),
             LaunchTemplate={"LaunchTemplateId": template, "Version": "$Latest"},
             Tags=[{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned", "PropagateAtLaunch": True}],
+            **({"InstanceLifecyclePolicy": {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}} if retains else {}),
         )
         self.clock.run(limit=self.clock.elapsed())
         states = list(group.states.values())
@@ -278,6 +280,12 @@ class World:
         """Starts a sweep by hand."""
         arn = self.deployment.outputs["sweep_state_machine_arn"]
         return Execution(self, self.aws.client("stepfunctions").start_execution(stateMachineArn=arn)["executionArn"])
+
+    def executions(self, machine: str = "recycle-node") -> list[Execution]:
+        """Every execution of a machine, whoever started it, the oldest first."""
+        every = list(self.engine.executions.values())
+        of_machine = f":execution:recycle-eks-{machine}:"
+        return [Execution(self, execution.arn) for execution in every if of_machine in execution.arn]
 
     def let_sweep(self, after_bad_ends: bool = True) -> None:
         """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""
@@ -458,6 +466,14 @@ class Group:
         """Fills its warm pool: so many stopped instances from which its next launches come."""
         for _ in range(count):
             self._world.autoscaling.warm(self.name)
+
+    def refreshes_its_instances(self) -> None:
+        """Somebody starts an instance refresh."""
+        self._world.autoscaling.start_refresh(self.name)
+
+    def lets_members_live(self, lifetime: str | float) -> None:
+        """Max instance lifetime: members that are in service now end after so long."""
+        self._world.autoscaling.limit_lifetime(self.name, seconds(lifetime))
 
     def protect(self, node: Node) -> None:
         """A person protects a member from scale-in."""

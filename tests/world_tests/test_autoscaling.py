@@ -885,6 +885,25 @@ def test_an_instance_refresh_is_what_the_scenario_says(account):
     assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"] == "InProgress"
 
 
+@pytest.mark.parametrize("what", ["refresh", "lifetime"])
+def test_a_refresh_and_a_lifetime_end_every_member_through_its_hooks(account, what):
+    account.group().hook(heartbeat=900)
+    old = account.ids
+    if what == "refresh":
+        account.autoscaling.start_refresh("workers")
+    else:
+        account.autoscaling.limit_lifetime("workers", 100)
+    account.later(850)
+    assert {account.states[member] for member in old} == {"Terminating:Wait"}
+    assert account.state_list.count("InService") == len(old)
+    for member in old:
+        account.complete(member)
+    account.later(300)
+    assert set(account.state_list) == {"InService"} and not set(old) & set(account.ids)
+    refreshes = account.client("autoscaling").describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"]
+    assert [refresh["Status"] for refresh in refreshes] == (["Successful"] if what == "refresh" else [])
+
+
 def test_actors_are_told_of_every_change_of_a_member(account):
     told = []
     account.autoscaling.on_launching.append(lambda member: told.append("launching"))

@@ -357,6 +357,16 @@ def test_reserved_concurrency_zero_stops_a_function(account):
     assert (answer.code, answer.status) == ("TooManyRequestsException", 429)
 
 
+def test_what_comes_beyond_the_accounts_concurrency_is_throttled_until_the_next_scenario(account):
+    account.function()
+    account.host.concurrency = 0
+    answer = account.invoke()
+    assert isinstance(answer, ServiceError)
+    assert (answer.code, answer.status) == ("TooManyRequestsException", 429)
+    account.host.reset()
+    assert not isinstance(account.invoke(), ServiceError)
+
+
 def test_an_asynchronous_invocation_is_tried_three_times(account):
     account.function()
     account.host.invoke_async("claim-node", b'{"fail": true}')

@@ -20,7 +20,7 @@ use recycle::lost::{find_loss, note_holders};
 use recycle::midway::Fate;
 use recycle::node::NodeFacts;
 use recycle::pods::{PodSurvey, survey_pods};
-use recycle::poll::POLL_BUDGET;
+use recycle::poll::spread;
 
 use crate::midway::{Meanwhile, look};
 use crate::view::View;
@@ -35,6 +35,9 @@ pub async fn check_pods(
     request: StepRequest,
 ) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, mut run } = request;
+    if let Some(answer) = keep_alive(&mut run, context.now()) {
+        return Ok(answer);
+    }
     let polls = run.polls;
     run.polls += 1;
     run.draining_since.get_or_insert(context.now());
@@ -42,11 +45,25 @@ pub async fn check_pods(
     let checked = match opened {
         Ok((client, node)) => {
             let meanwhile = look(outside, node.as_ref(), &run).await;
+            if let (Some(hook), Some(state)) = (&mut run.hook, &meanwhile.lifecycle_state) {
+                hook.see(state.as_deref());
+            }
             check(&client, node, &context, run.clone(), polls, &meanwhile).await
         }
         Err(error) => Err(error.into()),
     };
     checked.or_else(|error| outage::wait_out(error, run, context.now()))
+}
+
+/// Before anything is looked at: a cluster that is away may not cost the hook its heartbeat.
+fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
+    let (since, drain_timeout) = (run.draining_since.unwrap_or(now), run.input.drain_timeout_seconds);
+    let hook = run.hook.as_mut()?;
+    if !hook.try_heartbeat(since, now, drain_timeout) {
+        return None;
+    }
+    let reason = format!("the hook of group {} is kept alive", run.group);
+    Some(Answer::new(CheckVerdict::Heartbeat, reason).carrying(run.clone()))
 }
 
 async fn check(
@@ -74,12 +91,16 @@ async fn check(
     let asked = run.clone();
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let (terms, remark) = Terms::find(&asked.input, Some(&node), tainted_since, run.draining_since, now);
+    let terms = terms.held_by(asked.hook.as_ref());
     let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
     run.holders = note_holders(&survey, None, now);
     if !survey.is_clear() && find_loss(Some(&node), now).is_some() {
         return lose(client, Some(&node), run, now).await;
     }
-    let survey = hold_back(client, &node, survey).await?;
+    let survey = match terms.interrupted_at {
+        Some(_) => survey,
+        None => hold_back(client, &node, survey).await?,
+    };
     let view = View::new(&node, survey, terms, remark, meanwhile);
     let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
@@ -92,13 +113,17 @@ async fn check(
 
     let deadline = view.terms.deadline;
     run.drain_until = deadline.by_person.then_some(deadline.at);
-    let is_over = view.terms.is_time_over() || polls >= POLL_BUDGET;
+    let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
+    let more = match (&run.hook, polls) {
+        (Some(_), 0) => spread(&run.input.instance_id),
+        (Some(_) | None, _) => 0,
+    };
     let (verdict, wait_seconds) = match verdict {
         DrainVerdict::Dispose => (CheckVerdict::Dispose, 0),
-        DrainVerdict::Wait(seconds) => (CheckVerdict::Wait, seconds),
+        DrainVerdict::Wait(seconds) => (CheckVerdict::Wait, seconds + more),
         DrainVerdict::Evict(seconds) => {
             run.last_eviction = run.last_eviction.or_else(|| is_over.then_some(now));
-            (CheckVerdict::Evict, seconds)
+            (CheckVerdict::Evict, seconds + more)
         }
         DrainVerdict::EndPods => {
             run.ended_pods = Some(EndedPods::of(&view.survey));

@@ -45,6 +45,8 @@ impl Outside {
 pub(crate) struct Meanwhile {
     /// Whether the drain still makes sense.
     pub(crate) fate: Fate,
+    /// The member's lifecycle state, or none if it is no member any more; none if it could not be asked.
+    pub(crate) lifecycle_state: Option<Option<String>>,
     /// What people should know.
     pub(crate) remarks: Vec<Refusal>,
     /// Why it could not be asked, if it could not.
@@ -56,6 +58,7 @@ impl Meanwhile {
     pub(crate) fn quiet() -> Self {
         Self {
             fate: Fate::Goes,
+            lifecycle_state: None,
             remarks: Vec::new(),
             unseen: None,
         }
@@ -136,6 +139,11 @@ fn judge(
     };
     Meanwhile {
         fate: judge_fate(&sight),
+        lifecycle_state: Some(
+            group
+                .member(sight.id)
+                .map(|member| member.lifecycle_state.clone()),
+        ),
         remarks: find_remarks(&sight),
         unseen: None,
     }
@@ -178,7 +186,11 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &described("Standby"))
             .on("DescribeInstanceRefreshes", NO_REFRESH);
-        assert_eq!(seen(&aws, json!({})).await, Meanwhile::quiet());
+        let in_standby = Meanwhile {
+            lifecycle_state: Some(Some("Standby".to_owned())),
+            ..Meanwhile::quiet()
+        };
+        assert_eq!(seen(&aws, json!({})).await, in_standby);
 
         let refreshes = "<InstanceRefreshes><member><Status>Successful</Status></member>\
                          <member><Status>InProgress</Status></member></InstanceRefreshes>";

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use recycle::contract::{Answer, CheckVerdict, Run};
 use recycle::drain::find_deadline;
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::poll::{POLL_BUDGET, next_wait};
+use recycle::hook::HeldByHook;
+use recycle::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, next_wait};
 
 use crate::Error;
 
@@ -16,14 +17,19 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<
     let drain_timeout = run.input.drain_timeout_seconds;
     let planned = find_deadline(since, now, drain_timeout, None).0;
     let deadline = run.drain_until.unwrap_or(planned.at);
+    let budget = match run.hook {
+        Some(_) => HOOK_POLL_BUDGET,
+        None => POLL_BUDGET,
+    };
     // A Node that vanished between two calls is seen as missing by the next look.
     let may_pass = matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost);
-    if !may_pass || now >= deadline || run.polls > POLL_BUDGET {
+    if !may_pass || now >= deadline || run.polls > budget {
         return Err(error);
     }
     let waited = now.duration_since(since).as_secs();
     let left = deadline.duration_since(now).as_secs();
-    let wait = next_wait(waited, left, drain_timeout, None);
+    let heartbeat_timeout = run.hook.as_ref().and_then(HeldByHook::heartbeat_timeout);
+    let wait = next_wait(waited, left, drain_timeout, heartbeat_timeout);
     let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
     Ok(Answer::new(CheckVerdict::Wait, reason)
         .waiting(wait)

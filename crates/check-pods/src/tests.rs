@@ -2,6 +2,8 @@
 
 use recycle::drain::Progress;
 use recycle::failure::{Failure, NamedFailure as _};
+use recycle::hook::HeldByHook;
+use recycle::poll::POLL_BUDGET;
 use recycle::preflight::Obstacle;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -694,4 +696,44 @@ async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
     assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
+}
+
+#[tokio::test]
+async fn a_hook_is_kept_alive_before_anything_is_asked() {
+    let aws = scripted_aws::ScriptedAws::new();
+    let mut given = request("2027-01-01T07:00:00Z");
+    given.run.hook = Some(HeldByHook::new(3_600, "2027-01-01T06:40:00Z".parse().ok(), true));
+    let outside = Outside::new(&aws.config());
+    let answer = check_pods(&Access::new(&aws.config()), &outside, given)
+        .await
+        .unwrap();
+    assert_eq!(answer.verdict, CheckVerdict::Heartbeat);
+    let run = answer.run.unwrap();
+    assert_eq!(
+        run.polls,
+        request("2027-01-01T07:00:00Z").run.polls,
+        "it was no look at the pods"
+    );
+    assert_eq!(
+        run.hook.unwrap().heartbeat_at,
+        "2027-01-01T07:00:00Z".parse().ok()
+    );
+    assert!(aws.calls().is_empty());
+}
+
+#[tokio::test]
+async fn the_first_wait_under_a_hook_is_spread() {
+    for (polls, more) in [
+        (0, spread(&request("2027-01-01T06:00:00Z").run.input.instance_id)),
+        (1, 0),
+    ] {
+        let kube = kube(node(&[]), &[awaited()]).on("POST", "/events", 201, json!({}));
+        let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
+        run.hook = Some(HeldByHook::new(3_600, None, true));
+        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        let answer = check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet())
+            .await
+            .unwrap();
+        assert_eq!(answer.wait_seconds, 30 + more, "{polls}");
+    }
 }

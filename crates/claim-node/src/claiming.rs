@@ -4,6 +4,7 @@ use instance_record::ec2::Instances;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, holds_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe_instance};
+use recycle::hook::find_way_in;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
 use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
@@ -59,6 +60,9 @@ impl ClaimNode {
         {
             reason = format!("{reason}; {}, which had claimed it, {why}", claim.fence.execution);
         }
+        if let Some(remark) = &target.remark {
+            reason = format!("{reason}; {remark}");
+        }
         let group = target.group.name.clone();
         let summary = queue
             .as_ref()
@@ -71,10 +75,7 @@ impl ClaimNode {
             let (client, node) = (&target.client, &target.node.name);
             node_record::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
         }
-        let (way_in, verdict) = match input.replacement {
-            Replacement::Before => (WayIn::Before, ClaimVerdict::Standby),
-            Replacement::After => (WayIn::After, ClaimVerdict::Taint),
-        };
+        let (way_in, verdict) = find_way_in(input, target.lifecycle_state.as_deref());
         let (Some(queue), Some(summary)) = (queue, summary) else {
             let run = target.into_run(&claim, input, way_in);
             return Ok(Answer::new(verdict, reason).carrying(run));
@@ -160,6 +161,7 @@ impl Target {
             holders: None,
             lost: None,
             old: None,
+            hook: self.hook,
         }
     }
 }

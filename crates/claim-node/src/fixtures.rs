@@ -96,6 +96,9 @@ pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
             }],
             suspended: Vec::new(),
         },
+        lifecycle_state: Some("InService".to_owned()),
+        hook: None,
+        remark: None,
         node: facts.unwrap().unwrap(),
     }
 }
@@ -144,5 +147,6 @@ pub(crate) fn run() -> Run {
         holders: None,
         lost: None,
         old: None,
+        hook: None,
     }
 }

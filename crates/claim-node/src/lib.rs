@@ -19,6 +19,7 @@ use instance_record::ec2::Instances;
 use recycle::claim::{ClaimDecision, decide_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
 use recycle::input::{Input, Settings, parse_input};
+use recycle::plan::Plan;
 use recycle::preflight::{GroupState, Obstacle, Preflight, check_preflight, list_refusals};
 
 use crate::claiming::Former;
@@ -83,6 +84,9 @@ impl ClaimNode {
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };
+        if let Some(reason) = found.find_release(input) {
+            return self.release(input, reason).await;
+        }
         let has_begun = former
             .as_ref()
             .is_some_and(|former| found.has_begun(former.claim.phase));
@@ -92,16 +96,49 @@ impl ClaimNode {
         } else {
             self.fetch_group_state(&found, input).await?
         };
-        let notes = match check_preflight(&found.for_preflight(input, &group_state, has_begun)) {
+        let hook = self.fetch_hook(&found, input).await?;
+        let mut notes = match check_preflight(&found.for_preflight(input, &group_state, has_begun)) {
             Preflight::Go { notes } => notes,
-            Preflight::AlreadyGone(reason) => return Ok(Answer::new(ClaimVerdict::AlreadyGone, reason)),
+            Preflight::AlreadyGone(reason) => {
+                self.complete_hook(input).await?;
+                return Ok(Answer::new(ClaimVerdict::AlreadyGone, reason));
+            }
             Preflight::Refused(refusals) => return Err(Error::Refused(list_refusals(&refusals))),
         };
-        let target = found.into_target()?;
+        let remark = found.note_retention(input);
+        notes.extend(remark.clone());
+        let target = found.into_target(hook, remark)?;
         if input.dry_run {
             return target.plan(input, notes, request.context.now()).await;
         }
         self.go_on(target, former, request, input).await
+    }
+
+    /// Lets go of what our hook holds for nothing.
+    async fn release(&self, input: &Input, reason: String) -> Result<Answer<ClaimVerdict>, Error> {
+        if input.dry_run {
+            let steps = vec![format!("complete the lifecycle action at once: {reason}")];
+            let plan = Plan {
+                steps,
+                notes: Vec::new(),
+            };
+            return Ok(Answer {
+                plan: Some(plan),
+                ..Answer::new(ClaimVerdict::Planned, reason)
+            });
+        }
+        self.complete_hook(input).await?;
+        Ok(Answer::new(ClaimVerdict::Released, reason))
+    }
+
+    async fn complete_hook(&self, input: &Input) -> Result<(), Error> {
+        match &input.hook {
+            Some(hook) if !input.dry_run => {
+                let group = &hook.auto_scaling_group_name;
+                Ok(self.groups.complete_hook(group, &input.instance_id).await?)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

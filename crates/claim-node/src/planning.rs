@@ -22,6 +22,8 @@ impl Target {
         let tainted_since = node_record::tainted_since(&self.node, None)?;
         let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
         let survey = survey_pods(&pods, &terms);
+        let warning = self.hook.as_ref().and_then(|hook| hook.warn(terms.deadline.at));
+        let notes = notes.into_iter().chain(warning).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         Ok(Answer {

@@ -4,8 +4,9 @@ use instance_record::autoscaling::Membership;
 use recycle::balancers::Attachments;
 use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
 use recycle::contract::{ClaimRequest, Cluster, describe_instance};
+use recycle::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
 use recycle::ids::Fence;
-use recycle::input::Input;
+use recycle::input::{Input, TO_EC2};
 use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
 use recycle::node::{Group, Instance, NodeFacts};
@@ -28,6 +29,8 @@ pub(crate) struct Found {
     attachments: Attachments,
     /// The group counts weights.
     is_weighted: bool,
+    /// The group keeps an instance whose hook was abandoned.
+    retains: bool,
     node: Option<NodeFacts>,
 }
 
@@ -36,7 +39,11 @@ pub(crate) struct Target {
     pub(crate) cluster: Cluster,
     pub(crate) client: kube::Client,
     pub(crate) instance: Instance,
+    pub(crate) lifecycle_state: Option<String>,
     pub(crate) group: Group,
+    pub(crate) hook: Option<HeldByHook>,
+    /// What people should know, and what stops nothing.
+    pub(crate) remark: Option<String>,
     pub(crate) node: NodeFacts,
 }
 
@@ -67,17 +74,24 @@ impl ClaimNode {
             // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
             None
         };
-        let (lifecycle_state, group, attachments, is_weighted) = match membership {
+        let (lifecycle_state, group, attachments, is_weighted, retains) = match membership {
             Some(found) => {
                 let Membership {
                     lifecycle_state,
                     group,
                     attachments,
                     is_weighted,
+                    retains,
                 } = found;
-                (Some(lifecycle_state), Some(group), attachments, is_weighted)
+                (
+                    Some(lifecycle_state),
+                    Some(group),
+                    attachments,
+                    is_weighted,
+                    retains,
+                )
             }
-            None => (None, None, Attachments::default(), false),
+            None => (None, None, Attachments::default(), false, false),
         };
         Ok(Found {
             cluster,
@@ -89,8 +103,20 @@ impl ClaimNode {
             group,
             attachments,
             is_weighted,
+            retains,
             node,
         })
+    }
+
+    /// Our hook, if the member waits for one of ours.
+    pub(crate) async fn fetch_hook(&self, found: &Found, input: &Input) -> Result<Option<HeldByHook>, Error> {
+        let is_waiting = found.lifecycle_state.as_deref() == Some(WAITING);
+        let Some(group) = found.group.as_ref().filter(|_| is_waiting) else {
+            return Ok(None);
+        };
+        let timeout = self.groups.find_hook(&group.name).await?;
+        let fired_at = input.hook.as_ref().and_then(|hook| hook.fired_at);
+        Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, found.retains)))
     }
 
     /// What else speaks against beginning with the group: nothing is asked about a group that there is not, or an instance that is gone.
@@ -163,6 +189,20 @@ impl Found {
         Error::Refused(refusal.to_string())
     }
 
+    /// Why our hook has nothing to wait for, if that is so. Only a cluster that was asked can know no Node.
+    pub(crate) fn find_release(&self, input: &Input) -> Option<String> {
+        let (hook, instance) = (input.hook.as_ref()?, self.instance.as_ref()?);
+        let was_asked = self.missing_permissions.is_empty() && !self.is_unreachable;
+        let is_going = is_held(self.lifecycle_state.as_deref()) || hook.destination != TO_EC2;
+        let release = find_release(hook, input, instance, self.node.as_ref());
+        release.filter(|_| was_asked && is_going)
+    }
+
+    /// What a person should know about the hook that the group has.
+    pub(crate) fn note_retention(&self, input: &Input) -> Option<String> {
+        check_retain(input.hook.as_ref()?, self.retains)
+    }
+
     pub(crate) fn for_preflight<'a>(
         &'a self,
         input: &'a Input,
@@ -182,8 +222,15 @@ impl Found {
         }
     }
 
-    pub(crate) fn into_target(self) -> Result<Target, Error> {
+    pub(crate) fn into_target(
+        self,
+        hook: Option<HeldByHook>,
+        remark: Option<String>,
+    ) -> Result<Target, Error> {
         Ok(Target {
+            hook,
+            remark,
+            lifecycle_state: self.lifecycle_state,
             cluster: self.cluster,
             client: self.client,
             instance: self.instance.ok_or(Error::Incomplete("the instance"))?,

@@ -6,6 +6,7 @@ use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
 use recycle::disposal::Departure;
 use recycle::drain::Terms;
+use recycle::hook::{WAITING, is_held};
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::Dispose;
 use recycle::lost::find_loss;
@@ -20,6 +21,8 @@ pub(crate) struct Case {
     pub(crate) node: Option<NodeFacts>,
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
+    /// It waits for a hook, and its group has ours.
+    pub(crate) waits_for_our_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
     /// None if neither Node nor instance is left to carry it, or if all that was to be done is done.
@@ -40,6 +43,9 @@ impl DetachTerminate {
         let instance = self.instances.fetch(&id).await?;
         let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
+        let member = group.as_ref().and_then(|group| group.member(&id));
+        let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
+        let waits_for_our_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
             Dispose::Detach => protection::find_protected(&self.instances, &id).await?,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
@@ -49,6 +55,7 @@ impl DetachTerminate {
             node,
             instance,
             group,
+            waits_for_our_hook,
             protected,
             claim,
             run,
@@ -99,6 +106,8 @@ impl Case {
         Departure {
             id: &input.instance_id,
             dispose: input.dispose,
+            way_in: self.run.way_in,
+            waits_for_our_hook: self.waits_for_our_hook,
             is_lost: self.run.lost.is_some(),
             node: self.node.as_ref(),
             instance: self.instance.as_ref(),
@@ -106,8 +115,18 @@ impl Case {
             protected: &self.protected,
             since,
             now: self.now,
-            balancer_grace: input.load_balancer_grace_seconds,
+            balancer_grace: self.balancer_grace(),
         }
+    }
+
+    /// The input's, cut to what EC2 leaves.
+    fn balancer_grace(&self) -> u32 {
+        let input = &self.run.input;
+        let left = input
+            .interrupted_at
+            .map(|at| at.duration_since(self.now).as_secs().max(0));
+        let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
+        input.load_balancer_grace_seconds.min(left)
     }
 
     /// It was given up as lost, and its Node is back, or Ready again, on an instance that runs as a member of its group.
@@ -118,7 +137,10 @@ impl Case {
             .is_some_and(|instance| instance.state == "running");
         let id = &self.run.input.instance_id;
         let member = self.group.as_ref().and_then(|group| group.member(id));
-        let is_staying = member.is_some_and(|member| !Member::is_leaving(member));
+        // Whom our hook holds stays as long as we hold it.
+        let is_held =
+            |member: &Member| self.run.way_in == WayIn::Hook && is_held(Some(&member.lifecycle_state));
+        let is_staying = member.is_some_and(|member| !member.is_leaving() || is_held(member));
         let is_lost = find_loss(self.node.as_ref(), self.now).is_some();
         self.run.lost.is_some() && runs && is_staying && !is_lost
     }

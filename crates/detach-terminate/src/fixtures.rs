@@ -87,6 +87,7 @@ fn run(dispose: &str) -> Run {
         holders: None,
         lost: None,
         old: None,
+        hook: None,
     }
 }
 
@@ -142,6 +143,7 @@ pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
         node: Some(node()),
         instance: Some(instance(state)),
         group: Some(group("Standby")),
+        waits_for_our_hook: false,
         protected: Vec::new(),
         claim: Some(claim(Phase::Draining)),
         run: run(dispose),

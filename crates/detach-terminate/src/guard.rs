@@ -1,6 +1,7 @@
 //! What has to hold at the very moment of a call that cannot be taken back.
 
 use recycle::contract::{WayIn, describe_instance};
+use recycle::hook::{RETAINED, WAITING};
 use recycle::ids::InstanceId;
 use recycle::input::Dispose;
 use recycle::names::DRAINING_TAINT;
@@ -23,7 +24,7 @@ impl Case {
         let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
         // Out of its group by whoever's hand: of a lost node there is nothing left to do.
         let has_left = self.run.lost.is_some() && state.is_none();
-        has_left || is_going(dispose, self.instance.as_ref(), state)
+        has_left || is_going(dispose, self.run.way_in, self.instance.as_ref(), state)
     }
 
     pub(crate) fn check_as_left(&self) -> Result<(), NotAsLeft> {
@@ -41,12 +42,21 @@ impl Case {
 }
 
 /// Whether the end of the instance has begun, so that no pod of it can be saved any more.
-fn is_going(dispose: Dispose, instance: Option<&Instance>, lifecycle_state: Option<&str>) -> bool {
+fn is_going(
+    dispose: Dispose,
+    way_in: WayIn,
+    instance: Option<&Instance>,
+    lifecycle_state: Option<&str>,
+) -> bool {
     let Some(instance) = instance else { return true };
     let is_stopping = matches!(instance.state.as_str(), "stopping" | "stopped");
     let is_detached = lifecycle_state.is_none_or(|state| state.starts_with("Detach"));
+    // Whoever came in by the hook is held by it, until we let go.
+    let is_held = |state: &str| {
+        state == RETAINED || (way_in == WayIn::Hook && matches!(state, "Terminating" | WAITING))
+    };
     let is_terminating =
-        lifecycle_state.is_some_and(|state| state.starts_with("Terminat") && state != "Terminating:Retained");
+        lifecycle_state.is_some_and(|state| state.starts_with("Terminat") && !is_held(state));
     let goes_as_asked = match dispose {
         Dispose::Terminate => false,
         Dispose::Stop => is_stopping,
@@ -111,12 +121,26 @@ mod tests {
         for (dispose, state, lifecycle_state, expected) in cases {
             let instance = instance(state);
             assert_eq!(
-                is_going(dispose, Some(&instance), lifecycle_state),
+                is_going(dispose, WayIn::Before, Some(&instance), lifecycle_state),
                 expected,
                 "{dispose:?} {state} {lifecycle_state:?}"
             );
         }
-        assert!(is_going(Dispose::Terminate, None, None));
+        assert!(is_going(Dispose::Terminate, WayIn::Before, None, None));
+    }
+
+    #[test]
+    fn whoever_came_in_by_the_hook_is_going_only_once_the_hook_lets_go() {
+        let running = instance("running");
+        for (state, expected) in [
+            ("Terminating", false),
+            ("Terminating:Wait", false),
+            ("Terminating:Retained", false),
+            ("Terminating:Proceed", true),
+        ] {
+            let is_going = is_going(Dispose::Terminate, WayIn::Hook, Some(&running), Some(state));
+            assert_eq!(is_going, expected, "{state}");
+        }
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl DetachTerminate {
             DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(case, seconds).await,
             DisposalStep::Wait(seconds, reason) => Ok(case.wait(seconds, &reason)),
             DisposalStep::MarkOutOfService => self.mark_out_of_service(case).await,
+            DisposalStep::CompleteHook(seconds) => self.complete_hook(case, seconds).await,
             DisposalStep::Terminate(seconds) => self.terminate(case, seconds).await,
             DisposalStep::Stop(seconds) => self.stop(case, seconds).await,
             DisposalStep::Protect(members) => self.protect(case, &members).await,

@@ -83,6 +83,19 @@ impl DetachTerminate {
         Ok(case.wait(seconds, &reason))
     }
 
+    /// Also of a termination of our own: by instance, so that it needs nobody's token.
+    pub(crate) async fn complete_hook(
+        &self,
+        case: Case,
+        seconds: u32,
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        self.record(&case, |_| Ok(NodeChange::new())).await?;
+        let id = &case.run.input.instance_id;
+        self.groups.complete_hook(&case.run.group, id).await?;
+        let reason = with_volumes_left("our lifecycle hook lets it go", &case);
+        Ok(case.wait(seconds, &reason))
+    }
+
     pub(crate) async fn stop(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
         self.record(&case, |_| Ok(NodeChange::new())).await?;
         self.instances.stop(&case.run.input.instance_id).await?;

@@ -53,8 +53,12 @@ async fn evict(
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
     let (terms, _) = Terms::find(&run.input, Some(&node), tainted_since, run.draining_since, now);
-    let survey = hold_back(client, &node, survey_pods(&pods, &terms)).await?;
-    let requests = requests::send_all(client, survey.evictable.clone()).await;
+    let survey = survey_pods(&pods, &terms);
+    let survey = match terms.interrupted_at {
+        Some(_) => survey,
+        None => hold_back(client, &node, survey).await?,
+    };
+    let requests = requests::send_all(client, survey.evictable.clone(), terms.cut_grace()).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
     let news = describe_news(&blockers, now);

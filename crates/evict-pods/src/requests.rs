@@ -20,11 +20,11 @@ pub(crate) struct Requests {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-/// Asks for the eviction of every one of these pods.
-pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>) -> Requests {
+/// Asks for the eviction of every one of these pods, with no more than so many seconds to end if that is given.
+pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, most: Option<u32>) -> Requests {
     let mut answers = futures::stream::iter(take_turns(pods))
         .map(|pod| async move {
-            let eviction = evict_pod(client, &pod).await;
+            let eviction = evict_pod(client, &pod, most).await;
             (pod, eviction)
         })
         .buffer_unordered(AT_ONCE);

@@ -3,7 +3,9 @@
 
 use aws_config::SdkConfig;
 use recycle::balancers::Attachments;
-use recycle::ids::{GroupName, InstanceId};
+use recycle::hook::is_held;
+use recycle::ids::{ClusterName, GroupName, InstanceId};
+use recycle::names::LIFECYCLE_HOOK;
 use recycle::node::{Group, Member};
 
 use crate::Error;
@@ -16,6 +18,8 @@ const EXIT_STANDBY: &str = "autoscaling:ExitStandby";
 const DETACH: &str = "autoscaling:DetachInstances";
 const SET_DESIRED: &str = "autoscaling:SetDesiredCapacity";
 const SET_PROTECTION: &str = "autoscaling:SetInstanceProtection";
+const DESCRIBE_HOOKS: &str = "autoscaling:DescribeLifecycleHooks";
+const COMPLETE_HOOK: &str = "autoscaling:CompleteLifecycleAction";
 const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
 
 /// How many members one SetInstanceProtection takes (its API reference).
@@ -32,6 +36,8 @@ pub struct Membership {
     pub attachments: Attachments,
     /// The desired capacity counts weights, processors or memory, and not instances.
     pub is_weighted: bool,
+    /// An instance whose termination hook was abandoned is kept (`InstanceLifecyclePolicy`).
+    pub retains: bool,
 }
 
 /// Auto Scaling's groups.
@@ -109,6 +115,7 @@ impl Groups {
             group: to_group(&group)?,
             attachments: to_attachments(&group),
             is_weighted: is_weighted(&group),
+            retains: retains(&group),
         }))
     }
 
@@ -212,6 +219,74 @@ impl Groups {
         self.terminate_member(member, true).await
     }
 
+    /// Seconds for which our hook waits for a heartbeat; none if the group has no hook of ours.
+    pub async fn find_hook(&self, group: &GroupName) -> Result<Option<u32>, Error> {
+        let answer = self
+            .client
+            .describe_lifecycle_hooks()
+            .auto_scaling_group_name(group.as_str())
+            .lifecycle_hook_names(LIFECYCLE_HOOK)
+            .send()
+            .await
+            .map_err(|error| Error::from_sdk(DESCRIBE_HOOKS, error))?;
+        let hook = answer.lifecycle_hooks().iter().find(|hook| {
+            hook.lifecycle_hook_name() == Some(LIFECYCLE_HOOK)
+                && hook.lifecycle_transition() == Some("autoscaling:EC2_INSTANCE_TERMINATING")
+        });
+        hook.map(|hook| size(DESCRIBE_HOOKS, "HeartbeatTimeout", hook.heartbeat_timeout()))
+            .transpose()
+    }
+
+    /// CompleteLifecycleAction of our hook with CONTINUE. A member that does not wait for it, or not any more, needs none.
+    pub async fn complete_hook(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
+        let called = self
+            .client
+            .complete_lifecycle_action()
+            .auto_scaling_group_name(group.as_str())
+            .lifecycle_hook_name(LIFECYCLE_HOOK)
+            .instance_id(member.as_str())
+            .lifecycle_action_result("CONTINUE")
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| Error::from_sdk(COMPLETE_HOOK, error));
+        match called {
+            Err(Error::WrongState { .. }) => Ok(()),
+            called => called,
+        }
+    }
+
+    /// The members that groups of the cluster are terminating and wait with, in groups that have our hook.
+    pub async fn find_held(&self, cluster: &ClusterName) -> Result<Vec<InstanceId>, Error> {
+        let tag = format!("kubernetes.io/cluster/{cluster}");
+        let filter = aws_sdk_autoscaling::types::Filter::builder()
+            .name("tag-key")
+            .values(tag)
+            .build();
+        let mut pages = self
+            .client
+            .describe_auto_scaling_groups()
+            .filters(filter)
+            .into_paginator()
+            .items()
+            .send();
+        let mut found = Vec::new();
+        while let Some(group) = pages.next().await {
+            let group = group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
+            let group = to_group(&group)?;
+            let held: Vec<InstanceId> = group
+                .members
+                .iter()
+                .filter(|member| is_held(Some(&member.lifecycle_state)))
+                .map(|member| member.instance.clone())
+                .collect();
+            if !held.is_empty() && self.find_hook(&group.name).await?.is_some() {
+                found.extend(held);
+            }
+        }
+        Ok(found)
+    }
+
     async fn terminate_member(&self, member: &InstanceId, decrement: bool) -> Result<(), Error> {
         self.client
             .terminate_instance_in_auto_scaling_group()
@@ -268,15 +343,23 @@ fn is_weighted(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
     has_weights || group.desired_capacity_type().is_some_and(|unit| unit != "units")
 }
 
+fn retains(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
+    let triggers = group
+        .instance_lifecycle_policy()
+        .and_then(|policy| policy.retention_triggers());
+    triggers.and_then(|triggers| triggers.terminate_hook_abandon())
+        == Some(&aws_sdk_autoscaling::types::RetentionAction::Retain)
+}
+
 fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Group, Error> {
     Ok(Group {
         name: parse(
             DESCRIBE_GROUPS,
             group.auto_scaling_group_name().unwrap_or_default(),
         )?,
-        min: size("MinSize", group.min_size())?,
-        desired: size("DesiredCapacity", group.desired_capacity())?,
-        max: size("MaxSize", group.max_size())?,
+        min: size(DESCRIBE_GROUPS, "MinSize", group.min_size())?,
+        desired: size(DESCRIBE_GROUPS, "DesiredCapacity", group.desired_capacity())?,
+        max: size(DESCRIBE_GROUPS, "MaxSize", group.max_size())?,
         members: group
             .instances()
             .iter()
@@ -313,11 +396,11 @@ fn parse<T: std::str::FromStr<Err = recycle::ids::InvalidId>>(
         })
 }
 
-fn size(field: &str, value: Option<i32>) -> Result<u32, Error> {
+fn size(call: &'static str, field: &str, value: Option<i32>) -> Result<u32, Error> {
     value
         .and_then(|value| u32::try_from(value).ok())
         .ok_or_else(|| Error::Unintelligible {
-            call: DESCRIBE_GROUPS,
+            call,
             what: format!("{field} is {value:?}"),
         })
 }

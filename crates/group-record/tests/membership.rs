@@ -125,3 +125,101 @@ async fn a_refresh_that_may_not_be_asked_for_is_an_error() {
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
 }
+
+const HOOK: &str = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName><LifecycleTransition>\
+    autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition><HeartbeatTimeout>900</HeartbeatTimeout></member></LifecycleHooks>";
+
+#[tokio::test]
+async fn a_group_says_whether_it_retains_instances() {
+    let policy = |action: &str| {
+        format!(
+            "<InstanceLifecyclePolicy><RetentionTriggers><TerminateHookAbandon>{action}</TerminateHookAbandon></RetentionTriggers>\
+             </InstanceLifecyclePolicy>"
+        )
+    };
+    for (more, expected) in [
+        (policy("retain"), true),
+        (policy("terminate"), false),
+        (String::new(), false),
+    ] {
+        assert_eq!(find("Terminating:Wait", &more).await.retains, expected, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn our_hook_is_known_by_its_name_and_its_transition() {
+    let launching = HOOK.replace("TERMINATING", "LAUNCHING");
+    let another = HOOK.replace("recycle-eks", "theirs");
+    for (answer, expected) in [
+        (HOOK, Some(900)),
+        (&launching, None),
+        (&another, None),
+        ("<LifecycleHooks/>", None),
+    ] {
+        let aws = ScriptedAws::new().on("DescribeLifecycleHooks", answer);
+        let found = Groups::new(&aws.config())
+            .find_hook(&"workers".parse().unwrap())
+            .await;
+        assert_eq!(found.unwrap(), expected, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_wait_for_the_hook_needs_no_completion_and_any_other_refusal_is_one() {
+    for (status, code, is_fine) in [
+        (400, "ValidationError", true),
+        (403, "AccessDenied", false),
+        (500, "InternalFailure", false),
+    ] {
+        let aws = ScriptedAws::new().refuses("CompleteLifecycleAction", status, code, "no");
+        let called = Groups::new(&aws.config())
+            .complete_hook(&"workers".parse().unwrap(), &ID.parse().unwrap())
+            .await;
+        assert_eq!(called.is_ok(), is_fine, "{code}");
+    }
+    let aws = ScriptedAws::new().on("CompleteLifecycleAction", "");
+    Groups::new(&aws.config())
+        .complete_hook(&"workers".parse().unwrap(), &ID.parse().unwrap())
+        .await
+        .unwrap();
+    let sent = &aws.calls()[0];
+    for part in [
+        "LifecycleActionResult=CONTINUE",
+        "LifecycleHookName=recycle-eks",
+        ID,
+    ] {
+        assert!(sent.contains(part), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn held_are_the_members_that_wait_or_are_retained_in_groups_with_our_hook() {
+    let member = |id: &str, state: &str| {
+        format!("<member><InstanceId>{id}</InstanceId><LifecycleState>{state}</LifecycleState></member>")
+    };
+    let members = format!(
+        "<Instances>{}{}{}</Instances>",
+        member(ID, "Terminating:Wait"),
+        member("i-0aaaaaaaaaaaaaaaa", "Terminating:Retained"),
+        member("i-0bbbbbbbbbbbbbbbb", "InService")
+    );
+    for (hooks, expected) in [
+        (HOOK, vec![ID, "i-0aaaaaaaaaaaaaaaa"]),
+        ("<LifecycleHooks/>", vec![]),
+    ] {
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &described(&members))
+            .on("DescribeLifecycleHooks", hooks);
+        let held = Groups::new(&aws.config())
+            .find_held(&"prod".parse().unwrap())
+            .await
+            .unwrap();
+        let ids: Vec<&str> = held.iter().map(|id| id.as_str()).collect();
+        assert_eq!(ids, expected);
+        assert!(
+            aws.calls()[0].contains("kubernetes.io%2Fcluster%2Fprod"),
+            "{}",
+            aws.calls()[0]
+        );
+    }
+}

@@ -93,7 +93,7 @@ pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<Pod
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
-pub async fn evict_pod(client: &kube::Client, pod: &PodFacts) -> Result<Eviction, Error> {
+pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, most: Option<u32>) -> Result<Eviction, Error> {
     let api: Api<Pod> = Api::namespaced_with(client.clone(), &pod.namespace, &of_pods());
     let name = pod.full_name();
     let call = Call {
@@ -106,8 +106,13 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts) -> Result<Eviction
         ..PostParams::default()
     };
     // Not `Api::evict`: it writes `delete_options`, which the API server does not know, and the uid would not be checked.
-    match send(api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request(pod)))
-        .await
+    match send(api.create_subresource::<_, kube::core::Status>(
+        "eviction",
+        &pod.name,
+        &params,
+        &request(pod, most),
+    ))
+    .await
     {
         Ok(_) => Ok(Eviction::Accepted),
         Err(Trouble::Status(status)) => match read_refusal(&status) {
@@ -122,7 +127,8 @@ fn of_pods() -> ApiResource {
     ApiResource::erase::<v1::Pod>(&())
 }
 
-fn request(pod: &PodFacts) -> EvictionRequest {
+/// `most` cuts the grace period, and never makes it longer.
+fn request(pod: &PodFacts, most: Option<u32>) -> EvictionRequest {
     EvictionRequest {
         metadata: ObjectMeta {
             name: Some(pod.name.clone()),
@@ -130,6 +136,7 @@ fn request(pod: &PodFacts) -> EvictionRequest {
             ..ObjectMeta::default()
         },
         delete_options: Some(DeleteOptions {
+            grace_period_seconds: most.filter(|most| *most < pod.grace_seconds).map(i64::from),
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid.clone()),
                 resource_version: None,

@@ -179,7 +179,7 @@ async fn an_eviction_is_of_this_very_pod() {
         json!({"kind": "Status", "status": "Success"}),
     );
     assert_eq!(
-        evict_pod(&kube.client(), &some_pod()).await.unwrap(),
+        evict_pod(&kube.client(), &some_pod(), None).await.unwrap(),
         Eviction::Accepted
     );
     let call = kube.calls().pop().unwrap();
@@ -248,7 +248,10 @@ async fn refusals_that_are_answers() {
     ];
     for (status, body, expected) in cases {
         let kube = ScriptedKube::new().on("POST", "/eviction", status, body);
-        assert_eq!(evict_pod(&kube.client(), &some_pod()).await.unwrap(), expected);
+        assert_eq!(
+            evict_pod(&kube.client(), &some_pod(), None).await.unwrap(),
+            expected
+        );
     }
 }
 
@@ -265,7 +268,7 @@ async fn refusals_that_are_errors() {
     ];
     for (status, reason, failure) in cases {
         let kube = ScriptedKube::new().refuses("POST", "/eviction", status, reason, "no");
-        let error = evict_pod(&kube.client(), &some_pod()).await.unwrap_err();
+        let error = evict_pod(&kube.client(), &some_pod(), None).await.unwrap_err();
         assert_eq!(error.failure(), failure, "{status}");
         assert!(
             error
@@ -275,6 +278,28 @@ async fn refusals_that_are_errors() {
         );
     }
     let kube = ScriptedKube::new().breaks_on("POST", "/eviction");
-    let error = evict_pod(&kube.client(), &some_pod()).await.unwrap_err();
+    let error = evict_pod(&kube.client(), &some_pod(), None).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_grace_period_is_cut_and_never_made_longer() {
+    for (most, expected) in [
+        (None, serde_json::Value::Null),
+        (Some(1), serde_json::json!(1)),
+        (Some(9_999), serde_json::Value::Null),
+    ] {
+        let kube = ScriptedKube::new().on(
+            "POST",
+            "/eviction",
+            201,
+            serde_json::json!({"kind": "Status", "status": "Success"}),
+        );
+        evict_pod(&kube.client(), &some_pod(), most).await.unwrap();
+        assert_eq!(
+            kube.calls()[0].body["deleteOptions"]["gracePeriodSeconds"],
+            expected,
+            "{most:?}"
+        );
+    }
 }

@@ -26,6 +26,7 @@ fn main() {
         "failures": Failure::ALL,
         "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
         "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
+        "lifecycle_hook": names::LIFECYCLE_HOOK,
         "tags": [
             names::CLAIM_TAG,
             names::GROUP_TAG,

@@ -37,8 +37,10 @@ pub enum Urgency {
     Planned,
     /// The group is terminating the instance.
     Hook,
-    /// EC2 takes the instance away within two minutes.
+    /// EC2 is likely to take the instance away.
     Spot,
+    /// EC2 takes the instance away within two minutes.
+    Interruption,
 }
 
 /// A word that names no phase or urgency.
@@ -90,15 +92,16 @@ impl FromStr for Phase {
 
 impl Urgency {
     /// All of them, the least urgent first.
-    pub const ALL: [Self; 3] = [Self::Planned, Self::Hook, Self::Spot];
+    pub const ALL: [Self; 4] = [Self::Planned, Self::Hook, Self::Spot, Self::Interruption];
 
-    /// The word for it in claims and inputs.
+    /// The word for it in claims.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Planned => "planned",
             Self::Hook => "hook",
             Self::Spot => "spot",
+            Self::Interruption => "interruption",
         }
     }
 }

@@ -9,8 +9,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::Phase;
+use crate::hook::HeldByHook;
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
-use crate::input::Input;
+use crate::input::{Hook, Input};
 use crate::lost::{Holders, Lost};
 use crate::old_node::OldNode;
 use crate::plan::Plan;
@@ -234,6 +235,9 @@ pub struct Run {
     /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<OldNode>,
+    /// The hook that holds the member, if one of ours does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HeldByHook>,
 }
 
 impl Run {
@@ -318,6 +322,9 @@ pub struct Answer<V> {
     /// The plan, if the verdict is `planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// What to start the way in `hook` with, if the verdict is `start`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Hook>,
     /// Which nodes, if this is an answer of `select-nodes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<InstanceId>>,
@@ -344,6 +351,7 @@ impl<V> Answer<V> {
             names: BTreeMap::new(),
             owner: None,
             plan: None,
+            hook: None,
             nodes: None,
             since: None,
             steps: None,
@@ -416,6 +424,8 @@ verdict!(
         Duplicate,
         /// The instance is gone.
         AlreadyGone,
+        /// Our hook holds what has no pods to wait for: it was completed.
+        Released,
         /// Dry run: the plan is in the answer.
         Planned,
     }
@@ -448,6 +458,8 @@ verdict!(
         Dispose,
         /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
         Lost,
+        /// The hook has to be kept alive first; then call again.
+        Heartbeat,
         /// There are pods to evict: on to `evict-pods`, then wait.
         Evict,
         /// Wait.
@@ -490,6 +502,8 @@ verdict!(
         StandbyLeftBehind,
         /// It is lost, or cannot be seen: the reason says what is left, and what a person may do.
         Kept,
+        /// A sweep only: our hook holds the member, and nobody works on it: `recycle-node` is to be started.
+        Start,
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
         AskOwner,
     }

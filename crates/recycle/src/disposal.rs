@@ -5,6 +5,8 @@
 
 use jiff::Timestamp;
 
+use crate::contract::WayIn;
+use crate::hook::{RETAINED, WAITING};
 use crate::ids::InstanceId;
 use crate::input::Dispose;
 use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT, STOPPED_TAG};
@@ -29,6 +31,10 @@ pub struct Departure<'a> {
     pub id: &'a InstanceId,
     /// What becomes of it.
     pub dispose: Dispose,
+    /// How its execution came in.
+    pub way_in: WayIn,
+    /// It waits for a hook, and the group has ours.
+    pub waits_for_our_hook: bool,
     /// The node is lost: nothing on it can be saved, and nothing is asked of it any more.
     pub is_lost: bool,
     /// Its Node.
@@ -56,6 +62,8 @@ pub enum DisposalStep {
     Wait(u32, String),
     /// Tell Kubernetes by a taint that the machine is off, so that its volumes come free.
     MarkOutOfService,
+    /// Call CompleteLifecycleAction for our hook; then wait so many seconds.
+    CompleteHook(u32),
     /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait so many seconds.
     Terminate(u32),
     /// Call StopInstances on the Standby member; then wait so many seconds.
@@ -89,6 +97,18 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         };
     };
     if is_terminating(lifecycle_state) {
+        let holds = match (departure.way_in, lifecycle_state) {
+            (WayIn::Hook, "Terminating" | WAITING) if living.is_some() => {
+                find_what_still_holds(departure, &timing)
+            }
+            (WayIn::Hook | WayIn::Before | WayIn::After, _) => None,
+        };
+        if let Some(step) = holds {
+            return step;
+        }
+        if departure.waits_for_our_hook && timing.left() > 0 {
+            return DisposalStep::CompleteHook(timing.wait());
+        }
         // The group does the rest, whatever another tool's hook makes it wait for.
         return if timing.left() > 0 {
             DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
@@ -100,17 +120,12 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         // The group checks no health in Standby: it lists a dead member until it is told.
         return terminate(lifecycle_state, &timing);
     };
-    if departure.is_lost {
-        // Its volumes hang until it is off.
-        let balancers = find_what_balancers_need(departure.node, &timing);
-        return balancers.unwrap_or_else(|| terminate(lifecycle_state, &timing));
-    }
     match departure.dispose {
-        Dispose::Terminate => {
-            find_what_holds(departure.node, &timing).unwrap_or_else(|| terminate(lifecycle_state, &timing))
+        Dispose::Stop if !departure.is_lost => stop(departure.node, instance, lifecycle_state, &timing),
+        Dispose::Detach if !departure.is_lost => detach(departure, lifecycle_state, &timing),
+        Dispose::Terminate | Dispose::Stop | Dispose::Detach => {
+            find_what_still_holds(departure, &timing).unwrap_or_else(|| terminate(lifecycle_state, &timing))
         }
-        Dispose::Stop => stop(departure.node, instance, lifecycle_state, &timing),
-        Dispose::Detach => detach(departure, lifecycle_state, &timing),
     }
 }
 
@@ -188,6 +203,15 @@ impl Timing {
     }
 }
 
+/// What holds an instance that is to be terminated. A lost one's volumes hang until it is off.
+fn find_what_still_holds(departure: &Departure<'_>, timing: &Timing) -> Option<DisposalStep> {
+    if departure.is_lost {
+        find_what_balancers_need(departure.node, timing)
+    } else {
+        find_what_holds(departure.node, timing)
+    }
+}
+
 /// Balancers first, then volumes; none if neither holds the instance any more.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     if let Some(step) = find_what_balancers_need(node, timing) {
@@ -252,7 +276,7 @@ fn name_volumes(node: &NodeFacts) -> String {
 fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
         // Retained: the group keeps it after a hook was abandoned, until this very call.
-        "Standby" | "InService" | "Terminating:Retained" => DisposalStep::Terminate(DISPOSAL_WAIT),
+        "Standby" | "InService" | RETAINED => DisposalStep::Terminate(DISPOSAL_WAIT),
         _ => timing.wait_or_give_up(format!("the instance is {lifecycle_state}")),
     }
 }
@@ -315,7 +339,7 @@ fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
 }
 
 fn is_terminating(lifecycle_state: &str) -> bool {
-    lifecycle_state.starts_with("Terminat") && lifecycle_state != "Terminating:Retained"
+    lifecycle_state.starts_with("Terminat") && lifecycle_state != RETAINED
 }
 
 fn whole_seconds(seconds: i64) -> u32 {
@@ -419,6 +443,8 @@ mod tests {
         Departure {
             id,
             dispose,
+            way_in: WayIn::Before,
+            waits_for_our_hook: false,
             is_lost: false,
             node,
             instance,
@@ -771,5 +797,55 @@ mod tests {
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
         assert_eq!(next(&[]), DisposalStep::Done);
+    }
+
+    #[test]
+    fn whom_our_hook_holds_leaves_balancers_and_volumes_first_and_then_the_hook_lets_go() {
+        let (old, instance, mut held) = (id(OLD), instance(), group());
+        WAITING.clone_into(&mut held.members[0].lifecycle_state);
+        let mut out = node("old");
+        out.labels
+            .insert(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "true".to_owned());
+        let volume = NodeFacts {
+            volumes: vec!["vol-1".to_owned()],
+            ..out.clone()
+        };
+        let step = |way_in, node: &NodeFacts, is_lost, ours, now| {
+            next_disposal_step(&Departure {
+                way_in,
+                is_lost,
+                waits_for_our_hook: ours,
+                ..departure(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
+            })
+        };
+        let complete = |step| matches!(step, DisposalStep::CompleteHook(_));
+        let bare = node("old");
+        assert_eq!(
+            step(WayIn::Hook, &bare, false, true, 0),
+            DisposalStep::LeaveBalancers(60)
+        );
+        assert!(matches!(
+            step(WayIn::Hook, &out, false, true, 30),
+            DisposalStep::Wait(30, _)
+        ));
+        assert!(matches!(
+            step(WayIn::Hook, &volume, false, true, 100),
+            DisposalStep::Wait(..)
+        ));
+        assert!(complete(step(WayIn::Hook, &volume, false, true, 360)));
+        assert!(complete(step(WayIn::Hook, &out, false, true, 60)));
+        assert!(
+            complete(step(WayIn::Hook, &volume, true, true, 60)),
+            "a lost node's volumes hang until it is off"
+        );
+        // A termination of our own, whose pods and balancers were seen to before.
+        assert!(complete(step(WayIn::Before, &bare, false, true, 0)));
+        assert!(
+            matches!(
+                step(WayIn::Before, &bare, false, false, 0),
+                DisposalStep::Wait(..)
+            ),
+            "somebody else's hook"
+        );
     }
 }

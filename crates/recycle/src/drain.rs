@@ -8,11 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::blocked::Blocker;
+use crate::hook::HeldByHook;
 use crate::input::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 use crate::names::DRAIN_UNTIL_ANNOTATION;
 use crate::node::NodeFacts;
 use crate::pods::{PodFacts, PodSurvey, cut_text, first_names, fit_names};
-use crate::poll::{POLL_BUDGET, SHORTEST_WAIT, next_wait};
+use crate::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, SHORTEST_WAIT, next_wait};
 
 /// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
 /// eviction that is refused at first and for a kubelet that is slow.
@@ -20,6 +21,11 @@ const EVICTION_MARGIN: u32 = 60;
 /// Seconds that pods have at most after the last eviction, if `on_drain_timeout` asks those to go that were waited for. Longer grace
 /// periods had their time before; only a deadline that somebody moved comes as a surprise.
 const LAST_GRACE: u32 = 300;
+
+/// Seconds between two looks at a node that EC2 takes away: it has two minutes in all.
+const INTERRUPTION_WAIT: u32 = 10;
+/// Seconds after the time that EC2 had given at which the instance counts as not taken: EC2 does not say that it has changed its mind.
+const INTERRUPTION_PATIENCE: u32 = 600;
 
 /// By what the pods of a node are judged, beside themselves: the input, and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +46,10 @@ pub struct Terms<'a> {
     pub now: Timestamp,
     /// When the drain has to be over.
     pub deadline: Deadline,
+    /// When EC2 takes the instance away, if it does: nobody is waited for then.
+    pub interrupted_at: Option<Timestamp>,
+    /// The hook that holds the member, if one of ours does.
+    pub hook: Option<&'a HeldByHook>,
 }
 
 impl<'a> Terms<'a> {
@@ -66,8 +76,53 @@ impl<'a> Terms<'a> {
             since,
             now,
             deadline,
+            interrupted_at: None,
+            hook: None,
         };
-        (terms, remark)
+        match input.interrupted_at {
+            Some(at) => (terms.interrupted(at), None),
+            None => (terms, remark),
+        }
+    }
+
+    /// The same with the hook that holds the member.
+    #[must_use]
+    pub fn held_by(self, hook: Option<&'a HeldByHook>) -> Self {
+        Self { hook, ..self }
+    }
+
+    /// Every pod dies with the instance: all are asked to go now.
+    fn interrupted(self, at: Timestamp) -> Self {
+        Self {
+            evict: Evict::Others,
+            deadline: Deadline {
+                at: later(at, INTERRUPTION_PATIENCE),
+                by_person: false,
+            },
+            interrupted_at: Some(at),
+            ..self
+        }
+    }
+
+    /// Seconds that a pod has at most to end, if less than it asks for.
+    #[must_use]
+    pub fn cut_grace(&self) -> Option<u32> {
+        let left = self.interrupted_at?.duration_since(self.now).as_secs();
+        Some(u32::try_from(left.max(1)).unwrap_or(1))
+    }
+
+    /// How often the pods may be checked.
+    fn poll_budget(&self) -> u32 {
+        match self.hook {
+            Some(_) => HOOK_POLL_BUDGET,
+            None => POLL_BUDGET,
+        }
+    }
+
+    /// Whether the pods were checked as often as one execution can.
+    #[must_use]
+    pub fn is_budget_spent(&self, polls: u32) -> bool {
+        polls >= self.poll_budget()
     }
 
     /// The deadline has come.
@@ -93,6 +148,9 @@ impl<'a> Terms<'a> {
 
     /// A pod that is waited for has to go now. What would be due before the next look may come is due.
     pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
+        if self.interrupted_at.is_some() {
+            return true;
+        }
         let before_the_next_look = match self.on_timeout {
             OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
             OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
@@ -266,7 +324,7 @@ pub fn judge_drain(
     if survey.is_clear() {
         return DrainVerdict::Dispose;
     }
-    let is_over = terms.is_time_over() || polls >= POLL_BUDGET;
+    let is_over = terms.is_time_over() || terms.is_budget_spent(polls);
     if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
         return DrainVerdict::Evict(last_wait(survey, terms.on_timeout));
     }
@@ -312,6 +370,9 @@ fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
         drain_timeout,
         ..
     } = *terms;
+    if terms.interrupted_at.is_some() {
+        return INTERRUPTION_WAIT;
+    }
     let waited = now.duration_since(since).as_secs();
     let left = deadline.at.duration_since(now).as_secs();
     let length = deadline
@@ -319,9 +380,12 @@ fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
         .duration_since(since)
         .as_secs()
         .clamp(i64::from(drain_timeout), i64::from(LONGEST_DRAIN));
-    let mut wait = next_wait(waited, left, u32::try_from(length).unwrap_or(LONGEST_DRAIN), None);
-    if deadline.by_person {
-        let polls_left = i64::from(POLL_BUDGET.saturating_sub(polls).max(1));
+    let heartbeat_timeout = terms.hook.and_then(HeldByHook::heartbeat_timeout);
+    let length = u32::try_from(length).unwrap_or(LONGEST_DRAIN);
+    let mut wait = next_wait(waited, left, length, heartbeat_timeout);
+    // A hook that is alive ends long before the budget does.
+    if deadline.by_person && heartbeat_timeout.is_none() {
+        let polls_left = i64::from(terms.poll_budget().saturating_sub(polls).max(1));
         wait = wait.max(u32::try_from(left / polls_left).unwrap_or(wait));
     }
     let Some(due) = terms.next_end_of_patience(survey) else {
@@ -473,15 +537,26 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
 
 /// What happens at the deadline, and before it for its sake.
 fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
-    let text = match terms.on_timeout {
-        OnDrainTimeout::Restore => "the node is put back",
-        OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
-            Some(due) => return format!("pods that are waited for are evicted, the first at {due}"),
-            None => "what is left runs on, and the node is put back",
-        },
-        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+    if let Some(at) = terms.interrupted_at {
+        return format!(
+            "EC2 takes the instance away at {at}; if it is still there at the end, the node is put back"
+        );
+    }
+    let warning = terms.hook.and_then(|hook| hook.warn(terms.deadline.at));
+    let kept = || {
+        terms
+            .hook
+            .map_or_else(|| "the node is put back".to_owned(), HeldByHook::describe_end)
     };
-    text.to_owned()
+    let end = match terms.on_timeout {
+        OnDrainTimeout::Restore => kept(),
+        OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
+            Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
+            None => format!("what is left runs on, and {}", kept()),
+        },
+        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
+    };
+    std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
 }
 
 /// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
@@ -552,6 +627,53 @@ mod tests {
             grace_seconds,
             ..job_pod(name)
         }
+    }
+
+    #[test]
+    fn whom_ec2_takes_away_everybody_is_asked_to_leave_at_once_with_what_is_left_of_the_time() {
+        let input = input(json!({"urgency": "spot", "interrupted_at": at(120), "evict": "none"}));
+        let facts = node("old");
+        let terms = |now| Terms::find(&input, Some(&facts), None, Some(at(0)), at(now)).0;
+        let survey = survey_pods(&[patient("train", 9_999), pod("web")], &terms(5));
+        assert_eq!(survey.evictable.len(), 2);
+        assert_eq!(judge_drain(&survey, &terms(5), 1, false), DrainVerdict::Evict(10));
+        assert_eq!(
+            (terms(5).cut_grace(), terms(200).cut_grace()),
+            (Some(115), Some(1))
+        );
+        assert_eq!(after(0).cut_grace(), None);
+        let still_there = judge_drain(&survey, &terms(720), 99, true);
+        assert!(
+            matches!(still_there, DrainVerdict::TimedOut(_)),
+            "{still_there:?}"
+        );
+    }
+
+    #[test]
+    fn people_read_what_becomes_of_a_node_that_a_hook_holds() {
+        let hook = HeldByHook::new(900, Some(at(0)), false);
+        let held = Terms {
+            hook: Some(&hook),
+            deadline: until(100_000),
+            ..after(0)
+        };
+        let then = write_progress(&waiting(), Vec::new(), &held).then;
+        assert!(
+            then.contains("within 900 seconds") && then.contains("the hook ends at 2027-01-02T01:00:00Z"),
+            "{then}"
+        );
+        assert_eq!(
+            judge_drain(
+                &waiting(),
+                &Terms {
+                    now: at(80_000),
+                    ..held
+                },
+                9,
+                false
+            ),
+            DrainVerdict::Wait(300)
+        );
     }
 
     fn waiting() -> PodSurvey {

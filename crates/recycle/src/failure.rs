@@ -112,6 +112,8 @@ pub enum Outcome {
     Recycled,
     /// There was nothing to do.
     AlreadyGone,
+    /// Our hook held what has no pods to wait for.
+    Released,
     /// Dry run.
     Planned,
     /// Another execution works on the node.
@@ -122,9 +124,10 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, for the contract tests and the generated documentation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Recycled,
         Self::AlreadyGone,
+        Self::Released,
         Self::Planned,
         Self::Duplicate,
         Self::Superseded,
@@ -136,6 +139,7 @@ impl Outcome {
         match self {
             Self::Recycled => "recycled",
             Self::AlreadyGone => "already_gone",
+            Self::Released => "released",
             Self::Planned => "planned",
             Self::Duplicate => "duplicate",
             Self::Superseded => "superseded",
@@ -148,6 +152,9 @@ impl Outcome {
         match self {
             Self::Recycled => "gone, or stopped or detached as asked",
             Self::AlreadyGone => "gone before we came",
+            Self::Released => {
+                "on its way: it goes to its group's warm pool, or was never a node of the cluster, so that the hook was completed at once"
+            }
             Self::Planned => "untouched (dry run); the plan is in the output",
             Self::Duplicate => "another execution's",
             Self::Superseded => "a more urgent execution's, which took it over",

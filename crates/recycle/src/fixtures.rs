@@ -185,6 +185,8 @@ pub(crate) fn terms() -> Terms<'static> {
             at: at(86_400),
             by_person: false,
         },
+        interrupted_at: None,
+        hook: None,
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::autoscaler::let_go_of_old_node;
 use crate::claim::Phase;
 use crate::contract::describe_instance;
+use crate::hook::is_held;
 use crate::ids::{InstanceId, NodeName};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
@@ -68,6 +69,9 @@ pub fn describe_left_behind(
     if let (true, Some(instance), Some(state)) = (is_lost, instance, lifecycle_state) {
         return describe_lost_member(&subject, instance, state);
     }
+    if let Some(state) = lifecycle_state.filter(|state| is_held(Some(state))) {
+        return describe_held_member(&subject, instance_id, state);
+    }
     let mut found = Found::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
     if let Some(node) = node {
@@ -101,6 +105,19 @@ fn describe_dead_member(subject: &str, dead: &Instance, lifecycle_state: &str) -
             dead.state
         ),
         commands,
+        can_be_resumed: false,
+        is_lost: true,
+    }
+}
+
+/// Its group is terminating it: there is no way back, and nothing to take away.
+fn describe_held_member(subject: &str, id: &InstanceId, lifecycle_state: &str) -> LeftBehind {
+    LeftBehind {
+        state: format!(
+            "{subject} is {lifecycle_state} in its group, runs, and keeps its taint; without its tag {GAVE_UP_TAG} the next sweep goes \
+             on with it"
+        ),
+        commands: vec![terminate(id)],
         can_be_resumed: false,
         is_lost: true,
     }

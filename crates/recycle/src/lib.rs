@@ -13,6 +13,7 @@ pub mod drain;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+pub mod hook;
 pub mod ids;
 pub mod input;
 pub mod left_behind;

@@ -71,6 +71,10 @@ pub fn judge_fate(sight: &Sight<'_>) -> Fate {
 pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     let name = &sight.group.name;
     let mut remarks = Vec::new();
+    if sight.way_in == WayIn::Hook {
+        // Whatever the group is at, is why it ends the member.
+        return remarks;
+    }
     if let Some(remover) = find_remover(sight.node) {
         remarks.push(match remover {
             Remover::ClusterAutoscaler(key) => Obstacle::RemovedByAutoscaler.because(format!(
@@ -93,8 +97,7 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
         )));
     }
     let member = sight.group.member(sight.id);
-    let terminating =
-        member.filter(|member| member.lifecycle_state.starts_with("Terminat") && sight.way_in != WayIn::Hook);
+    let terminating = member.filter(|member| member.lifecycle_state.starts_with("Terminat"));
     if let Some(member) = terminating {
         remarks.push(Obstacle::Terminating.because(format!(
             "it is {} in group {name}: its pods have the time that is left to it",

@@ -45,6 +45,8 @@ pub const GAVE_UP_TAG: &str = "recycle-eks:gave-up";
 pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// EC2 tag: when (RFC 3339) an instance left its group by `dispose: detach`. A result, not a leftover.
 pub const DETACHED_TAG: &str = "recycle-eks:detached";
+/// The lifecycle hook that the module creates: the only one that is worked on, kept alive or completed.
+pub const LIFECYCLE_HOOK: &str = "recycle-eks";
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).
 pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Node annotation that keeps Cluster Autoscaler from removing a node (its own name), on the old node and on its replacement while an

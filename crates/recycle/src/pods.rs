@@ -1053,6 +1053,7 @@ mod tests {
             }),
             lost: None,
             old: None,
+            hook: None,
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! The law alone bounds a drain's history; [`POLL_BUDGET`] holds where a person moved the drain's end.
 
+use crate::ids::InstanceId;
+
 /// The shortest wait in seconds: below it a drain of minutes would cost more history than it tells.
 pub const SHORTEST_WAIT: u32 = 30;
 /// The longest wait in seconds for time-outs up to 7.5 days: trouble is noticed within 15 minutes.
@@ -10,6 +12,22 @@ pub const LONGEST_WAIT: u32 = 900;
 /// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
 /// a slow disposal and a put-back, 2,000 of Step Functions' 25,000 history events are left for retries (the tests below count them).
 pub const POLL_BUDGET: u32 = 1_216;
+
+/// The same for a member that our hook holds. It has no turn and no replacement to wait for, and is looked at more often while the hook
+/// can live: a drain of 30 days takes 1,293 polls with the shortest time-out that the module allows.
+pub const HOOK_POLL_BUDGET: u32 = 1_300;
+/// The first wait under a hook is longer by up to so many seconds: of fifty nodes that a group terminates at once, not all come back at
+/// the same moment.
+const SPREAD: u64 = 30;
+
+/// Seconds by which the first wait of this node is longer, always the same.
+#[must_use]
+pub fn spread(instance: &InstanceId) -> u32 {
+    let sum = instance.as_str().bytes().fold(0_u64, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
+    u32::try_from(sum % SPREAD).unwrap_or_default()
+}
 
 /// Seconds to wait: 1 % of what was waited so far, between the bounds, and never past the next deadline.
 ///
@@ -243,6 +261,8 @@ mod tests {
             let step = next_disposal_step(&Departure {
                 id: &old,
                 dispose,
+                way_in: crate::contract::WayIn::Before,
+                waits_for_our_hook: false,
                 is_lost: false,
                 node: Some(&node),
                 instance: Some(&instance),
@@ -275,7 +295,10 @@ mod tests {
                     state = "Detaching";
                     i64::from(wait)
                 }
-                DisposalStep::Retire | DisposalStep::Unprotect(_) | DisposalStep::MarkOutOfService => {
+                DisposalStep::Retire
+                | DisposalStep::Unprotect(_)
+                | DisposalStep::MarkOutOfService
+                | DisposalStep::CompleteHook(_) => {
                     panic!("it never gets there")
                 }
                 DisposalStep::Done | DisposalStep::GiveUp(_) => return polls,

@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::autoscaler::{Remover, find_remover};
 use crate::balancers::Balancer;
+use crate::claim::Urgency;
 use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
 use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
@@ -102,6 +103,8 @@ obstacles!(
     ForeignStandby = "foreign_standby",
     /// Its group is terminating it.
     Terminating = "terminating",
+    /// Its group is not terminating it, as a hook's execution has to find it.
+    NotTerminating = "not_terminating",
     /// It is not in service for another reason.
     NotInService = "not_in_service",
     /// It is another cluster's.
@@ -151,6 +154,7 @@ impl Obstacle {
             | Self::WarmPool
             | Self::ForeignStandby
             | Self::Terminating
+            | Self::NotTerminating
             | Self::NotInService
             | Self::AnotherCluster
             | Self::NoNode
@@ -219,7 +223,7 @@ pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
             "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is here"
         ))]);
     };
-    if let Some(gone) = describe_gone(instance) {
+    if let Some(gone) = describe_gone(instance).or_else(|| describe_going(surroundings, instance)) {
         return Preflight::AlreadyGone(gone);
     }
     let force = &surroundings.input.force;
@@ -261,8 +265,9 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
-    if surroundings.resuming {
-        // What follows asks whether to begin. This node was begun: stopping here would leave it half done.
+    if surroundings.resuming || input.hook.is_some() || input.interrupted_at.is_some() {
+        // What follows asks whether to begin. This node was begun, by us or by others: stopping here would leave
+        // it half done.
         return refusals;
     }
     refusals.extend(surroundings.node.and_then(|node| check_taints(id, node)));
@@ -312,6 +317,13 @@ fn describe_gone(instance: &Instance) -> Option<String> {
     Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
 }
 
+/// The hook that was to hold it holds it no more.
+fn describe_going(surroundings: &Surroundings<'_>, instance: &Instance) -> Option<String> {
+    let state = surroundings.lifecycle_state?;
+    let is_going = surroundings.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
+    is_going.then(|| format!("{} is {state} already", instance.id))
+}
+
 /// Who else replaces this node, and what to do there.
 fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
@@ -345,7 +357,13 @@ fn check_lifecycle(surroundings: &Surroundings<'_>, instance: &Instance, group: 
     let name = &group.name;
     let member = group.member(id).map(|member| member.lifecycle_state.as_str());
     let ours = instance.tags.contains_key(STANDBY_TAG);
+    let is_urgent = surroundings.input.urgency > Urgency::Planned;
     match member.or(surroundings.lifecycle_state) {
+        Some(state) if state.starts_with("Terminating") && is_urgent => None,
+        Some(state) if surroundings.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
+            "{id} is {state} in group {name}, which is not terminating it: only a member that waits for the lifecycle hook can be \
+             drained for it; leave hook out"
+        ))),
         Some("InService") if member.is_some() => None,
         Some("Standby" | "EnteringStandby") if ours => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
@@ -383,7 +401,8 @@ fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
 }
 
 /// The cluster that an instance's tags name, if they name another one only.
-fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
+#[must_use]
+pub(crate) fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
     let named = ["aws:eks:cluster-name", "eks:cluster-name"]
         .iter()
         .filter_map(|key| instance.tags.get(*key))

@@ -11,7 +11,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Generated from crates/recycle/src/input.rs and failure.rs by `make generate`. -->
 
-An execution needs `instance_id` and `cluster_name`. A field that is unknown, wrong, makes no sense with another, or is not built yet
+An execution needs `instance_id` and `cluster_name`. A field that is unknown, wrong, or makes no sense with another
 is refused by name before anything is touched.
 ";
 
@@ -56,6 +56,7 @@ fn render_allowed(field: &Field) -> String {
         Kind::Namespaces => "a list of names".to_owned(),
         Kind::Seconds { least, most } => format!("{least} to {most}"),
         Kind::Flag => "`true` or `false`".to_owned(),
+        Kind::Time => "a time".to_owned(),
         Kind::Hook => "an object".to_owned(),
         Kind::OneOf(values) => list_values(values),
         Kind::SomeOf(values) => format!("a list of {}", list_values(values)),
@@ -73,10 +74,7 @@ fn list_values(values: &[Choice]) -> String {
 fn render_meaning(field: &Field) -> String {
     let values: Vec<String> = choices(field)
         .iter()
-        .map(|choice| {
-            let mark = if choice.built { "" } else { " (not built yet)" };
-            format!("`{}`: {}{mark}", choice.value, choice.meaning)
-        })
+        .map(|choice| format!("`{}`: {}", choice.value, choice.meaning))
         .collect();
     if values.is_empty() {
         field.meaning.to_owned()

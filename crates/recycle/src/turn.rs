@@ -160,7 +160,7 @@ pub enum TurnStep {
 pub fn waits_for_turn(urgency: Urgency) -> bool {
     match urgency {
         Urgency::Planned => true,
-        Urgency::Hook | Urgency::Spot => false,
+        Urgency::Hook | Urgency::Spot | Urgency::Interruption => false,
     }
 }
 

@@ -57,6 +57,11 @@ impl RestoreNode {
             return Ok(*answer);
         }
         self.look_around(&mut target, &request).await?;
+        if let Standing::Free(former) = &standing
+            && let Some(answer) = self.find_hook_to_start(&target, former.as_ref()).await?
+        {
+            return Ok(answer);
+        }
         if let Standing::Free(former) = standing
             && let Some(answer) = self.claim_leftover(&target, former, &request).await?
         {

@@ -178,7 +178,13 @@ impl RestoreNode {
 
     pub(crate) async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
         self.record(target, Deed::Terminate(id.clone())).await?;
-        Ok(self.groups.remove(id).await?)
+        self.groups.remove(id).await?;
+        // What our own call raises is ours to complete. If the hook fires later, its execution or the sweep sees to it.
+        let group = target.group_name()?;
+        if self.groups.find_hook(group).await?.is_some() {
+            self.groups.complete_hook(group, id).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn exit_standby(&self, target: &Target, from: u32) -> Result<(), Error> {
@@ -283,7 +289,8 @@ impl RestoreNode {
         was_refused: bool,
         request: &RestoreRequest,
     ) -> Result<(), Error> {
-        let is_told = target.is_going() || (target.gave_up().is_some() && !was_refused);
+        let is_going = target.is_going() && !target.was_ours_to_end();
+        let is_told = is_going || (target.gave_up().is_some() && !was_refused);
         if let Some(instance) = target.instance.as_mut().filter(|_| !is_told) {
             let at = request.context.now();
             let value = GaveUp { at, was_refused }.to_string();
@@ -443,7 +450,8 @@ mod tests {
 
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
-            .on("TerminateInstanceInAutoScalingGroup", "");
+            .on("TerminateInstanceInAutoScalingGroup", "")
+            .on("DescribeLifecycleHooks", "<LifecycleHooks/>");
         step(&aws).terminate_replacement(&target, &id()).await.unwrap();
         assert!(
             aws.calls()[1].contains("ShouldDecrementDesiredCapacity=true"),

@@ -3,7 +3,8 @@
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
-use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::input::{Hook, TO_EC2};
+use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::sweep::{LeftoverDecision, judge_leftover};
 
 use crate::target::Target;
@@ -49,6 +50,36 @@ impl RestoreNode {
             }
         };
         Ok(Standing::Leave(Box::new(answer)))
+    }
+
+    /// A member that our hook holds, or held, and nobody works on, is not put back: it goes on. Not if an execution gave it up before.
+    pub(crate) async fn find_hook_to_start(
+        &self,
+        target: &Target,
+        former: Option<&Claim>,
+    ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
+        let Some(group) = target.group.as_ref().filter(|_| target.is_held()) else {
+            return Ok(None);
+        };
+        if target.gave_up().is_some() {
+            return Ok(None);
+        }
+        let was_held_by_ours = former.is_some_and(|former| former.urgency == Urgency::Hook);
+        if !was_held_by_ours && self.groups.find_hook(&group.name).await?.is_none() {
+            return Ok(None);
+        }
+        let hook = Hook {
+            name: LIFECYCLE_HOOK.to_owned(),
+            auto_scaling_group_name: group.name.clone(),
+            destination: TO_EC2.to_owned(),
+            fired_at: None,
+            retain: None,
+        };
+        let reason = target.say("is held by our lifecycle hook, and nobody works on it");
+        Ok(Some(Answer {
+            hook: Some(hook),
+            ..Answer::new(RestoreVerdict::Start, reason)
+        }))
     }
 
     /// Makes the claim this sweep's; the answer then. None if there is nothing that could carry one, so that nobody can hold it.
@@ -244,5 +275,46 @@ mod tests {
             told.tell_once(RestoreVerdict::Kept, &request(None)),
             RestoreVerdict::Kept
         );
+    }
+
+    #[tokio::test]
+    async fn whom_our_hook_holds_is_started_again_unless_it_was_given_up() {
+        const OURS: &str = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName><LifecycleTransition>\
+            autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition><HeartbeatTimeout>900</HeartbeatTimeout></member></LifecycleHooks>";
+        let by_hook = Claim {
+            urgency: Urgency::Hook,
+            ..claim("two")
+        };
+        let cases = [
+            ("Terminating:Wait", None, OURS, false, true),
+            ("Terminating:Retained", None, OURS, false, true),
+            ("Terminating:Wait", None, "<LifecycleHooks/>", false, false),
+            (
+                "Terminating:Wait",
+                Some(&by_hook),
+                "<LifecycleHooks/>",
+                false,
+                true,
+            ),
+            ("Terminating:Wait", Some(&by_hook), OURS, true, false),
+            ("Terminating:Proceed", Some(&by_hook), OURS, false, false),
+            ("Standby", None, OURS, false, false),
+        ];
+        for (state, former, hooks, gave_up, expected) in cases {
+            let mut target = target(None, None);
+            state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
+            if gave_up {
+                let tags = &mut target.instance.as_mut().unwrap().tags;
+                tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+            }
+            let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
+            let step = RestoreNode::new(&aws.config());
+            let answer = step.find_hook_to_start(&target, former).await.unwrap();
+            assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
+            if let Some(answer) = answer {
+                assert_eq!(answer.verdict, RestoreVerdict::Start);
+                assert_eq!(answer.hook.unwrap().auto_scaling_group_name.as_str(), "workers");
+            }
+        }
     }
 }

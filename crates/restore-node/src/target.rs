@@ -4,9 +4,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use instance_record::protection;
 use jiff::Timestamp;
 use recycle::autoscaler::is_kept_for;
-use recycle::claim::{StoredClaim, holds_claim};
+use recycle::claim::{StoredClaim, Urgency, holds_claim};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
 use recycle::failure::with_causes;
+use recycle::hook::is_held;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
 use recycle::lost::find_loss;
@@ -263,6 +264,23 @@ impl Target {
             .as_ref()
             .and_then(|group| group.member(&self.subject.instance));
         self.instance.as_ref().is_none_or(Instance::is_gone) || member.is_some_and(Member::is_leaving)
+    }
+
+    /// Its group is terminating it, and waits with it.
+    pub(crate) fn is_held(&self) -> bool {
+        let member = self
+            .group
+            .as_ref()
+            .and_then(|group| group.member(&self.subject.instance));
+        let is_there = self.instance.as_ref().is_some_and(|instance| !instance.is_gone());
+        is_there && is_held(member.map(|member| member.lifecycle_state.as_str()))
+    }
+
+    /// The execution that is put back had come in by the hook: nobody else sees to the member.
+    pub(crate) fn was_ours_to_end(&self) -> bool {
+        let is_urgent =
+            |claim| matches!(claim, StoredClaim::Known(claim) if claim.urgency > Urgency::Planned);
+        self.is_held() && self.claim().is_some_and(is_urgent)
     }
 
     /// Without a claim nothing may be changed but what the end repeats.

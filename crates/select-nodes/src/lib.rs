@@ -4,6 +4,7 @@ mod error;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
+use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use recycle::contract::{Answer, SelectRequest, SelectVerdict, Selection};
 use recycle::failure::with_causes;
@@ -18,6 +19,7 @@ pub use error::Error;
 #[derive(Debug)]
 pub struct SelectNodes {
     access: Access,
+    groups: Groups,
     instances: Instances,
 }
 
@@ -27,6 +29,7 @@ impl SelectNodes {
     pub fn new(aws: &SdkConfig) -> Self {
         Self {
             access: Access::new(aws),
+            groups: Groups::new(aws),
             instances: Instances::new(aws),
         }
     }
@@ -44,9 +47,10 @@ impl SelectNodes {
         let cluster = &request.cluster_name;
         let instances = self.instances.fetch_marked(cluster, &tags).await?;
         let nodes = self.list_nodes(cluster).await;
-        let leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
+        let mut leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
+        leftovers.extend(self.groups.find_held(cluster).await?);
         let mut reason = format!(
-            "something of ours is left on or for {} instances",
+            "something of ours is left on or for {} instances, or holds them",
             leftovers.len()
         );
         if let Err(error) = nodes {
@@ -77,12 +81,10 @@ mod tests {
         let marked = "<reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId>\
             <instanceState><name>running</name></instanceState><tagSet><item><key>recycle-eks:standby</key>\
             <value>2027-01-01T00:00:00Z</value></item></tagSet></item></instancesSet></item></reservationSet>";
-        let aws = ScriptedAws::new().on("DescribeInstances", marked).refuses(
-            "DescribeCluster",
-            503,
-            "ServiceUnavailableException",
-            "away",
-        );
+        let aws = ScriptedAws::new()
+            .on("DescribeInstances", marked)
+            .on("DescribeAutoScalingGroups", "<AutoScalingGroups/>")
+            .refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
         let request = serde_json::from_value(json!({
             "context": {
                 "Execution": {

@@ -81,6 +81,7 @@ fn run() -> Run {
         holders: None,
         lost: None,
         old: None,
+        hook: None,
     }
 }
 

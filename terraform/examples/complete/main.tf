@@ -12,6 +12,8 @@ module "recycle_eks" {
   cluster_name   = var.cluster_name
   input_defaults = var.input_defaults
 
+  lifecycle_hooks = var.lifecycle_hooks
+
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture
 

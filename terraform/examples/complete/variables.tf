@@ -26,6 +26,12 @@ variable "architecture" {
   default     = "arm64"
 }
 
+variable "lifecycle_hooks" {
+  description = "Groups that get our lifecycle hook, such as { batch = { auto_scaling_group_name = \"batch\", retain = true } }."
+  type        = any
+  default     = {}
+}
+
 variable "input_defaults" {
   description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: the pods to wait for."
   type        = any

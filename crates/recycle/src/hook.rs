@@ -1,0 +1,351 @@
+//! Our lifecycle hook: what it holds, how long it can be kept alive, and what becomes of a member whose time is over.
+//!
+//! Nothing here asks AWS, or says how pods are drained: that is the same for every way in.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{ClaimVerdict, WayIn};
+use crate::input::{Hook, Input, Replacement, TO_EC2};
+use crate::names::LIFECYCLE_HOOK;
+use crate::node::{Instance, NodeFacts};
+use crate::poll::{is_heartbeat_due, next_wait};
+use crate::preflight::find_other_cluster;
+
+/// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
+const LONGEST: i64 = 172_800;
+const MOST_HEARTBEATS: i64 = 100;
+
+/// A member that waits for a hook.
+pub const WAITING: &str = "Terminating:Wait";
+/// A member whose hook was abandoned in a group that retains instances: it stays until it is terminated in its group.
+pub const RETAINED: &str = "Terminating:Retained";
+
+/// Whether the group is terminating the member, and waits with it.
+#[must_use]
+pub fn is_held(lifecycle_state: Option<&str>) -> bool {
+    matches!(lifecycle_state, Some(WAITING | RETAINED))
+}
+
+/// Our hook, while it holds a member: it travels in [`crate::contract::Run`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldByHook {
+    /// Its name: ours.
+    pub name: String,
+    /// Seconds that it waits for a heartbeat.
+    pub heartbeat_timeout: u32,
+    /// When it fired or was kept alive last; none if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_at: Option<Timestamp>,
+    /// When it ends, however often it is kept alive; none if nobody knows when it fired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+    /// The group retains an instance whose hook was not completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retain: bool,
+    /// The member does not wait for it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_over: bool,
+    /// A heartbeat was recorded, or tried, since the last look at the pods: first comes a look.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_tried: bool,
+}
+
+impl HeldByHook {
+    /// The hook as its group has it.
+    #[must_use]
+    pub fn new(heartbeat_timeout: u32, fired_at: Option<Timestamp>, retain: bool) -> Self {
+        let longest = LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout));
+        let ends_at = fired_at.and_then(|at| at.checked_add(SignedDuration::from_secs(longest)).ok());
+        Self {
+            name: LIFECYCLE_HOOK.to_owned(),
+            heartbeat_timeout,
+            heartbeat_at: fired_at,
+            ends_at,
+            retain,
+            is_over: false,
+            was_tried: false,
+        }
+    }
+
+    /// Seconds that it waits for a heartbeat, while it can be kept alive.
+    #[must_use]
+    pub fn heartbeat_timeout(&self) -> Option<u32> {
+        (!self.is_over).then_some(self.heartbeat_timeout)
+    }
+
+    /// Whether a heartbeat is due in a drain that began at `since`, before the wait that comes next; if so, it counts as tried. One that
+    /// is refused counts, too: what became of the member, the look that follows tells.
+    #[must_use]
+    pub fn try_heartbeat(&mut self, since: Timestamp, now: Timestamp, drain_timeout: u32) -> bool {
+        let Some(timeout) = self.heartbeat_timeout() else {
+            return false;
+        };
+        if std::mem::take(&mut self.was_tried) {
+            return false;
+        }
+        let waited = now.duration_since(since).as_secs();
+        let wait = next_wait(waited, i64::MAX, drain_timeout, Some(timeout));
+        let is_due = self
+            .heartbeat_at
+            .is_none_or(|last| is_heartbeat_due(now.duration_since(last).as_secs(), wait, timeout));
+        if is_due {
+            self.heartbeat_at = Some(now);
+            self.was_tried = true;
+        }
+        is_due
+    }
+
+    /// Takes note of the member's state: one that is retained, or gone, has no hook that waits.
+    pub fn see(&mut self, lifecycle_state: Option<&str>) {
+        self.is_over = lifecycle_state != Some(WAITING);
+    }
+
+    /// What happens when the drain's time is over and pods are left.
+    #[must_use]
+    pub fn describe_end(&self) -> String {
+        if self.retain {
+            format!(
+                "the instance is kept ({RETAINED}) with its taint, until somebody terminates it in its group"
+            )
+        } else {
+            format!(
+                "the hook is not kept alive any more, and its group terminates the instance within {} seconds",
+                self.heartbeat_timeout
+            )
+        }
+    }
+
+    /// What a person should know beforehand: the hook ends before the drain may.
+    #[must_use]
+    pub fn warn(&self, until: Timestamp) -> Option<String> {
+        let ends_at = self.ends_at.filter(|at| !self.retain && *at < until)?;
+        Some(format!(
+            "the hook ends at {ends_at}, however often it is kept alive, and what still runs then ends with the instance, because the \
+             group's instance lifecycle policy does not retain it"
+        ))
+    }
+}
+
+/// What a person should know if the group does not retain instances, although the module's variable says so.
+#[must_use]
+pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
+    (hook.retain == Some(true) && !retain).then(|| {
+        format!(
+            "lifecycle_hooks says that group {} retains instances, but its instance lifecycle policy has no TerminateHookAbandon = \
+             retain",
+            hook.auto_scaling_group_name
+        )
+    })
+}
+
+/// Why there is nothing to wait for with this member, so that its hook is completed at once. The cluster was asked: `node` is what it
+/// knows of the instance.
+#[must_use]
+pub fn find_release(
+    hook: &Hook,
+    input: &Input,
+    instance: &Instance,
+    node: Option<&NodeFacts>,
+) -> Option<String> {
+    let (id, cluster) = (&instance.id, input.cluster_name.as_str());
+    let group = &hook.auto_scaling_group_name;
+    if hook.destination != TO_EC2 {
+        return Some(format!(
+            "{id} goes to the {} of group {group} and is not terminated",
+            hook.destination
+        ));
+    }
+    if node.is_some() {
+        return None;
+    }
+    Some(match find_other_cluster(instance, cluster) {
+        Some(other) => {
+            format!("{id} belongs to cluster {other} by its tags, and is no node of cluster {cluster}")
+        }
+        None => format!("{id} has no Node in cluster {cluster}: it never registered, or its Node is gone"),
+    })
+}
+
+/// How an execution comes in, and where it goes first: by what is asked for, and by what the group is at.
+#[must_use]
+pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> (WayIn, ClaimVerdict) {
+    let is_interrupted = input.interrupted_at.is_some();
+    let is_standby = lifecycle_state.is_some_and(|state| state.ends_with("Standby"));
+    match (
+        input.replacement,
+        input.hook.is_some() || is_held(lifecycle_state),
+    ) {
+        (_, true) => (WayIn::Hook, ClaimVerdict::Taint),
+        // Whom EC2 takes away, nobody puts into Standby; one that is there already stays there.
+        (Replacement::After, false) if is_interrupted && is_standby => (WayIn::Before, ClaimVerdict::Taint),
+        (Replacement::After, false) => (WayIn::After, ClaimVerdict::Taint),
+        (Replacement::Before, false) => (WayIn::Before, ClaimVerdict::Standby),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{at, input, instance, node, strings};
+
+    fn hook() -> HeldByHook {
+        HeldByHook::new(3_600, Some(at(0)), false)
+    }
+
+    #[test]
+    fn a_hook_ends_after_100_heartbeats_or_two_days() {
+        let ends = |timeout| HeldByHook::new(timeout, Some(at(0)), false).ends_at;
+        assert_eq!(ends(900), Some(at(90_000)));
+        assert_eq!(ends(1_728), Some(at(172_800)));
+        assert_eq!(ends(7_200), Some(at(172_800)));
+        assert_eq!(HeldByHook::new(900, None, false).ends_at, None);
+    }
+
+    #[test]
+    fn heartbeats_are_due_in_thirds_and_at_once_if_nobody_knows_of_the_last() {
+        let due = |mut hook: HeldByHook, now| hook.try_heartbeat(at(0), at(now), 172_800);
+        assert!(!due(hook(), 1_170));
+        assert!(
+            due(hook(), 1_171),
+            "the next wait of 30 seconds would pass the third"
+        );
+        let unknown = HeldByHook {
+            heartbeat_at: None,
+            ..hook()
+        };
+        assert!(due(unknown, 0));
+    }
+
+    #[test]
+    fn after_each_heartbeat_comes_a_look_however_long_it_took() {
+        let mut hook = HeldByHook::new(900, Some(at(0)), true);
+        let tried: Vec<bool> = [80_000, 80_170, 80_470, 80_480, 80_770]
+            .map(|now| hook.try_heartbeat(at(0), at(now), 172_800))
+            .into();
+        assert_eq!(tried, [true, false, true, false, true]);
+    }
+
+    #[test]
+    fn whoever_does_not_wait_for_the_hook_any_more_is_not_kept_alive() {
+        for (state, expected) in [
+            (Some(WAITING), Some(3_600)),
+            (Some(RETAINED), None),
+            (Some("Terminating:Proceed"), None),
+            (None, None),
+        ] {
+            let mut hook = hook();
+            hook.see(state);
+            assert_eq!(hook.heartbeat_timeout(), expected, "{state:?}");
+            assert_eq!(hook.try_heartbeat(at(0), at(9_999), 172_800), expected.is_some());
+        }
+    }
+
+    #[test]
+    fn people_are_warned_of_a_hook_that_ends_before_the_drain_and_takes_pods_along() {
+        let retained = HeldByHook {
+            retain: true,
+            ..hook()
+        };
+        assert_eq!(hook().warn(at(172_800)), None);
+        assert!(hook().warn(at(172_801)).unwrap().contains("2027-01-03T00:00:00Z"));
+        assert_eq!(retained.warn(at(172_801)), None);
+        assert!(retained.describe_end().contains(RETAINED));
+        assert!(hook().describe_end().contains("within 3600 seconds"));
+    }
+
+    fn fired(more: &[(&str, serde_json::Value)]) -> Input {
+        let mut hook =
+            json!({"name": LIFECYCLE_HOOK, "auto_scaling_group_name": "workers", "destination": "EC2"});
+        for (key, value) in more {
+            hook[*key] = value.clone();
+        }
+        input(json!({"hook": hook}))
+    }
+
+    #[test]
+    fn what_has_no_pods_of_this_cluster_is_let_go_at_once() {
+        let foreign = Instance {
+            tags: strings([("kubernetes.io/cluster/other", "owned")]),
+            ..instance()
+        };
+        let to_pool = fired(&[("destination", json!("WarmPool"))]);
+        let to_ec2 = fired(&[]);
+        let here = node("old");
+        let cases = [
+            ("a node", &to_ec2, instance(), Some(&here), None),
+            (
+                "it never came",
+                &to_ec2,
+                instance(),
+                None,
+                Some("has no Node in cluster prod"),
+            ),
+            (
+                "another's",
+                &to_ec2,
+                foreign,
+                None,
+                Some("belongs to cluster other"),
+            ),
+            (
+                "a warm pool",
+                &to_pool,
+                instance(),
+                Some(&here),
+                Some("goes to the WarmPool of group workers"),
+            ),
+        ];
+        for (name, input, instance, node, expected) in cases {
+            let release = find_release(input.hook.as_ref().unwrap(), input, &instance, node);
+            assert_eq!(release.is_some(), expected.is_some(), "{name}");
+            assert!(
+                release.unwrap_or_default().contains(expected.unwrap_or_default()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_group_that_does_not_retain_although_it_should_is_told() {
+        let says = |retain: serde_json::Value| fired(&[("retain", retain)]).hook.unwrap();
+        assert!(
+            check_retain(&says(json!(true)), false)
+                .unwrap()
+                .contains("group workers")
+        );
+        assert_eq!(check_retain(&says(json!(true)), true), None);
+        assert_eq!(check_retain(&says(json!(false)), false), None);
+    }
+
+    #[test]
+    fn the_way_in_is_what_was_asked_for_unless_the_group_is_quicker() {
+        let planned = input(json!({}));
+        let after = input(json!({"replacement": "after"}));
+        let interrupted = input(json!({"urgency": "spot", "interrupted_at": at(120)}));
+        let recommended = input(json!({"urgency": "spot"}));
+        let hook = fired(&[]);
+        let cases = [
+            (&planned, "InService", WayIn::Before, ClaimVerdict::Standby),
+            (&planned, WAITING, WayIn::Hook, ClaimVerdict::Taint),
+            (&after, "InService", WayIn::After, ClaimVerdict::Taint),
+            (&hook, WAITING, WayIn::Hook, ClaimVerdict::Taint),
+            (&hook, "Terminating", WayIn::Hook, ClaimVerdict::Taint),
+            (&recommended, "InService", WayIn::Before, ClaimVerdict::Standby),
+            (&recommended, RETAINED, WayIn::Hook, ClaimVerdict::Taint),
+            (&interrupted, "InService", WayIn::After, ClaimVerdict::Taint),
+            (&interrupted, "Standby", WayIn::Before, ClaimVerdict::Taint),
+            (&interrupted, WAITING, WayIn::Hook, ClaimVerdict::Taint),
+        ];
+        for (input, state, way_in, verdict) in cases {
+            assert_eq!(
+                find_way_in(input, Some(state)),
+                (way_in, verdict),
+                "{state} {:?}",
+                input.urgency
+            );
+        }
+    }
+}

@@ -1,0 +1,139 @@
+# The lifecycle hooks: on the groups that are given, and nobody may do more with them.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+
+  override_resource {
+    target = aws_sfn_alias.live
+    values = { arn = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node:live" }
+  }
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "without_groups_there_is_no_hook_and_nobody_may_complete_one" {
+  assert {
+    condition     = length(aws_autoscaling_lifecycle_hook.this) == 0 && length(aws_cloudwatch_event_rule.lifecycle_hook) == 0
+    error_message = "nothing is made"
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in concat(values(aws_iam_role_policy.function), values(aws_iam_role_policy.state_machine)) :
+      !strcontains(policy.policy, "LifecycleAction")
+    ])
+    error_message = "no lifecycle action may be completed or kept alive"
+  }
+}
+
+run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
+  variables {
+    lifecycle_hooks = {
+      batch = { auto_scaling_group_name = "eks batch/1", retain = true }
+      web   = { auto_scaling_group_name = "web", heartbeat_timeout_seconds = 900 }
+    }
+  }
+
+  assert {
+    condition = { for key, hook in aws_autoscaling_lifecycle_hook.this : key => [hook.name, hook.autoscaling_group_name, hook.heartbeat_timeout, hook.default_result, hook.lifecycle_transition] } == {
+      batch = ["recycle-eks", "eks batch/1", 3600, "ABANDON", "autoscaling:EC2_INSTANCE_TERMINATING"]
+      web   = ["recycle-eks", "web", 900, "ABANDON", "autoscaling:EC2_INSTANCE_TERMINATING"]
+    }
+    error_message = "ours, with ABANDON, on both"
+  }
+
+  assert {
+    condition = jsondecode(aws_cloudwatch_event_rule.lifecycle_hook["batch"].event_pattern) == {
+      source      = ["aws.autoscaling"]
+      detail-type = ["EC2 Instance-terminate Lifecycle Action"]
+      detail = {
+        AutoScalingGroupName = ["eks batch/1"]
+        LifecycleHookName    = ["recycle-eks"]
+        LifecycleTransition  = ["autoscaling:EC2_INSTANCE_TERMINATING"]
+      }
+    }
+    error_message = "only terminations of this group, for our hook"
+  }
+
+  assert {
+    condition = {
+      for key, target in aws_cloudwatch_event_target.lifecycle_hook : key => jsondecode(replace(target.input_transformer[0].input_template, "/<([a-z]+)>/", "\"$1\""))
+      } == {
+      for key, retain in { batch = true, web = false } : key => {
+        instance_id  = "instance"
+        cluster_name = "prod"
+        urgency      = "hook"
+        hook         = { name = "hook", auto_scaling_group_name = "group", destination = "destination", fired_at = "time", retain = retain }
+      }
+    }
+    error_message = "the input of an execution, with what the event says"
+  }
+
+  assert {
+    condition = alltrue([
+      for target in aws_cloudwatch_event_target.lifecycle_hook : target.arn == aws_sfn_alias.live.arn
+      && toset(flatten(regexall("<([a-z]+)>", target.input_transformer[0].input_template))) == toset(keys(target.input_transformer[0].input_paths))
+    ])
+    error_message = "the alias live is started, and every value that is picked is used"
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [for step in ["claim-node", "detach-terminate", "restore-node"] : aws_iam_role_policy.function[step].policy] : [
+        for statement in jsondecode(policy).Statement : toset(statement.Resource) if statement.Action == "autoscaling:CompleteLifecycleAction"
+        ] == [toset([
+          "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/eks batch/1",
+          "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/web",
+      ])]
+    ])
+    error_message = "lifecycle actions of these groups, and of no other"
+  }
+
+  assert {
+    condition = {
+      for machine, policy in aws_iam_role_policy.state_machine : machine => [
+        for statement in jsondecode(policy.policy).Statement : statement.Action
+        if contains(["autoscaling:RecordLifecycleActionHeartbeat", "states:StartExecution"], try(tostring(statement.Action), ""))
+      ]
+    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], sweep = ["states:StartExecution"] }
+    error_message = "recycle-node keeps hooks alive, the sweep starts it"
+  }
+
+  assert {
+    condition     = toset(flatten(jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource)) == toset([aws_sfn_state_machine.sweep.arn, "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node", aws_sfn_alias.live.arn])
+    error_message = "EventBridge may start both machines"
+  }
+}
+
+run "a_heartbeat_that_the_polls_cannot_keep_is_refused" {
+  command = plan
+
+  variables {
+    lifecycle_hooks = { batch = { auto_scaling_group_name = "batch", heartbeat_timeout_seconds = 899 } }
+  }
+
+  expect_failures = [var.lifecycle_hooks]
+}
+
+run "a_group_is_named_once" {
+  command = plan
+
+  variables {
+    lifecycle_hooks = { one = { auto_scaling_group_name = "batch" }, two = { auto_scaling_group_name = "batch" } }
+  }
+
+  expect_failures = [var.lifecycle_hooks]
+}
+
+run "a_name_becomes_part_of_a_rules_name" {
+  command = plan
+
+  variables {
+    lifecycle_hooks = { "a b" = { auto_scaling_group_name = "batch" } }
+  }
+
+  expect_failures = [var.lifecycle_hooks]
+}

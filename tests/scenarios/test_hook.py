@@ -1,0 +1,345 @@
+"""The way in `hook`: whatever terminates a member of a group with our lifecycle hook waits until its pods are done."""
+
+import json
+
+import pytest
+
+WAITS = {"recycle-eks/drain": "wait"}
+
+
+def group_of(world, retains: bool = False, size: int = 2, **fields):
+    return world.group("retained" if retains else "held", size=size, minimum=0, maximum=4, retains=retains, **fields)
+
+
+def with_job(world, node, until: str):
+    job = node.job("train", annotations=WAITS)
+    world.at(until, job.finishes)
+    return job
+
+
+def ended(world, count: int = 1, within: str = "40d"):
+    """The first `count` executions, once all that there are have ended."""
+
+    def is_over() -> bool:
+        every = world.executions()
+        return len(every) >= count and all(each.status != "RUNNING" for each in every)
+
+    world.clock.run(until=is_over, limit=world.clock.elapsed() + world.seconds(within))
+    every = world.executions()
+    assert is_over(), [(each.arn, each.status, each.path[-3:]) for each in every]
+    return [each.finishes() for each in every]
+
+
+def drain_timeout(world, seconds: int) -> None:
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout_seconds": seconds})}
+
+
+def heartbeats(world):
+    return [call.at for call in world.aws.calls if call.action == "autoscaling:RecordLifecycleActionHeartbeat"]
+
+
+def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
+    workers = group_of(world, size=1)
+    (node,) = workers.nodes
+    job = with_job(world, node, "20h")
+    web = node.deployment("web", replicas=1)
+    workers.grow(0)
+
+    (end,) = ended(world)
+
+    assert end.outcome == "recycled", end.cause
+    assert job.phase == "Succeeded" and not web.running_pods()
+    assert world.seconds("20h") < end.at < world.seconds("20h30m")
+    assert workers.states == {} and workers.sizes == (0, 0, 4)
+    assert world.instance(node.instance_id).state == "terminated"
+    beats = heartbeats(world)
+    gaps = [later - earlier for earlier, later in zip([0.0, *beats], beats, strict=False)]
+    assert len(beats) > 20 * 3 - 5 and max(gaps) <= 1_230, gaps
+
+
+@pytest.mark.parametrize("name", ["impatient", "held"])
+def test_an_instance_refresh_or_anybody_else_that_terminates_a_member_waits(world, name):
+    workers = world.group(name, size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    job = with_job(world, node, "3h")
+
+    workers.terminate(node)
+    (end,) = ended(world)
+
+    assert end.outcome == "recycled" and job.phase == "Succeeded"
+    assert sorted(workers.states.values()) == ["InService"] * 2
+    assert not world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")
+
+
+def test_where_the_group_retains_instances_a_drain_takes_20_days(world):
+    drain_timeout(world, 30 * 86_400)
+    workers = group_of(world, retains=True)
+    node = workers.nodes[0]
+    job = with_job(world, node, "20d")
+
+    workers.terminate(node)
+    world.run("5d")
+    assert workers.states[node.instance_id] == "Terminating:Retained"
+    assert len(heartbeats(world)) < 200, "the hook had 48 hours"
+    (end,) = ended(world)
+
+    assert end.outcome == "recycled", end.cause
+    assert job.phase == "Succeeded" and end.history_events < 25_000
+    assert node.instance_id not in workers.states
+    assert len(world.calls("autoscaling:TerminateInstanceInAutoScalingGroup", succeeded=True)) == 1
+
+
+def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are_named(world):
+    drain_timeout(world, 30 * 86_400)
+    workers = group_of(world)
+    node = workers.nodes[0]
+    node.job("train", annotations=WAITS)
+
+    workers.terminate(node)
+    world.run("1h")
+    told = json.loads(node.annotations["recycle-eks/progress"])["then"]
+    assert "the hook ends at 2027-01-03T00:00:0" in told and "does not retain" in told
+    events = [event["message"] for event in world.kubernetes.events(node.name)]
+    assert any("the hook ends at 2027-01-03" in message for message in events), events
+    (end,) = ended(world)
+
+    assert (end.status, end.error) == ("FAILED", "NodeLost") and "train" in end.cause
+    assert world.seconds("48h") < end.at < world.seconds("49h")
+
+
+@pytest.mark.parametrize("retains", [False, True])
+def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
+    world.let_sweep()
+    world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
+    workers = group_of(world, retains)
+    node = workers.nodes[0]
+    job = with_job(world, node, "3h")
+
+    workers.terminate(node)
+    (end,) = ended(world)
+
+    started = world.executions()[0].steps[0][0]
+    assert started <= world.seconds("30m")
+    assert end.outcome == "recycled" and job.phase == "Succeeded"
+
+
+def test_an_event_that_comes_twice_starts_nothing_twice(world):
+    world.events.repeat("*:stateMachine:recycle-eks-recycle-node*")
+    workers = group_of(world)
+    with_job(world, workers.nodes[0], "1h")
+
+    workers.terminate(workers.nodes[0])
+
+    assert sorted(end.outcome for end in ended(world, 2)) == ["duplicate", "recycled"]
+
+
+@pytest.mark.parametrize("retains", [False, True])
+def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_name(world, retains):
+    world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
+    workers = group_of(world, retains)
+    node = workers.nodes[0]
+    job = with_job(world, node, "5h")
+
+    workers.terminate(node)
+    (end,) = ended(world)
+
+    if retains:
+        assert "RestoreNode" not in world.executions()[0].path
+        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("5h")
+    else:
+        assert end.error == "NodeLost" and "train" in end.cause and end.at < world.seconds("2h")
+
+
+@pytest.mark.parametrize("retains", [False, True])
+def test_an_execution_that_dies_is_followed_by_another(world, retains):
+    world.let_sweep()
+    workers = group_of(world, retains)
+    node = workers.nodes[0]
+    job = with_job(world, node, "4h")
+    workers.terminate(node)
+    world.run("1h")
+    world.executions()[0].stop()
+
+    ends = ended(world, 2)
+
+    assert [end.outcome for end in ends] == [None, "recycled"] and job.phase == "Succeeded"
+    assert world.executions()[1].steps[0][0] <= world.seconds("1h30m")
+
+
+@pytest.mark.parametrize("retains", [False, True])
+def test_a_node_whose_time_is_over_keeps_its_taint_and_is_a_persons_where_it_is_retained(world, retains):
+    world.let_sweep()
+    drain_timeout(world, 1_800)
+    workers = group_of(world, retains)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    workers.terminate(node)
+
+    (end,) = ended(world)
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
+    assert "terminate-instance-in-auto-scaling-group" in end.cause
+    assert node.has_taint("recycle-eks/draining") and "recycle-eks/claim" not in node.annotations
+    assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags
+    world.run(world.clock.elapsed() + 60)
+    told = len(world.notifications)
+    world.run("8h")
+
+    assert len(world.executions()) == 1 and len(world.notifications) == told
+    if retains:
+        assert workers.states[node.instance_id] == "Terminating:Retained" and job.phase == "Running"
+        world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:gave-up"}])
+        job.finishes()
+        assert ended(world, 2)[1].outcome == "recycled"
+    assert node.instance_id not in workers.states
+
+
+def test_what_goes_to_the_warm_pool_is_let_go_at_once(world):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    node.job("train", annotations=WAITS)
+
+    world.autoscaling.move_to_warm_pool(node.instance_id)
+    (end,) = ended(world)
+
+    assert end.outcome == "released" and "WarmPool" in end.output["reason"]
+    assert end.at < 60 and node.instance_id not in workers.states
+    assert "recycle-eks/claim" not in node.annotations
+
+
+def test_an_instance_that_never_registered_is_let_go_at_once_unless_the_cluster_cannot_be_asked(world):
+    workers = group_of(world, size=1)
+    workers.next_launch(never_registers=True)
+    workers.grow(2)
+    world.run("10m")
+    (stranger,) = set(workers.states) - {node.instance_id for node in workers.nodes if node.exists}
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
+    world.at(world.clock.elapsed() + 120, world.faults.clear)
+    world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=stranger, ShouldDecrementDesiredCapacity=True
+    )
+    world.run(world.clock.elapsed() + 100)
+    assert workers.states[stranger] == "Terminating:Wait"
+
+    (end,) = ended(world)
+
+    assert end.outcome == "released" and "no Node in cluster world" in end.output["reason"]
+    world.run(world.clock.elapsed() + 300)
+    assert stranger not in workers.states
+
+
+def test_a_member_of_another_cluster_is_let_go_and_not_touched(world):
+    workers = world.group("held", size=2, minimum=0, maximum=4, cluster="production")
+
+    workers.grow(1)
+    (end,) = ended(world)
+    world.run("10m")
+
+    assert end.outcome == "released" and "cluster production" in end.output["reason"]
+    assert len(workers.states) == 1
+    assert {call.action for call in world.writes()} == {"autoscaling:CompleteLifecycleAction"}
+
+
+def test_other_hooks_and_other_groups_are_left_alone(world):
+    workers = world.group("workers", size=2, minimum=0, maximum=3)
+    held = group_of(world)
+    autoscaling = world.aws.client("autoscaling")
+    for group in ("workers", "held"):
+        autoscaling.put_lifecycle_hook(
+            AutoScalingGroupName=group,
+            LifecycleHookName="theirs",
+            LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+            HeartbeatTimeout=1_800,
+            DefaultResult="CONTINUE",
+        )
+    theirs, ours = workers.nodes[0], held.nodes[0]
+    world.let_sweep()
+    workers.terminate(theirs)
+    world.run("20m")
+    assert not world.executions() and workers.states[theirs.instance_id] == "Terminating:Wait"
+
+    held.terminate(ours)
+    (end,) = ended(world)
+
+    assert end.outcome == "recycled"
+    assert held.states.get(ours.instance_id) in (None, "Terminating:Wait", "Terminating:Proceed")
+    assert not [
+        c for c in world.calls("autoscaling:CompleteLifecycleAction") if c.parameters["LifecycleHookName"] != "recycle-eks"
+    ]
+
+
+@pytest.mark.parametrize("fault", ["throttled", "its answer lost"])
+def test_a_heartbeat_that_fails_is_recorded_again(world, fault):
+    if fault == "throttled":
+        world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="Throttling", status=400, times=3)
+    else:
+        world.faults.lose_answer("autoscaling:RecordLifecycleActionHeartbeat", times=2)
+    workers = world.group("impatient", size=2, minimum=1, maximum=3)
+    job = with_job(world, workers.nodes[0], "20m")
+
+    workers.terminate(workers.nodes[0])
+    (end,) = ended(world)
+
+    assert end.outcome == "recycled" and job.phase == "Succeeded" and not world.faults.not_struck()
+
+
+@pytest.mark.parametrize("way", ["before", "after"])
+def test_our_own_termination_is_completed_by_whoever_made_it(world, way):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    with_job(world, node, "20m")
+
+    planned = world.recycle(node, replacement=way)
+    end = planned.finishes()
+    others = [each.outcome for each in ended(world, 2) if each.at != end.at]
+
+    assert end.outcome == "recycled", end.cause
+    assert set(others) <= {"duplicate", "already_gone"}
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_the_termination_of_an_empty_replacement_in_a_put_back_is_completed_too(world):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    node.job("train", annotations=WAITS)
+
+    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    ended(world)
+    world.run(world.clock.elapsed() + 300)
+
+    assert end.error == "DrainTimedOut" and "was put back" in end.cause, end.cause
+    assert sorted(workers.states.values()) == ["InService"] * 2 and workers.states[node.instance_id] == "InService"
+
+
+def test_the_hook_takes_a_planned_drain_over(world):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    job = with_job(world, node, "3h")
+    planned = world.recycle(node)
+    world.run("1h")
+
+    workers.terminate(node)
+    ends = ended(world, 2)
+
+    assert planned.finishes().outcome == "superseded"
+    assert ends[1].outcome == "recycled" and job.phase == "Succeeded"
+    assert node.instance_id not in workers.states
+
+
+def test_a_dry_run_by_default_does_nothing_for_the_hook_either(world):
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
+    workers = group_of(world, retains=True)
+    workers.terminate(workers.nodes[0])
+
+    (end,) = ended(world)
+
+    assert end.outcome == "planned" and not world.writes()
+
+
+def test_a_group_that_does_not_retain_although_the_module_says_so_is_told(world):
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
+    workers = world.group("retained", size=2, minimum=0, maximum=4)
+    workers.terminate(workers.nodes[0])
+
+    (end,) = ended(world)
+
+    assert any("no TerminateHookAbandon" in note for note in end.output["plan"]["notes"]), end.output["plan"]
