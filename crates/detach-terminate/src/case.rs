@@ -119,12 +119,12 @@ impl Case {
         }
     }
 
-    /// The input's, cut to what EC2 leaves.
+    /// The input's, cut to half of what EC2 leaves: the other half is for the group, to replace the instance before it goes.
     fn balancer_grace(&self) -> u32 {
         let input = &self.run.input;
         let left = input
             .interrupted_at
-            .map(|at| at.duration_since(self.now).as_secs().max(0));
+            .map(|at| at.duration_since(self.now).as_secs().max(0) / 2);
         let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
         input.load_balancer_grace_seconds.min(left)
     }

@@ -636,4 +636,18 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn what_its_group_holds_on_the_way_out_is_ended_there_or_drained_once_more() {
+        for state in ["Terminating:Wait", "Terminating:Retained"] {
+            let left = describe(Some(state), Some(&tagged()), None);
+            assert!(
+                left.state.contains(state) && left.state.contains("recycle-eks:gave-up"),
+                "{}",
+                left.state
+            );
+            assert!(left.commands[0].contains("terminate-instance-in-auto-scaling-group"));
+            assert_eq!((left.commands.len(), left.can_be_resumed), (1, false));
+        }
+    }
 }

@@ -63,7 +63,8 @@ fn plan_replacement(input: &Input, group: &Group, node: &NodeFacts) -> Vec<Strin
 }
 
 fn plan_successor(input: &Input, node: &NodeFacts) -> Option<String> {
-    (input.replacement == Replacement::After).then(|| {
+    // Of a hook's node the group sees to the replacement.
+    (input.replacement == Replacement::After && input.hook.is_none()).then(|| {
         format!(
             "wait up to {} until the group's new member is in service and its Node usable{}",
             describe_seconds(input.replacement_timeout_seconds),
@@ -110,6 +111,12 @@ fn plan_balancers(input: &Input) -> String {
 fn plan_disposal(input: &Input, group: &Group) -> String {
     let id = &input.instance_id;
     match input.dispose {
+        Dispose::Terminate if input.hook.is_some() => {
+            format!(
+                "complete the lifecycle action, upon which group {} terminates {id}",
+                group.name
+            )
+        }
         Dispose::Terminate => {
             format!(
                 "terminate {id}: group {} keeps its desired capacity of {}",
@@ -229,6 +236,23 @@ mod tests {
                 "a note",
                 "some pods are waited for, but end only if somebody ends them (never_ends: 1)"
             ]
+        );
+    }
+
+    #[test]
+    fn a_plan_for_a_hook_puts_nothing_into_standby_and_waits_for_no_replacement() {
+        let hook = json!({"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"});
+        let plan = write_plan(
+            &input(json!({"hook": hook})),
+            &group(),
+            &node("old"),
+            &survey(),
+            Vec::new(),
+        );
+        assert_eq!(plan.steps[0], "taint node old and cordon it");
+        assert_eq!(
+            plan.steps.last().map(String::as_str),
+            Some("complete the lifecycle action, upon which group workers terminates i-0aaaaaaaaaaaaaaaa")
         );
     }
 

@@ -371,6 +371,42 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_of_30_days_under_a_hook_is_within_its_own_budget() {
+        for heartbeat_timeout in [900, 3_600, 7_200] {
+            let mut hook = crate::hook::HeldByHook::new(heartbeat_timeout, Some(at(0)), true);
+            let (mut now, mut polls) = (0, 0);
+            while now < i64::from(LONGEST_DRAIN) {
+                if now >= i64::from(heartbeat_timeout * 100).min(48 * 3_600) {
+                    hook.see(Some(crate::hook::RETAINED));
+                }
+                let terms = Terms {
+                    drain_timeout: LONGEST_DRAIN,
+                    now: at(now),
+                    deadline: find_deadline(at(0), at(now), LONGEST_DRAIN, None).0,
+                    ..terms()
+                };
+                match judge_drain(&busy_survey(), &terms.held_by(Some(&hook)), polls, false) {
+                    DrainVerdict::Evict(wait) => now += i64::from(wait),
+                    verdict => panic!("after {polls} polls {verdict:?}"),
+                }
+                polls += 1;
+            }
+            assert!(polls < HOOK_POLL_BUDGET, "{polls}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_spread_over_half_a_minute_each_at_its_own_second() {
+        let ids = (0..50).map(|number| id(&format!("i-{number:017x}")));
+        let waits: std::collections::BTreeSet<u32> = ids.map(|id| spread(&id)).collect();
+        assert!(
+            waits.len() > 15 && waits.iter().all(|wait| *wait < 30),
+            "{waits:?}"
+        );
+        assert_eq!(spread(&id(OLD)), spread(&id(OLD)));
+    }
+
+    #[test]
     fn the_longest_timeouts_are_those_that_the_input_allows() {
         input(
             serde_json::json!({"replacement_timeout_seconds": 3_600, "load_balancer_grace_seconds": 3_600,

@@ -1147,6 +1147,62 @@ mod tests {
         assert!(most.is_some_and(|most| TRIES_OF_AN_ENDPOINT < most), "{most:?}");
     }
 
+    fn on(state: &'static str, more: Value) -> World {
+        World {
+            input: input(more),
+            lifecycle_state: Some(state),
+            ..World::with_member(state)
+        }
+    }
+
+    fn hook() -> Value {
+        json!({"hook": {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"}})
+    }
+
+    #[test]
+    fn a_member_that_our_hook_holds_is_drained_whatever_its_group_is_at() {
+        for state in ["Terminating", "Terminating:Wait", "Terminating:Retained"] {
+            assert!(on(state, hook()).names().is_empty(), "{state}");
+            let busy = World {
+                state: GroupState {
+                    is_weighted: true,
+                    refresh: Some("InProgress".to_owned()),
+                    ..GroupState::default()
+                },
+                ..on(state, hook())
+            };
+            assert!(busy.names().is_empty(), "{state}: that is why it goes");
+        }
+        assert_eq!(on("InService", hook()).names(), ["not_terminating"]);
+        let gone = on("Terminating:Proceed", hook()).check();
+        assert!(matches!(gone, Preflight::AlreadyGone(_)), "{gone:?}");
+    }
+
+    #[test]
+    fn whom_ec2_takes_away_nothing_of_the_group_holds_back_and_whom_it_is_only_likely_to_take_everything_does()
+     {
+        let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
+        for (more, state, expected) in [
+            (interrupted.clone(), "InService", vec![]),
+            (interrupted, "Terminating:Wait", vec![]),
+            (json!({"urgency": "spot"}), "InService", vec!["instance_refresh"]),
+            (
+                json!({}),
+                "Terminating:Wait",
+                vec!["terminating", "instance_refresh"],
+            ),
+        ] {
+            let busy = World {
+                state: GroupState {
+                    refresh: Some("InProgress".to_owned()),
+                    ..GroupState::default()
+                },
+                ..on(state, more.clone())
+            };
+            assert_eq!(busy.names(), expected, "{more} {state}");
+        }
+    }
+
     #[test]
     fn what_is_gone_is_nothing_to_do() {
         let stopped = World::in_state("stopped").tagged([(STOPPED_TAG, "2027-01-01T00:00:00Z")]);
