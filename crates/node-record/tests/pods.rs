@@ -285,15 +285,15 @@ async fn refusals_that_are_errors() {
 #[tokio::test]
 async fn a_grace_period_is_cut_and_never_made_longer() {
     for (most, expected) in [
-        (None, serde_json::Value::Null),
-        (Some(1), serde_json::json!(1)),
-        (Some(9_999), serde_json::Value::Null),
+        (None, Value::Null),
+        (Some(1), json!(1)),
+        (Some(9_999), Value::Null),
     ] {
         let kube = ScriptedKube::new().on(
             "POST",
             "/eviction",
             201,
-            serde_json::json!({"kind": "Status", "status": "Success"}),
+            json!({"kind": "Status", "status": "Success"}),
         );
         evict_pod(&kube.client(), &some_pod(), most).await.unwrap();
         assert_eq!(
