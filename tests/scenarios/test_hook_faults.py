@@ -1,0 +1,98 @@
+"""Throttled, killed, answers lost: at each mutating call of the ways `hook` and Spot the end is the same."""
+
+import pytest
+
+WAITS = {"recycle-eks/drain": "wait"}
+
+
+def by_hook(world):
+    """A member that its group terminates, with a pod to evict and one to wait for."""
+    workers = world.group("impatient", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    web = node.deployment("web", replicas=2)
+    world.at("8m", job.finishes)
+    workers.terminate(node)
+    return workers, node, web
+
+
+def by_retained_hook(world):
+    """The same of a group that retains instances, whose hook nobody keeps alive."""
+    world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
+    workers = world.group("impatient", size=2, minimum=1, maximum=3, retains=True)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    web = node.deployment("web", replicas=2)
+    world.at("20m", job.finishes)
+    workers.terminate(node)
+    return workers, node, web
+
+
+def by_interruption(world):
+    """A node that EC2 takes away, but not so soon that a retry would come too late."""
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    node.job("train", annotations=WAITS, exits_after=5)
+    web = node.deployment("web", replicas=2)
+    world.recycle(node, urgency="spot", interrupted_at="2027-01-01T00:02:00Z")
+    return workers, node, web
+
+
+WAYS = {"hook": by_hook, "retained": by_retained_hook, "interruption": by_interruption}
+
+
+def finish(world):
+    world.clock.run(until=lambda: bool(world.executions()), limit=world.seconds("1h"))
+    return world.executions()[0].finishes()
+
+
+@pytest.fixture(scope="module", params=sorted(WAYS))
+def way(request, deployed_world):
+    """The way, and every (function, action, n-th time) that changes something in a run without faults."""
+    world = deployed_world
+    world.reset()
+    WAYS[request.param](world)
+    assert finish(world).outcome == "recycled"
+    seen: dict[tuple[str, str], int] = {}
+    calls = []
+    for call in world.writes():
+        key = (call.function, call.action)
+        seen[key] = seen.get(key, 0) + 1
+        calls.append((*key, seen[key]))
+    assert len(calls) > 8
+    return WAYS[request.param], calls
+
+
+FAULTS = {
+    "throttled": lambda world, function, action, nth: world.faults.refuse(
+        action, code="ThrottlingException", message="Rate exceeded", status=400 if "kubernetes" not in action else 503,
+        function=function, nth=nth, times=2,
+    ),
+    "killed before": lambda world, function, action, nth: world.faults.kill("before", action, function=function, nth=nth),
+    "killed after": lambda world, function, action, nth: world.faults.kill("after", action, function=function, nth=nth),
+    "answer lost": lambda world, function, action, nth: world.faults.lose_answer(action, function=function, nth=nth),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_at_any_mutating_call_changes_nothing_of_the_end(world, way, fault):
+    prepare, calls = way
+    endings = []
+    for function, action, nth in calls:
+        world.reset()
+        workers, node, web = prepare(world)
+        FAULTS[fault](world, function, action, nth)
+        end = finish(world)
+        world.run(world.clock.elapsed() + 300)
+        endings.append(
+            (
+                (function, action, nth),
+                end.outcome,
+                sorted(workers.states.values()),
+                node.exists,
+                len(web.running_pods()),
+                [each for each in world.faults.not_struck() if "Heartbeat" not in str(each)],
+            )
+        )
+    same = ("recycled", ["InService", "InService"], False, 2, [])
+    assert [ending for ending in endings if ending[1:] != same] == []
