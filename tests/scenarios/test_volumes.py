@@ -69,6 +69,16 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert not story.node.exists
 
 
+def test_a_dry_run_tells_which_pods_no_other_node_could_take_now(world):
+    story = Story(world)
+
+    end = world.recycle(story.node, dry_run=True).finishes()
+
+    assert end.outcome == "planned", end.cause
+    assert end.output["names"]["zone_mismatch"] == ["default/db-0"]
+    assert not story.evictions_of("db")
+
+
 def test_a_replacement_in_the_same_zone_takes_the_pod(world):
     story = Story(world, elsewhere=False)
 
