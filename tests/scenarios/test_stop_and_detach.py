@@ -88,6 +88,18 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
 
 
+@pytest.mark.parametrize("value", [None, "false"])
+def test_a_detached_node_is_cluster_autoscalers_again_as_it_was(world, node, value):
+    mark = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+    if value:
+        node.annotate(mark, value)
+
+    end = world.recycle(node, dispose="detach").finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert node.annotations.get(mark) == value
+
+
 def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come_to_rest(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
 

@@ -53,7 +53,8 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
     assert sentence in answer["reason"]
     progress = json.loads(story.node.annotations["recycle-eks/progress"])
-    assert "zone_mismatch 1 pod (default/db-0)" in progress["summary"] and progress["held"][0].startswith(sentence)
+    assert progress["summary"] == "pods: 1 held back by zone_mismatch"
+    assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
     told = {event["reason"]: event["message"] for event in world.kubernetes.events(story.node.name)}
     assert told["RecycleWaiting"].startswith("Holds back by zone_mismatch 1 pod (default/db-0) until another node can use")

@@ -357,7 +357,7 @@ def test_pods_leave_a_machine_that_is_off_at_once_when_somebody_says_so(world):
     world.run("20m")
     (stuck,) = database.pods()
     assert stuck.node_name == node.name
-    node.kubernetes.add_taint("node.kubernetes.io/out-of-service", "NoExecute", "nodeshutdown")
+    node.kubernetes.add_taint("node.kubernetes.io/out-of-service", "NoExecute", "recycle-eks")
     world.run("21m")
     (moved,) = database.running_pods()
     assert moved.node_name != node.name

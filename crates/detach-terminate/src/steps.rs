@@ -2,6 +2,7 @@
 
 use instance_record::protection;
 use node_record::{NodeChange, Occasion};
+use recycle::autoscaler::let_go_of_old_node;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
@@ -10,8 +11,8 @@ use recycle::input::Dispose;
 use recycle::lost::{Lost, describe_loss};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DETACHED_TAG, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
-    STOPPED_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
 };
 use recycle::node::{
     Instance, Member, NodeFacts, Record, detached_taint, is_draining_taint, out_of_service_taint,
@@ -285,6 +286,8 @@ async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
             return Ok(None);
         }
         node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+        let record = node.record().ok();
+        let scale_down = record.and_then(|record| let_go_of_old_node(node, &record));
         let others = node.taints.iter().filter(|taint| !is_draining_taint(taint));
         let mut change = NodeChange::new()
             .taints(others.cloned().chain([detached.clone()]).collect())
@@ -297,6 +300,11 @@ async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
         ] {
             change = change.remove_annotation(annotation);
         }
+        change = match scale_down {
+            Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
+            Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
+            None => change,
+        };
         Ok::<_, Error>(Some(change))
     })
     .await
@@ -531,7 +539,7 @@ mod tests {
         assert_eq!(taints[0]["key"], "recycle-eks/draining");
         assert_eq!(
             taints[1],
-            json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"})
+            json!({"key": "node.kubernetes.io/out-of-service", "value": "recycle-eks", "effect": "NoExecute"})
         );
     }
 

@@ -78,10 +78,10 @@ pub enum DisposalStep {
 #[must_use]
 pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
     let timing = departure.timing();
-    if departure.is_lost && departure.holds_volumes_while_off() {
+    let living = departure.instance.filter(|instance| !instance.is_gone());
+    if departure.is_lost && living.is_none() && departure.holds_volumes_while_off() {
         return DisposalStep::MarkOutOfService;
     }
-    let living = departure.instance.filter(|instance| !instance.is_gone());
     let Some(lifecycle_state) = departure.lifecycle_state() else {
         return match living {
             Some(_) if departure.is_to_be_detached() => end_detach(departure, &timing),
@@ -101,9 +101,15 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         return terminate(lifecycle_state, &timing);
     };
     if departure.is_lost {
-        // Its volumes hang until it is off.
+        // Its volumes hang until it is off. Somebody who stopped it may start it again: only right before its end is it marked.
         let balancers = find_what_balancers_need(departure.node, &timing);
-        return balancers.unwrap_or_else(|| terminate(lifecycle_state, &timing));
+        return balancers.unwrap_or_else(|| {
+            if departure.holds_volumes_while_off() {
+                DisposalStep::MarkOutOfService
+            } else {
+                terminate(lifecycle_state, &timing)
+            }
+        });
     }
     match departure.dispose {
         Dispose::Terminate => {
@@ -120,6 +126,7 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
     let timing = Timing {
         waited: now.duration_since(since).as_secs(),
         balancer_grace: i64::from(balancer_grace),
+        now,
     };
     (timing.left() > 0).then(|| timing.wait())
 }
@@ -129,6 +136,7 @@ impl Departure<'_> {
         Timing {
             waited: self.now.duration_since(self.since).as_secs(),
             balancer_grace: i64::from(self.balancer_grace),
+            now: self.now,
         }
     }
 
@@ -167,6 +175,7 @@ struct Timing {
     /// Seconds since the disposal began.
     waited: i64,
     balancer_grace: i64,
+    now: Timestamp,
 }
 
 impl Timing {
@@ -212,8 +221,14 @@ fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option
             timing.balancer_grace.max(1),
         )));
     }
-    let was_out_before_us = node.record().is_ok_and(|record| record.excluded_before.is_some());
-    let grace_left = timing.balancer_grace - timing.waited;
+    let record = node.record().ok();
+    let was_out_before_us = record
+        .as_ref()
+        .is_some_and(|record| record.excluded_before.is_some());
+    // Counted from the label: what could not be asked before it was set is no grace.
+    let excluded_at = record.and_then(|record| record.excluded_at);
+    let excluded_for = excluded_at.map_or(timing.waited, |at| timing.now.duration_since(at).as_secs());
+    let grace_left = timing.balancer_grace - excluded_for;
     (!was_out_before_us && grace_left > 0).then(|| {
         DisposalStep::Wait(
             whole_seconds(grace_left),

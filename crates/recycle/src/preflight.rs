@@ -422,8 +422,8 @@ fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal>
     let name = &group.name;
     let refresh = refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and fails on one in Standby; wait for its \
-             end, or cancel it"
+            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and members in Standby end it, or are ended by \
+             it with their pods (its preference StandbyInstances); wait for its end, or cancel it"
         ))
     });
     let update = node_group_status
