@@ -120,6 +120,8 @@ obstacles!(
     WeightedGroup = "weighted_group",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
+    /// It is to be kept, and its Node is not Ready.
+    NotReady = "not_ready",
     /// It is protected from scale-in.
     ScaleInProtection = "scale_in_protection",
     /// A process of the group is suspended.
@@ -160,6 +162,7 @@ impl Obstacle {
             | Self::ManagedGroupUpdate
             | Self::WeightedGroup
             | Self::OneTimeSpot
+            | Self::NotReady
             | Self::ReplacementRemoved => None,
         }
     }
@@ -270,6 +273,11 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.extend(check_updates(surroundings, group));
         refusals.extend(check_weights(input, surroundings.group_state, group));
         refusals.extend(check_stop(input, instance));
+        refusals.extend(
+            surroundings
+                .node
+                .and_then(|node| check_keeping(input, node, group)),
+        );
         refusals.extend(check_protection(input, instance, group));
         refusals.extend(check_processes(input, group));
         refusals.extend(check_targets(input, &surroundings.group_state.balancers));
@@ -525,6 +533,19 @@ fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
             instance.id
         ))),
         Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
+    }
+}
+
+/// Whoever wants to look at a sick machine must not lose it.
+fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
+    match input.dispose {
+        Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(
+            "node {} is not Ready: after five minutes it would count as lost, and its group would terminate it; to keep the machine, take \
+             it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
+             --no-should-decrement-desired-capacity)",
+            node.name, group.name, input.instance_id
+        ))),
+        Dispose::Stop | Dispose::Detach | Dispose::Terminate => None,
     }
 }
 
@@ -977,6 +998,17 @@ mod tests {
                 "the last target",
                 World::behind(json!({}), 0),
                 "is the last healthy target of target group web, which EnterStandby takes it out of",
+            ),
+            (
+                "a sick node is to be kept",
+                World {
+                    node: Some(NodeFacts {
+                        ready: false,
+                        ..node("old")
+                    }),
+                    ..World::asked(json!({"dispose": "detach"}))
+                },
+                "node old is not Ready: after five minutes it would count as lost",
             ),
             (
                 "Spot cannot be stopped",
