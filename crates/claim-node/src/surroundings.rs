@@ -140,9 +140,10 @@ impl Found {
     /// One that is in Standby has its replacement, or is owed it: it goes that way to the end, whatever the input says by now.
     pub(crate) fn settle_way_in(&self, input: &Input) -> Input {
         let is_in_standby = matches!(self.member_state(), Some("Standby" | "EnteringStandby"));
-        let replacement = match input.replacement {
-            Replacement::After if is_in_standby => Replacement::Before,
-            replacement => replacement,
+        let replacement = if is_in_standby {
+            Replacement::Before
+        } else {
+            input.replacement
         };
         Input {
             replacement,
