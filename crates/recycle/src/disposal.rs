@@ -716,9 +716,12 @@ mod tests {
             );
             assert_eq!(lose(dispose, Some(&with_volume()), "running", 60), terminate);
             assert_eq!(lose(dispose, Some(&with_volume()), "stopping", 60), terminate);
-            for state in ["stopped", "terminated"] {
+            // Whoever stopped it may start it again, until right before its end.
+            let stopped = lose(dispose, Some(&with_volume()), "stopped", 0);
+            assert!(matches!(stopped, DisposalStep::Wait(60, _)), "{stopped:?}");
+            for (state, waited) in [("stopped", 60), ("terminated", 0)] {
                 assert_eq!(
-                    lose(dispose, Some(&with_volume()), state, 0),
+                    lose(dispose, Some(&with_volume()), state, waited),
                     DisposalStep::MarkOutOfService,
                     "{dispose:?} {state}"
                 );
@@ -726,6 +729,27 @@ mod tests {
             assert_eq!(lose(dispose, Some(&marked), "stopped", 60), terminate);
             assert_eq!(lose(dispose, Some(&marked), "terminated", 0), terminate);
         }
+    }
+
+    #[test]
+    fn the_balancers_have_their_grace_from_the_label_on() {
+        let mut node = out_of_balancers();
+        let record = Record {
+            schema: crate::contract::SCHEMA,
+            excluded_at: Some(at(190)),
+            ..Record::default()
+        };
+        let text = serde_json::to_string(&record).unwrap();
+        node.annotations
+            .insert(crate::names::RECORD_ANNOTATION.to_owned(), text);
+        let step = step(
+            Dispose::Terminate,
+            Some(&node),
+            Some(&instance()),
+            Some("Standby"),
+            200,
+        );
+        assert!(matches!(step, DisposalStep::Wait(50, _)), "{step:?}");
     }
 
     #[test]
