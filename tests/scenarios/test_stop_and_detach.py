@@ -74,7 +74,7 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     world.run(end.at + 3600)
     swept = world.sweep().finishes()
 
-    assert end.outcome == "recycled" and "has left its group, and runs" in end.output["reason"]
+    assert end.outcome == "recycled" and "has left group workers, and runs" in end.output["reason"]
     assert world.instance(node.instance_id).state == "running" and node.instance_id not in node.group.states
     assert node.group.sizes == (1, 3, 5) and sorted(node.group.states.values()) == ["InService"] * 3
     assert all(pod.phase == "Running" for pod in others) and left.phase == "Running"

@@ -169,12 +169,12 @@ impl DetachTerminate {
             self.instances.untag(id, &tags).await?;
         }
         let outcome = match dispose {
-            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated",
-            Dispose::Terminate => "is being terminated by its group",
-            Dispose::Stop => "is stopped, and stays in Standby",
-            Dispose::Detach => "has left its group, and runs",
+            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated".to_owned(),
+            Dispose::Terminate => "is being terminated by its group".to_owned(),
+            Dispose::Stop => "is stopped, and stays in Standby".to_owned(),
+            Dispose::Detach => format!("has left group {}, and runs", case.run.group),
         };
-        let mut reason = case.say_whole(outcome);
+        let mut reason = case.say_whole(&outcome);
         let verdict = match &case.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
