@@ -200,7 +200,7 @@ def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that
         if node.exists and node.has_taint(OUT_OF_SERVICE):
             seen.append(world.instance(node.instance_id).state)
         elif node.exists:
-            world.clock.after(10, watch)
+            world.clock.after(0.5, watch)
 
     world.at("20m", node.is_stopped_in_the_console)
     world.at("20m", watch)
