@@ -439,7 +439,6 @@ async fn a_pod_whose_volume_has_no_other_node_is_held_and_told() {
 
     let mut other = node(&[]);
     other["metadata"]["name"] = json!("b");
-    other["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     other["spec"] = json!({});
     other["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     let free = with_volume(kube(node(&[]), &[database]), &[other]);
