@@ -74,9 +74,11 @@ def checks() -> list[Step]:
 
 def long_tests() -> list[Step]:
     """The rest, the longest first. Each mostly waits, for one of its processes or another."""
+    scenarios = sorted(str(file.relative_to(TESTS)) for file in TESTS.glob("scenarios/test_*.py"))
     return [
+        Step("Scenarios, one half", [*PYTEST, *scenarios[::2]], count_pytest, TESTS),
+        Step("Scenarios, other half", [*PYTEST, *scenarios[1::2]], count_pytest, TESTS),
         Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
-        Step("Scenarios", [*PYTEST, "scenarios"], count_pytest, TESTS),
         Step("Terraform, packages, demo", [*PYTEST, "deployment"], count_pytest, TESTS),
         Step("Documentation", [*PYTEST, "docs"], count_pytest, TESTS),
         Step("A second interpreter", [*PYTEST, "second_interpreter"], count_pytest, TESTS),
@@ -103,6 +105,11 @@ class Result:
         return f"{self.passed} passed, {self.failed} failed" if self.step.count else ("failed" if self.code else "ok")
 
 
+def shown(command: list[str]) -> str:
+    """The end of a command, where its sense is."""
+    return " ".join(command[-4:] if len(command) <= len(PYTEST) + 4 else ["pytest", *command[len(PYTEST) :]])
+
+
 class Run:
     """Steps with their output as it comes; ends what still runs when it is ended itself."""
 
@@ -124,7 +131,7 @@ class Run:
     def _take(self, step: Step) -> Result:
         self._begun += 1
         number = self._begun
-        print(f"[{number}/{self._total}] {step.name}: {' '.join(map(str, step.command[-4:]))}", flush=True)
+        print(f"[{number}/{self._total}] {step.name}: {shown(step.command)}", flush=True)
         started = time.monotonic()
         process = subprocess.Popen(
             step.command, cwd=step.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL

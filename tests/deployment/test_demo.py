@@ -134,7 +134,7 @@ def test_in_a_terminal_one_screen_shows_it_all_and_the_pictured_one_is_as_commit
     assert demo.shows(lambda: demo.lit == ["WaitForReplacement"])
     assert "EnteringStandby" in demo.text or "Standby" in demo.text
     assert demo.shows(lambda: "WaitForPods" in demo.lit and "gone" in demo.text)
-    for words in ("tainted and cordoned", "training", "wait", "evict", "ignore", "recycle-eks/progress", "it waits for 1 pod"):
+    for words in ("tainted and cordoned", "training", "wait", "evict", "ignore", "recycle-eks/progress", "pods: 1 to wait for"):
         assert words in demo.text
     assert demo.ends() == 0
     assert "outcome          recycled" in demo.text

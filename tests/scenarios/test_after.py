@@ -94,6 +94,20 @@ def test_before_leaves_such_a_node_alone(world):
     assert "nothing was launched in 120 seconds" in end.cause, end.cause
 
 
+def test_a_node_that_was_left_in_standby_goes_on_that_way_also_with_after(world):
+    workers = world.group("gpu", size=1, minimum=1, maximum=1)
+    workers.reserve_capacity(1)
+    node = workers.nodes[0]
+    assert world.recycle(node, replacement_timeout_seconds=120).finishes().error == "StandbyLeftBehind"
+    workers.reserve_capacity(2)
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="gpu", MaxSize=2)
+
+    end = after(world, node).finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert list(workers.states.values()) == ["InService"] and not node.exists
+
+
 @pytest.mark.parametrize("what", ["startup taint", "no GPU yet"])
 def test_the_new_node_has_to_be_usable_and_like_the_old_one(world, what):
     gpu = {"nvidia.com/gpu": "1"}

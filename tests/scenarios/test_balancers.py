@@ -44,6 +44,39 @@ def test_the_last_target_is_refused_and_force_takes_it(world):
     assert len(ingress.unserved()) == 1, "from EnterStandby until the replacement is healthy"
 
 
+def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_successor_takes_over(world):
+    workers = group(world, size=1, maximum=1)
+    node = workers.nodes[0]
+    ingress = world.target_group("ingress", workers)
+    job = node.job("train", labels={"app": "train"})
+    world.at("20m", job.finishes)
+
+    execution = world.recycle(node, label_selector="app=train", replacement="after")
+    world.run("19m")
+    assert ingress.targets == {node.instance_id: "healthy"}
+    end = execution.finishes()
+    world.run(end.at + 900)
+
+    assert end.outcome == "recycled", end.cause
+    assert ingress.cut_off == []
+    assert ingress.targets == {workers.nodes[0].instance_id: "healthy"} and not node.exists
+    (unserved,) = ingress.unserved()
+    assert unserved[0] >= world.seconds("20m"), "not before its pods were done"
+
+
+def test_with_after_the_second_of_two_targets_waits_until_the_first_ones_successor_is_healthy(world):
+    workers = group(world, size=2, maximum=2)
+    ingress = world.target_group("ingress", workers, checks="10m")
+    first, second = [world.recycle(node, replacement="after") for node in workers.nodes]
+
+    ends = [first.finishes(), second.finishes()]
+    world.run(ends[1].at + 900)
+
+    assert [end.outcome for end in ends] == ["recycled", "recycled"], [end.cause for end in ends]
+    assert ingress.unserved() == [] and ingress.cut_off == []
+    assert any("has no other healthy target" in answer["reason"] for answer in second.answers("ClaimNode"))
+
+
 def test_targets_of_another_group_and_only_healthy_ones_count(world):
     workers = group(world, size=1)
     others = world.group("others", size=1)

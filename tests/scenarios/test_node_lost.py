@@ -1,6 +1,8 @@
 """A node is lost while it drains: each way of losing one is a case of its own. It is disposed of by its group, nothing is put
 back onto it, and the pods that were lost are named."""
 
+import json
+
 import pytest
 
 #: Those that touch a way through Standby and a termination.
@@ -127,6 +129,47 @@ def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, nod
     assert end.at > world.seconds("50m")
 
 
+def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
+    (job,) = jobs(node)
+    nodes = []
+
+    def all_fall_silent() -> None:
+        nodes.extend(each for each in node.group.nodes if each.exists)
+        for each in nodes:
+            each.falls_silent()
+
+    def all_report() -> None:
+        for each in nodes:
+            each.reports_again()
+
+    world.at("20m", all_fall_silent)
+    world.at("50m", all_report)
+    world.at("1h", job.finishes)
+
+    execution = recycle(world, node)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert any("no node of the cluster is Ready" in answer["reason"] for answer in execution.answers("CheckPods"))
+
+
+def test_a_stopped_machine_that_is_started_again_takes_pods_as_before(world, node):
+    database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
+    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
+    world.at("20m", node.is_stopped_in_the_console)
+    execution = recycle(world, node, load_balancer_grace_seconds=600)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    assert not node.has_taint(OUT_OF_SERVICE)
+    world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
+    node.reports_again()
+    world.at("50m", database.deleted)
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert not [call for call in world.calls("kubernetes:PATCH nodes") if OUT_OF_SERVICE in json.dumps(call.parameters)]
+
+
 def test_an_api_server_that_is_away_is_no_lost_node(world, node):
     (job,) = jobs(node)
 
@@ -157,7 +200,7 @@ def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that
         if node.exists and node.has_taint(OUT_OF_SERVICE):
             seen.append(world.instance(node.instance_id).state)
         elif node.exists:
-            world.clock.after(10, watch)
+            world.clock.after(0.5, watch)
 
     world.at("20m", node.is_stopped_in_the_console)
     world.at("20m", watch)
@@ -208,7 +251,7 @@ def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
     world.at("20m", detach)
     end = recycle(world, node).finishes()
 
-    assert (end.status, end.error) == ("FAILED", "NodeLost")
+    assert (end.status, end.error) == ("FAILED", "NodeLost"), end.cause
     assert world.instance(node.instance_id).state == "running"
     assert "recycle-eks:claim" not in world.instance(node.instance_id).tags
     assert f"aws ec2 delete-tags --resources {node.instance_id}" in end.cause

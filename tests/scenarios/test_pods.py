@@ -227,8 +227,8 @@ def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node
     world.kubernetes.budget("one", twice, max_unavailable=1)
     world.kubernetes.budget("two", twice, max_unavailable=1)
     fresh = node.deployment("fresh")
-    # Written a moment before the first eviction, so that no controller has looked at it yet.
-    world.kubernetes.proxy.just_before("kubernetes:POST pods/eviction", lambda: world.budget(fresh, max_unavailable=1))
+    # Written a moment before `evict-pods` asks which pods there are, as `check-pods` has before: no controller has looked at it.
+    world.kubernetes.proxy.just_before("kubernetes:GET pods", lambda: world.budget(fresh, max_unavailable=1), nth=2)
     free = node.deployment("free", replicas=3)
     before = free.pods()
     execution = world.recycle(node)
@@ -274,7 +274,8 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
 
     assert end.outcome == "recycled"
     evictions = world.calls("kubernetes:POST pods/eviction")
-    assert len(evictions) == 110 and all(call.status == 201 for call in evictions)
+    # (A busy API server meets a conflict of its own now and then, and is asked again.)
+    assert len([call for call in evictions if call.status == 201]) == 110 and len(evictions) < 120
     assert evictions[-1].at - evictions[0].at < 3, "ten at once, not one after the other"
     # The budgets take turns, since the API server works on the pods of one budget one after the other. (Ten calls are under way
     # at once, so that some arrive before their turn.)

@@ -70,6 +70,19 @@ def test_what_speaks_against_a_node_is_refused_by_name_before_anything_is_writte
     assert world.writes() == []
 
 
+@pytest.mark.parametrize("dispose", ["stop", "detach"])
+def test_a_sick_node_that_is_to_be_kept_is_refused_before_it_could_count_as_lost(world, node, dispose):
+    node.falls_silent()
+    world.run("2m")
+    world.forget_calls()
+
+    end = world.recycle(node, dispose=dispose).finishes()
+
+    assert end.error == "PreflightRefused" and end.cause.startswith("not_ready: "), end.cause
+    assert f"detach-instances --auto-scaling-group-name workers --instance-ids {node.instance_id}" in end.cause
+    assert world.writes() == []
+
+
 def test_another_clusters_instance_is_refused_by_name(world):
     others = world.group("others", size=1, cluster="production")
 

@@ -74,7 +74,7 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     world.run(end.at + 3600)
     swept = world.sweep().finishes()
 
-    assert end.outcome == "recycled" and "has left its group, and runs" in end.output["reason"]
+    assert end.outcome == "recycled" and "has left group workers, and runs" in end.output["reason"]
     assert world.instance(node.instance_id).state == "running" and node.instance_id not in node.group.states
     assert node.group.sizes == (1, 3, 5) and sorted(node.group.states.values()) == ["InService"] * 3
     assert all(pod.phase == "Running" for pod in others) and left.phase == "Running"
@@ -86,6 +86,18 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     assert node.unschedulable and EXCLUDE in node.labels
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
+
+
+@pytest.mark.parametrize("value", [None, "false"])
+def test_a_detached_node_is_cluster_autoscalers_again_as_it_was(world, node, value):
+    mark = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+    if value:
+        node.annotate(mark, value)
+
+    end = world.recycle(node, dispose="detach").finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert node.annotations.get(mark) == value
 
 
 def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come_to_rest(world, node):

@@ -327,7 +327,7 @@ def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_tur
     world.aws.client("autoscaling").detach_instances(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
     )
-    assert execution.finishes().error == "DrainTimedOut"
+    assert execution.finishes().error == "ServiceRefused"
     wait(world, "10m")
     for _ in range(2):
         assert world.sweep().finishes().output["nodes"] == [{}]

@@ -53,7 +53,8 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
     assert sentence in answer["reason"]
     progress = json.loads(story.node.annotations["recycle-eks/progress"])
-    assert "zone_mismatch 1 pod (default/db-0)" in progress["summary"] and progress["blocked_by"][0].startswith(sentence)
+    assert progress["summary"] == "pods: 1 held back by zone_mismatch"
+    assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
     told = {event["reason"]: event["message"] for event in world.kubernetes.events(story.node.name)}
     assert told["RecycleWaiting"].startswith("Holds back by zone_mismatch 1 pod (default/db-0) until another node can use")
@@ -67,6 +68,16 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert new.zone == HERE
     assert story.evictions_of("db")[0] <= new.ready_at + A_LOOK
     assert not story.node.exists
+
+
+def test_a_dry_run_tells_which_pods_no_other_node_could_take_now(world):
+    story = Story(world)
+
+    end = world.recycle(story.node, dry_run=True).finishes()
+
+    assert end.outcome == "planned", end.cause
+    assert end.output["names"]["zone_mismatch"] == ["default/db-0"]
+    assert not story.evictions_of("db")
 
 
 def test_a_replacement_in_the_same_zone_takes_the_pod(world):

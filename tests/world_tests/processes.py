@@ -16,18 +16,6 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
-def can_be_done_within(seconds: float, action: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> bool:
-    """Whether the quickest of twenty attempts takes that many real seconds at most: one may meet a busy machine, but what is slow
-    by itself is slow each time. `prepare` is called before each attempt and not measured."""
-    for _ in range(20):
-        prepare()
-        started = time.perf_counter()
-        action()
-        if time.perf_counter() - started <= seconds:
-            return True
-    return False
-
-
 def is_running(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     return _status(pid)[0] not in ("", "Z")

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -1211,7 +1210,7 @@ DRAIN = machine(
 )
 
 
-def test_a_drain_of_20_hours_takes_about_a_second_and_nine_events_a_poll(sfn):
+def test_a_drain_of_20_hours_takes_nine_events_a_poll(sfn):
     polls: list[float] = []
 
     def check(_: Any) -> dict:
@@ -1219,9 +1218,7 @@ def test_a_drain_of_20_hours_takes_about_a_second_and_nine_events_a_poll(sfn):
         return {"done": polls[-1] >= 20 * HOUR}
 
     sfn.functions["check"] = check
-    began = time.perf_counter()
     execution = sfn.run(DRAIN)
-    assert time.perf_counter() - began < 10
     assert execution.status == "SUCCEEDED" and len(execution.events) == 9 * len(polls) + 4 == 3802
     assert sfn.clock.elapsed() == 20 * HOUR + 41
 

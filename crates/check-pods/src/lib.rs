@@ -10,8 +10,8 @@ mod view;
 use eks_auth::Access;
 use jiff::Timestamp;
 use node_record::{
-    NodeChange, Occasion, amend_node, check_claim, hold_back, list_pods, open, read_progress, tainted_since,
-    tell,
+    NodeChange, Occasion, amend_node, check_claim, hold_back, is_another_ready, list_pods, open,
+    read_progress, tainted_since, tell,
 };
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, describe_instance};
@@ -94,14 +94,15 @@ async fn check(
     let terms = terms.held_by(asked.hook.as_ref());
     let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
     run.holders = note_holders(&survey, None, now);
-    if !survey.is_clear() && find_loss(Some(&node), now).is_some() {
+    let is_silent = !survey.is_clear() && find_loss(Some(&node), now).is_some();
+    if is_silent && is_another_ready(client, &node.name).await? {
         return lose(client, Some(&node), run, now).await;
     }
     let survey = match terms.interrupted_at {
         Some(_) => survey,
         None => hold_back(client, &node, survey).await?,
     };
-    let view = View::new(&node, survey, terms, remark, meanwhile);
+    let view = View::new(&node, survey, terms, remark, is_silent, meanwhile);
     let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?

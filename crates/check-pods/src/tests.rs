@@ -533,7 +533,18 @@ fn unready(since: &str) -> Value {
 
 #[tokio::test]
 async fn a_node_that_is_not_ready_for_five_minutes_is_lost_with_the_pods_that_hold_it() {
-    let answer = run(&kube(unready("2027-01-01T06:55:00Z"), &[awaited(), evictable()]))
+    let silent = |others: Value| {
+        kube(unready("2027-01-01T06:55:00Z"), &[awaited(), evictable()]).on(
+            "GET",
+            "/api/v1/nodes?",
+            200,
+            json!({"metadata": {}, "items": others}),
+        )
+    };
+    let mut other = node(&[]);
+    other["metadata"]["name"] = json!("b");
+    other["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    let answer = run(&silent(json!([unready("2027-01-01T06:55:00Z"), other])))
         .await
         .unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Lost, 0));
@@ -543,6 +554,24 @@ async fn a_node_that_is_not_ready_for_five_minutes_is_lost_with_the_pods_that_ho
         "it has not been Ready since 2027-01-01T06:55:00Z"
     );
     assert_eq!(run.holders.unwrap().names, ["jobs/train", "jobs/web"]);
+}
+
+#[tokio::test]
+async fn no_node_is_given_up_when_all_are_silent() {
+    let silent = unready("2027-01-01T06:55:00Z");
+    let kube = kube(silent.clone(), &[awaited()]).on(
+        "GET",
+        "/api/v1/nodes?",
+        200,
+        json!({"metadata": {}, "items": [silent]}),
+    );
+    let answer = run(&kube).await.unwrap();
+    assert_eq!(answer.verdict, CheckVerdict::Wait);
+    assert!(
+        answer.reason.contains("no node of the cluster is Ready"),
+        "{}",
+        answer.reason
+    );
 }
 
 #[tokio::test]

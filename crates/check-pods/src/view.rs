@@ -27,12 +27,14 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `remark` is what is to be said of the annotation that moves the end.
+    /// `remark` is what is to be said of the annotation that moves the end; `all_silent`, that this node would count as lost if any
+    /// other were Ready.
     pub(crate) fn new(
         node: &NodeFacts,
         survey: PodSurvey,
         terms: Terms<'a>,
         remark: Option<String>,
+        all_silent: bool,
         meanwhile: &Meanwhile,
     ) -> Self {
         let before = read_progress(node);
@@ -43,10 +45,13 @@ impl<'a> View<'a> {
         let held = survey.held_because.iter().take(MOST_HELD).cloned();
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
+        let silence = all_silent.then(|| {
+            "no node of the cluster is Ready, which is the cluster's trouble and not this node's: it is not given up".to_owned()
+        });
         let unseen = meanwhile.unseen.as_ref();
         let unseen = unseen.map(|why| format!("what its group is at cannot be asked: {why}"));
         let outside: Vec<String> = meanwhile.remarks.iter().map(ToString::to_string).collect();
-        let remarks = [news, remark, taint_gone, unseen].into_iter().flatten();
+        let remarks = [news, remark, taint_gone, silence, unseen].into_iter().flatten();
         Self {
             progress: Progress {
                 meanwhile: outside.clone(),

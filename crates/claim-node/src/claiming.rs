@@ -7,6 +7,7 @@ use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe
 use recycle::hook::find_way_in;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::preflight::GroupState;
 use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
 
 use crate::surroundings::Target;
@@ -43,12 +44,13 @@ impl ClaimNode {
         former: Option<Former>,
         request: &ClaimRequest,
         input: &Input,
+        group_state: &GroupState,
     ) -> Result<Answer<ClaimVerdict>, Error> {
         let now = request.context.now();
         let claim = target.word_claim(former.as_ref(), request, input);
         target.write_claim(&claim, &self.instances).await?;
         let queue = target
-            .take_turn(&claim, self.settings.limits, input.replacement)
+            .take_turn(&claim, self.settings.limits, input, group_state)
             .await?;
 
         let subject = describe_instance(&target.instance.id, Some(&target.node.name));
@@ -191,7 +193,8 @@ mod tests {
     ) -> Result<Answer<ClaimVerdict>, Error> {
         let input = parse_input(&request.context.execution.input, &settings()).unwrap();
         let step = ClaimNode::new(settings(), &aws.config());
-        step.go_on(target(kube, node).await, former, request, &input)
+        let target = target(kube, node).await;
+        step.go_on(target, former, request, &input, &GroupState::default())
             .await
     }
 

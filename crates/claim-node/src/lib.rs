@@ -69,6 +69,7 @@ impl ClaimNode {
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Result<Answer<ClaimVerdict>, Error> {
         let found = self.fetch_surroundings(input, request).await?;
+        let input = &found.settle_way_in(input);
         let me = request.context.fence();
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
@@ -89,7 +90,7 @@ impl ClaimNode {
         }
         let has_begun = former
             .as_ref()
-            .is_some_and(|former| found.has_begun(former.claim.phase));
+            .is_some_and(|former| found.has_begun(former.claim.phase, input));
         // Of a node that was begun nobody asks whether to begin.
         let group_state = if has_begun {
             GroupState::default()
@@ -111,7 +112,7 @@ impl ClaimNode {
         if input.dry_run {
             return target.plan(input, notes, request.context.now()).await;
         }
-        self.go_on(target, former, request, input).await
+        self.go_on(target, former, request, input, &group_state).await
     }
 
     /// Lets go of what our hook holds for nothing.

@@ -22,6 +22,7 @@ impl Target {
         let tainted_since = node_record::tainted_since(&self.node, None)?;
         let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
         let survey = survey_pods(&pods, &terms);
+        let survey = node_record::hold_back(&self.client, &self.node, survey).await?;
         let warning = self.hook.as_ref().and_then(|hook| hook.warn(terms.deadline.at));
         let notes = notes.into_iter().chain(warning).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));

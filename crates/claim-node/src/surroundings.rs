@@ -6,7 +6,7 @@ use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
 use recycle::contract::{ClaimRequest, Cluster, describe_instance};
 use recycle::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
 use recycle::ids::Fence;
-use recycle::input::{Input, TO_EC2};
+use recycle::input::{Input, Replacement, TO_EC2};
 use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
 use recycle::node::{Group, Instance, NodeFacts};
@@ -163,14 +163,34 @@ impl Found {
         }
     }
 
-    /// Whether the holder of a claim that came to this phase has touched the node. In the queue nothing is touched, whatever others do.
-    pub(crate) fn has_begun(&self, phase: Phase) -> bool {
-        if phase <= Phase::Turn {
+    /// One that is in Standby has its replacement, or is owed it: it goes that way to the end, whatever the input says by now.
+    pub(crate) fn settle_way_in(&self, input: &Input) -> Input {
+        let is_in_standby = matches!(self.member_state(), Some("Standby" | "EnteringStandby"));
+        let replacement = if is_in_standby {
+            Replacement::Before
+        } else {
+            input.replacement
+        };
+        Input {
+            replacement,
+            ..input.clone()
+        }
+    }
+
+    /// Whether the holder of a claim that came to this phase has touched the node, and what that asks of its group is done. In the queue
+    /// nothing is touched, whatever others do; before EnterStandby pre-flight has its say.
+    pub(crate) fn has_begun(&self, phase: Phase, input: &Input) -> bool {
+        let is_in_service = self.member_state() == Some("InService");
+        if phase <= Phase::Turn || (is_in_service && input.replacement == Replacement::Before) {
             return false;
         }
-        let id = self.instance.as_ref().map(|instance| &instance.id);
-        let member = id.and_then(|id| self.group.as_ref()?.member(id));
-        !is_untouched(&[phase], member.map(|member| member.lifecycle_state.as_str()))
+        !is_untouched(&[phase], self.member_state())
+    }
+
+    fn member_state(&self) -> Option<&str> {
+        let id = self.instance.as_ref().map(|instance| &instance.id)?;
+        let member = self.group.as_ref()?.member(id)?;
+        Some(member.lifecycle_state.as_str())
     }
 
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {

@@ -2,8 +2,9 @@
 
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase};
-use recycle::input::Replacement;
+use recycle::input::Input;
 use recycle::names::PROGRESS_ANNOTATION;
+use recycle::preflight::GroupState;
 use recycle::turn::{
     Limits, Rival, TurnStep, decide_turn, describe_queue, find_rivals, find_shortage, waits_for_turn,
 };
@@ -17,11 +18,12 @@ impl Target {
         &mut self,
         claim: &Claim,
         limits: Limits,
-        replacement: Replacement,
+        input: &Input,
+        group_state: &GroupState,
     ) -> Result<Option<String>, Error> {
         let mut claim = claim.clone();
-        let limits = limits.of(replacement);
-        if let Some(shortage) = find_shortage(&claim, &self.group, replacement) {
+        let limits = limits.of(input.replacement);
+        if let Some(shortage) = find_shortage(&claim, &self.group, input, group_state) {
             return Ok(Some(shortage));
         }
         loop {
@@ -66,17 +68,29 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use recycle::failure::{Failure, NamedFailure as _};
+    use recycle::input::parse_input;
     use scripted_kube::ScriptedKube;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{LIST, NODE, claim, claim_of, list, node, target};
+    use crate::fixtures::{LIST, NODE, claim, claim_of, input, list, node, settings, target};
+
+    fn asked(replacement: &str) -> Input {
+        let mut given = input();
+        given["replacement"] = json!(replacement);
+        parse_input(&given, &settings()).unwrap()
+    }
 
     async fn take(kube: &ScriptedKube, phase: Phase) -> Result<Option<String>, Error> {
         let claim = claim(phase);
         target(kube, &node(Some(&claim)))
             .await
-            .take_turn(&claim, Limits::default(), Replacement::Before)
+            .take_turn(
+                &claim,
+                Limits::default(),
+                &asked("before"),
+                &GroupState::default(),
+            )
             .await
     }
 
@@ -136,7 +150,7 @@ mod tests {
         let mut target = target(&kube, &node(Some(&claim))).await;
         target.group.desired += 1;
         let queue = target
-            .take_turn(&claim, Limits::default(), Replacement::After)
+            .take_turn(&claim, Limits::default(), &asked("after"), &GroupState::default())
             .await
             .unwrap()
             .unwrap();

@@ -2,6 +2,7 @@
 
 use instance_record::protection;
 use jiff::Timestamp;
+use node_record::NodeChange;
 use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
 use recycle::disposal::Departure;
@@ -11,7 +12,7 @@ use recycle::ids::{Fence, InstanceId};
 use recycle::input::Dispose;
 use recycle::lost::find_loss;
 use recycle::names::{DETACHED_TAG, STOPPED_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts};
+use recycle::node::{Group, Instance, Member, NodeFacts, Taint, is_out_of_service_taint};
 use recycle::pods::{PodSurvey, survey_pods};
 
 use crate::{DetachTerminate, Error};
@@ -145,6 +146,21 @@ impl Case {
         self.run.lost.is_some() && runs && is_staying && !is_lost
     }
 
+    /// It was given up because it fell silent, its machine runs, and by now no other node is Ready either: that is the cluster's trouble.
+    pub(crate) async fn is_silent_like_all(&self) -> Result<bool, Error> {
+        let runs = self
+            .instance
+            .as_ref()
+            .is_some_and(|instance| instance.state == "running");
+        let node = self.node.as_ref().filter(|node| !node.ready);
+        match node {
+            Some(node) if self.run.lost.is_some() && runs && !self.is_going() => {
+                Ok(!node_record::is_another_ready(&self.client, &node.name).await?)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+
     /// Whether what the replacement is judged by has still to be remembered: for the way in `after`, before anything is ended.
     pub(crate) fn has_to_remember(&self) -> bool {
         self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
@@ -202,11 +218,23 @@ impl Case {
         }
     }
 
-    /// The same for a node that is not lost after all.
-    pub(crate) fn recover(mut self) -> Answer<DisposeVerdict> {
-        let reason = self.say("is well again");
+    /// The same for a node that is not given up after all; `state` says why. What would let its volumes go is taken from it first.
+    pub(crate) async fn spare(mut self, state: &str) -> Result<Answer<DisposeVerdict>, Error> {
+        let reason = self.say(state);
+        if let Some(node) = self.node.take() {
+            node_record::amend_node(&self.client, node, |node| {
+                let others = node.taints.iter().filter(|taint| !is_out_of_service_taint(taint));
+                let others: Vec<Taint> = others.cloned().collect();
+                if others.len() == node.taints.len() {
+                    return Ok(None);
+                }
+                node_record::check_claim(node, &self.me, self.run.input.urgency)?;
+                Ok::<_, Error>(Some(NodeChange::new().taints(others)))
+            })
+            .await?;
+        }
         self.begin_anew();
-        Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run)
+        Ok(Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run))
     }
 
     fn begin_anew(&mut self) {
@@ -272,7 +300,7 @@ mod tests {
         let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
         case.run.lost = find_loss(None, case.now);
         case.run.disposing_since = Some(case.now);
-        let answer = case.recover();
+        let answer = case.spare("is well again").await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::CheckPods);
         let run = answer.run.unwrap();
         assert_eq!((run.lost, run.disposing_since), (None, None));

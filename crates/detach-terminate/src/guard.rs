@@ -23,7 +23,7 @@ impl Case {
     pub(crate) fn is_going(&self) -> bool {
         let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
         // Out of its group by whoever's hand: of a lost node there is nothing left to do.
-        let has_left = self.run.lost.is_some() && state.is_none();
+        let has_left = self.run.lost.is_some() && is_out(state);
         has_left || is_going(dispose, self.run.way_in, self.instance.as_ref(), state)
     }
 
@@ -41,6 +41,11 @@ impl Case {
     }
 }
 
+/// Whether the instance is out of its group, or on its way.
+fn is_out(lifecycle_state: Option<&str>) -> bool {
+    lifecycle_state.is_none_or(|state| state.starts_with("Detach"))
+}
+
 /// Whether the end of the instance has begun, so that no pod of it can be saved any more.
 fn is_going(
     dispose: Dispose,
@@ -50,7 +55,6 @@ fn is_going(
 ) -> bool {
     let Some(instance) = instance else { return true };
     let is_stopping = matches!(instance.state.as_str(), "stopping" | "stopped");
-    let is_detached = lifecycle_state.is_none_or(|state| state.starts_with("Detach"));
     // Whoever came in by the hook is held by it, until we let go.
     let is_held = |state: &str| {
         state == RETAINED || (way_in == WayIn::Hook && matches!(state, "Terminating" | WAITING))
@@ -60,7 +64,7 @@ fn is_going(
     let goes_as_asked = match dispose {
         Dispose::Terminate => false,
         Dispose::Stop => is_stopping,
-        Dispose::Detach => is_detached,
+        Dispose::Detach => is_out(lifecycle_state),
     };
     instance.is_gone() || is_terminating || goes_as_asked
 }

@@ -60,7 +60,12 @@ impl DetachTerminate {
     ) -> Result<Answer<DisposeVerdict>, Error> {
         let mut case = self.fetch(request).await?;
         if case.has_recovered() {
-            return Ok(case.recover());
+            return case.spare("is well again").await;
+        }
+        if case.is_silent_like_all().await? {
+            return case
+                .spare("is silent like every other node: it is not given up")
+                .await;
         }
         if !case.is_going() {
             case.check_as_left()?;

@@ -2,6 +2,7 @@
 
 use instance_record::protection;
 use node_record::{NodeChange, Occasion};
+use recycle::autoscaler::let_go_of_old_node;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
@@ -10,8 +11,8 @@ use recycle::input::Dispose;
 use recycle::lost::{Lost, describe_loss};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DETACHED_TAG, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
-    STOPPED_TAG,
+    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
 };
 use recycle::node::{
     Instance, Member, NodeFacts, Record, detached_taint, is_draining_taint, out_of_service_taint,
@@ -181,12 +182,12 @@ impl DetachTerminate {
             self.instances.untag(id, &tags).await?;
         }
         let outcome = match dispose {
-            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated",
-            Dispose::Terminate => "is being terminated by its group",
-            Dispose::Stop => "is stopped, and stays in Standby",
-            Dispose::Detach => "has left its group, and runs",
+            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated".to_owned(),
+            Dispose::Terminate => "is being terminated by its group".to_owned(),
+            Dispose::Stop => "is stopped, and stays in Standby".to_owned(),
+            Dispose::Detach => format!("has left group {}, and runs", case.run.group),
         };
-        let mut reason = case.say_whole(outcome);
+        let mut reason = case.say_whole(&outcome);
         let verdict = match &case.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
@@ -298,6 +299,8 @@ async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
             return Ok(None);
         }
         node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+        let record = node.record().ok();
+        let scale_down = record.and_then(|record| let_go_of_old_node(node, &record));
         let others = node.taints.iter().filter(|taint| !is_draining_taint(taint));
         let mut change = NodeChange::new()
             .taints(others.cloned().chain([detached.clone()]).collect())
@@ -310,6 +313,11 @@ async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
         ] {
             change = change.remove_annotation(annotation);
         }
+        change = match scale_down {
+            Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
+            Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
+            None => change,
+        };
         Ok::<_, Error>(Some(change))
     })
     .await
@@ -544,7 +552,7 @@ mod tests {
         assert_eq!(taints[0]["key"], "recycle-eks/draining");
         assert_eq!(
             taints[1],
-            json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"})
+            json!({"key": "node.kubernetes.io/out-of-service", "value": "recycle-eks", "effect": "NoExecute"})
         );
     }
 

@@ -1,8 +1,9 @@
 //! The requests for eviction of one invocation, and what became of them.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future};
 use node_record::{Eviction, evict_pod};
 use recycle::blocked::{Refusal, RefusalKind};
 use recycle::contract::{Answer, EvictVerdict};
@@ -13,6 +14,10 @@ use recycle::pods::{NAMES_BUDGET, PodFacts, name_lists, take_turns};
 /// many as a node usually has, are asked for within seconds, and the API server's fair share for one client is not used up.
 const AT_ONCE: usize = 10;
 
+/// How long pods are asked for, in real seconds: a call that hangs takes 15, and the function has 240. Whoever was not asked by then is
+/// asked at the next look.
+const ASKING: Duration = Duration::from_secs(150);
+
 /// The pods by what became of them.
 #[derive(Default)]
 pub(crate) struct Requests {
@@ -20,9 +25,11 @@ pub(crate) struct Requests {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-/// Asks for the eviction of every one of these pods, with no more than so many seconds to end if that is given.
+/// Asks for the eviction of every one of these pods, as long as there is time, with no more than so many seconds to end if that is given.
 pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, most: Option<u32>) -> Requests {
+    let end = Instant::now() + ASKING;
     let mut answers = futures::stream::iter(take_turns(pods))
+        .take_while(|_| future::ready(Instant::now() < end))
         .map(|pod| async move {
             let eviction = evict_pod(client, &pod, most).await;
             (pod, eviction)

@@ -22,7 +22,7 @@ pub use keep::{keep_newcomer, let_go, let_go_of_all};
 use nodes::list_labelled;
 pub use nodes::{
     NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    list_group, list_nodes,
+    is_another_ready, list_group, list_nodes,
 };
 pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};

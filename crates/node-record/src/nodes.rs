@@ -136,6 +136,12 @@ pub(crate) async fn list_labelled(
     Ok(found.into_iter().filter_map(read_node).collect())
 }
 
+/// Whether any other Node is Ready. If none is, it is not the nodes that are sick, but their way to the API server: Kubernetes, too, deletes
+/// no pods when all nodes fall silent.
+pub async fn is_another_ready(client: &kube::Client, than: &NodeName) -> Result<bool, Error> {
+    is_any_node(client, "", |node| node.ready && node.name != *than).await
+}
+
 /// Nodes in a page, where one of them is enough. A zone has at most one or two that are drained or not Ready at a time.
 const FEW: u32 = 20;
 

@@ -86,10 +86,10 @@ pub enum DisposalStep {
 #[must_use]
 pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
     let timing = departure.timing();
-    if departure.is_lost && departure.holds_volumes_while_off() {
+    let living = departure.instance.filter(|instance| !instance.is_gone());
+    if departure.is_lost && living.is_none() && departure.holds_volumes_while_off() {
         return DisposalStep::MarkOutOfService;
     }
-    let living = departure.instance.filter(|instance| !instance.is_gone());
     let Some(lifecycle_state) = departure.lifecycle_state() else {
         return match living {
             Some(_) if departure.is_to_be_detached() => end_detach(departure, &timing),
@@ -124,7 +124,14 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         Dispose::Stop if !departure.is_lost => stop(departure.node, instance, lifecycle_state, &timing),
         Dispose::Detach if !departure.is_lost => detach(departure, lifecycle_state, &timing),
         Dispose::Terminate | Dispose::Stop | Dispose::Detach => {
-            find_what_still_holds(departure, &timing).unwrap_or_else(|| terminate(lifecycle_state, &timing))
+            find_what_still_holds(departure, &timing).unwrap_or_else(|| {
+                // Its volumes hang until it is off. Somebody who stopped it may start it again: only right before its end is it marked.
+                if departure.is_lost && departure.holds_volumes_while_off() {
+                    DisposalStep::MarkOutOfService
+                } else {
+                    terminate(lifecycle_state, &timing)
+                }
+            })
         }
     }
 }
@@ -135,6 +142,7 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
     let timing = Timing {
         waited: now.duration_since(since).as_secs(),
         balancer_grace: i64::from(balancer_grace),
+        now,
     };
     (timing.left() > 0).then(|| timing.wait())
 }
@@ -144,6 +152,7 @@ impl Departure<'_> {
         Timing {
             waited: self.now.duration_since(self.since).as_secs(),
             balancer_grace: i64::from(self.balancer_grace),
+            now: self.now,
         }
     }
 
@@ -182,6 +191,7 @@ struct Timing {
     /// Seconds since the disposal began.
     waited: i64,
     balancer_grace: i64,
+    now: Timestamp,
 }
 
 impl Timing {
@@ -236,8 +246,14 @@ fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option
             timing.balancer_grace.max(1),
         )));
     }
-    let was_out_before_us = node.record().is_ok_and(|record| record.excluded_before.is_some());
-    let grace_left = timing.balancer_grace - timing.waited;
+    let record = node.record().ok();
+    let was_out_before_us = record
+        .as_ref()
+        .is_some_and(|record| record.excluded_before.is_some());
+    // Counted from the label: what could not be asked before it was set is no grace.
+    let excluded_at = record.and_then(|record| record.excluded_at);
+    let excluded_for = excluded_at.map_or(timing.waited, |at| timing.now.duration_since(at).as_secs());
+    let grace_left = timing.balancer_grace - excluded_for;
     (!was_out_before_us && grace_left > 0).then(|| {
         DisposalStep::Wait(
             whole_seconds(grace_left),
@@ -727,9 +743,12 @@ mod tests {
             );
             assert_eq!(lose(dispose, Some(&with_volume()), "running", 60), terminate);
             assert_eq!(lose(dispose, Some(&with_volume()), "stopping", 60), terminate);
-            for state in ["stopped", "terminated"] {
+            // Whoever stopped it may start it again, until right before its end.
+            let stopped = lose(dispose, Some(&with_volume()), "stopped", 0);
+            assert!(matches!(stopped, DisposalStep::Wait(60, _)), "{stopped:?}");
+            for (state, waited) in [("stopped", 60), ("terminated", 0)] {
                 assert_eq!(
-                    lose(dispose, Some(&with_volume()), state, 0),
+                    lose(dispose, Some(&with_volume()), state, waited),
                     DisposalStep::MarkOutOfService,
                     "{dispose:?} {state}"
                 );
@@ -737,6 +756,27 @@ mod tests {
             assert_eq!(lose(dispose, Some(&marked), "stopped", 60), terminate);
             assert_eq!(lose(dispose, Some(&marked), "terminated", 0), terminate);
         }
+    }
+
+    #[test]
+    fn the_balancers_have_their_grace_from_the_label_on() {
+        let mut node = out_of_balancers();
+        let record = Record {
+            schema: crate::contract::SCHEMA,
+            excluded_at: Some(at(190)),
+            ..Record::default()
+        };
+        let text = serde_json::to_string(&record).unwrap();
+        node.annotations
+            .insert(crate::names::RECORD_ANNOTATION.to_owned(), text);
+        let step = step(
+            Dispose::Terminate,
+            Some(&node),
+            Some(&instance()),
+            Some("Standby"),
+            200,
+        );
+        assert!(matches!(step, DisposalStep::Wait(50, _)), "{step:?}");
     }
 
     #[test]

@@ -87,7 +87,10 @@ impl Failure {
             Self::NodeLost => {
                 "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for five minutes; the cause names the pods that were lost"
             }
-            Self::ReplacementTimedOut | Self::DrainTimedOut => "put back as it was found; the cause says so",
+            Self::ReplacementTimedOut => {
+                "put back as it was found; with `replacement: after` gone, and its place still empty"
+            }
+            Self::DrainTimedOut => "put back as it was found; the cause says so",
             Self::StandbyLeftBehind => {
                 "in Standby, untainted: the group allows no way back; the cause has the first error, and the commands for a person"
             }

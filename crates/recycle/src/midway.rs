@@ -87,7 +87,8 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     }
     if let Some(status) = sight.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}; it may fail while a member is in Standby"
+            "an instance refresh of group {name} is {status}; if its preference StandbyInstances is Terminate, it ends the members in \
+             Standby and their pods: cancel it"
         )));
     }
     if let Some(status) = sight.node_group_status.filter(|status| is_busy(status)) {
@@ -106,7 +107,8 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     }
     if member.is_some_and(|member| member.protected_from_scale_in) {
         remarks.push(Obstacle::ScaleInProtection.because(
-            "it is protected from scale-in now; if it is to be kept, stop the execution, or end the drain with recycle-eks/drain-until",
+            "it is protected from scale-in now, as it also is while another node of its group is put back; if a person wants to keep it, \
+             stop the execution, or end the drain with recycle-eks/drain-until",
         ));
     }
     let suspended: Vec<&str> = ["Launch", "Terminate"]

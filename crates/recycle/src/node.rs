@@ -61,11 +61,20 @@ pub fn detached_taint(instance: &InstanceId) -> Taint {
 pub fn out_of_service_taint() -> Taint {
     Taint {
         key: crate::names::OUT_OF_SERVICE_TAINT.to_owned(),
-        value: Some("nodeshutdown".to_owned()),
+        value: Some(OUT_OF_SERVICE_BY_US.to_owned()),
         effect: "NoExecute".to_owned(),
         time_added: None,
     }
 }
+
+/// Whether it is that taint, set by us.
+#[must_use]
+pub fn is_out_of_service_taint(taint: &Taint) -> bool {
+    taint.key == crate::names::OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
+}
+
+/// The value of the taint, which means nothing to Kubernetes: a person's stays apart.
+const OUT_OF_SERVICE_BY_US: &str = "recycle-eks";
 
 /// What we need to know of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -123,6 +123,8 @@ obstacles!(
     WeightedGroup = "weighted_group",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
+    /// It is to be kept, and its Node is not Ready.
+    NotReady = "not_ready",
     /// It is protected from scale-in.
     ScaleInProtection = "scale_in_protection",
     /// A process of the group is suspended.
@@ -164,6 +166,7 @@ impl Obstacle {
             | Self::ManagedGroupUpdate
             | Self::WeightedGroup
             | Self::OneTimeSpot
+            | Self::NotReady
             | Self::ReplacementRemoved => None,
         }
     }
@@ -275,6 +278,11 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.extend(check_updates(surroundings, group));
         refusals.extend(check_weights(input, surroundings.group_state, group));
         refusals.extend(check_stop(input, instance));
+        refusals.extend(
+            surroundings
+                .node
+                .and_then(|node| check_keeping(input, node, group)),
+        );
         refusals.extend(check_protection(input, instance, group));
         refusals.extend(check_processes(input, group));
         refusals.extend(check_targets(input, &surroundings.group_state.balancers));
@@ -441,8 +449,8 @@ fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal>
     let name = &group.name;
     let refresh = refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and fails on one in Standby; wait for its \
-             end, or cancel it"
+            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and members in Standby end it, or are ended by \
+             it with their pods (its preference StandbyInstances); wait for its end, or cancel it"
         ))
     });
     let update = node_group_status
@@ -544,6 +552,19 @@ fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
             instance.id
         ))),
         Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
+    }
+}
+
+/// Whoever wants to look at a sick machine must not lose it.
+fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
+    match input.dispose {
+        Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(
+            "node {} is not Ready: after five minutes it would count as lost, and its group would terminate it; to keep the machine, take \
+             it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
+             --no-should-decrement-desired-capacity)",
+            node.name, group.name, input.instance_id
+        ))),
+        Dispose::Stop | Dispose::Detach | Dispose::Terminate => None,
     }
 }
 
@@ -996,6 +1017,17 @@ mod tests {
                 "the last target",
                 World::behind(json!({}), 0),
                 "is the last healthy target of target group web, which EnterStandby takes it out of",
+            ),
+            (
+                "a sick node is to be kept",
+                World {
+                    node: Some(NodeFacts {
+                        ready: false,
+                        ..node("old")
+                    }),
+                    ..World::asked(json!({"dispose": "detach"}))
+                },
+                "node old is not Ready: after five minutes it would count as lost",
             ),
             (
                 "Spot cannot be stopped",

@@ -108,7 +108,8 @@ pub fn judge_replacement(
     if let Some(Group { name, max, .. }) = full.filter(|_| left <= 0) {
         return ReplacementVerdict::TimedOut(format!(
             "nothing was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch none for a member in \
-             Standby: if its scaling activities say nothing else, raise the maximum by one, or write replacement \"after\""
+             Standby: if its scaling activities say nothing else, raise the maximum by one; for other nodes of such a group write \
+             replacement \"after\""
         ));
     }
     if left <= 0 {

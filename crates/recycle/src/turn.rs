@@ -10,14 +10,16 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::balancers::Balancer;
 use crate::claim::{Claim, Phase, StoredClaim, Urgency};
 use crate::contract::describe_instance;
 use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
-use crate::input::Replacement;
+use crate::input::{Force, Input, Replacement};
 use crate::node::{Group, NodeFacts};
 use crate::pods::NAMES_PER_CLASS;
 use crate::poll::next_wait;
+use crate::preflight::GroupState;
 
 /// Seconds that a node waits for its turn at most. A day: with less, a group whose pods need 20 hours would refuse what is started in
 /// the evening; longer, and somebody should hear of it. An execution's history has room for so much ([`crate::poll`]).
@@ -244,16 +246,47 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
 /// Why a node whose replacement comes after it has to wait although nobody is ahead: the group is short of members already. The last one's
 /// claim went with its Node, and what is to take its place is not there yet.
 #[must_use]
-pub fn find_shortage(me: &Claim, group: &Group, replacement: Replacement) -> Option<String> {
+pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
     let waits = waits_for_turn(me.urgency) && me.phase <= Phase::Turn;
-    let in_service = group.in_service();
-    match replacement {
-        Replacement::After if waits && in_service < group.desired => Some(format!(
-            "{in_service} of its {} members are in service; with replacement \"after\" the next one goes when all are",
-            group.desired
-        )),
+    match input.replacement {
+        Replacement::After if waits => find_missing_member(group, state.is_weighted)
+            .or_else(|| find_missing_target(group, input, &state.balancers)),
         Replacement::After | Replacement::Before => None,
     }
+}
+
+/// A group that counts weights says nothing of how many members it wants: it is short while one comes or goes.
+fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
+    let in_service = group.in_service();
+    let moving = group.members.iter().filter(|member| {
+        member.lifecycle_state.starts_with("Pending") || member.lifecycle_state.starts_with("Terminating")
+    });
+    if is_weighted {
+        return match moving.count() {
+            0 => None,
+            moving => Some(format!(
+                "{moving} of its members come or go; with replacement \"after\" the next one goes when none does"
+            )),
+        };
+    }
+    (in_service < group.desired).then(|| {
+        format!(
+            "{in_service} of its {} members are in service; with replacement \"after\" the next one goes when all are",
+            group.desired
+        )
+    })
+}
+
+/// A member in service is a target that is not healthy yet, for minutes. The only member of a group is always the last one.
+fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> Option<String> {
+    let last = balancers.iter().find(|balancer| balancer.others == 0)?;
+    let is_told_to = input.force.contains(&Force::LastTarget);
+    (group.members.len() > 1 && !is_told_to).then(|| {
+        format!(
+            "{} has no other healthy target; with replacement \"after\" the next one goes when it has",
+            last.name
+        )
+    })
 }
 
 /// Seconds until the next look; none if the time for a turn is over.

@@ -1,9 +1,11 @@
 //! The rules as tables; and every way in which up to four nodes of a group can meet, step by step.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
-use crate::fixtures::{NEW, OTHER, at, claim, group, id, member, node, strings};
+use crate::balancers::Balancer;
+use crate::fixtures::{NEW, OTHER, at, claim, group, id, input, member, node, strings};
 use crate::ids::Fence;
 use crate::names::CLAIM_ANNOTATION;
 
@@ -636,19 +638,72 @@ fn with_after_nobody_begins_in_a_group_that_is_short_of_members() {
     let mut short = whole.clone();
     short.members.pop();
     short.members.push(member(NEW, "Pending"));
-    let asked = |phase, group: &Group, replacement| find_shortage(&claim(phase), group, replacement);
+    let (before, after) = (input(json!({})), input(json!({"replacement": "after"})));
+    let asked = |phase, group: &Group, input: &Input| {
+        find_shortage(&claim(phase), group, input, &GroupState::default())
+    };
     for phase in [Phase::Claimed, Phase::Turn] {
-        assert_eq!(asked(phase, &whole, Replacement::After), None);
-        assert_eq!(asked(phase, &short, Replacement::Before), None);
-        let text = asked(phase, &short, Replacement::After).unwrap();
+        assert_eq!(asked(phase, &whole, &after), None);
+        assert_eq!(asked(phase, &short, &before), None);
+        let text = asked(phase, &short, &after).unwrap();
         assert!(text.starts_with("1 of its 2 members are in service"), "{text}");
     }
     for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
-        assert_eq!(asked(phase, &short, Replacement::After), None, "it has begun");
+        assert_eq!(asked(phase, &short, &after), None, "it has begun");
     }
     let urgent = Claim {
         urgency: Urgency::Spot,
         ..claim(Phase::Claimed)
     };
-    assert_eq!(find_shortage(&urgent, &short, Replacement::After), None);
+    assert_eq!(
+        find_shortage(&urgent, &short, &after, &GroupState::default()),
+        None
+    );
+}
+
+#[test]
+fn a_group_that_counts_weights_is_short_while_a_member_comes_or_goes() {
+    let weighted = GroupState {
+        is_weighted: true,
+        ..GroupState::default()
+    };
+    let after = input(json!({"replacement": "after"}));
+    for (state, expected) in [
+        ("InService", false),
+        ("Pending:Wait", true),
+        ("Terminating", true),
+        ("Standby", false),
+    ] {
+        let mut group = group();
+        group.desired = 8;
+        group.members.push(member(NEW, state));
+        let shortage = find_shortage(&claim(Phase::Claimed), &group, &after, &weighted);
+        assert_eq!(shortage.is_some(), expected, "{state}: {shortage:?}");
+    }
+}
+
+#[test]
+fn with_after_the_last_healthy_target_of_several_members_waits_for_another() {
+    let behind = |others| GroupState {
+        balancers: vec![Balancer {
+            name: "target group web".to_owned(),
+            others,
+        }],
+        ..GroupState::default()
+    };
+    let after = input(json!({"replacement": "after"}));
+    let forced = input(json!({"replacement": "after", "force": ["last_target"]}));
+    let mut alone = group();
+    alone.desired = 1;
+    alone.members.truncate(1);
+    let cases = [
+        ("another is healthy", &group(), &after, 1, false),
+        ("none is", &group(), &after, 0, true),
+        ("forced", &group(), &forced, 0, false),
+        ("it is the only member", &alone, &after, 0, false),
+    ];
+    for (name, group, input, others, expected) in cases {
+        let shortage = find_shortage(&claim(Phase::Claimed), group, input, &behind(others));
+        assert_eq!(shortage.is_some(), expected, "{name}: {shortage:?}");
+    }
 }
