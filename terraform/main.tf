@@ -4,6 +4,7 @@
 #   iam.tf            what each function and the state machine may do
 #   state-machine.tf  the machine, its versions and the alias to start
 #   sweep.tf          the sweep: its machine, and when it runs
+#   triggers.tf       what starts it: alarms, Spot, other events
 #   access.tf         who the functions are for Kubernetes
 #   notifications.tf  who hears of executions that end badly
 
@@ -35,6 +36,7 @@ locals {
 
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
+  rotate_name  = "${var.name}-rotate-nodes"
 
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {

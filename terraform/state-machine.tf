@@ -24,6 +24,9 @@ locals {
   # Every function by the name of its placeholder: claim_node = the ARN of its newest version, …
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
+  # The alias by its name: it exists only after the definitions.
+  live_arn = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
+
   # A file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
   definition = {
     for machine in keys(local.machines) : machine => replace(
@@ -31,6 +34,7 @@ locals {
         cluster_name       = var.cluster_name
         notification_topic = local.notification_topic_arn
         partition          = local.partition
+        recycle_node       = local.live_arn
         retry              = "@retry"
       })),
       "\"@retry\"",
@@ -91,5 +95,5 @@ resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
   }
 
   # So that it goes first.
-  depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_lambda_function.this]
+  depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_sfn_state_machine.rotate_nodes, aws_lambda_function.this]
 }

@@ -88,11 +88,19 @@ resource "aws_iam_role_policy" "events" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [{
-      Sid      = "StartTheSweep"
-      Effect   = "Allow"
-      Action   = "states:StartExecution"
-      Resource = aws_sfn_state_machine.sweep.arn
-    }]
+    Statement = [
+      {
+        Sid      = "StartTheSweep"
+        Effect   = "Allow"
+        Action   = "states:StartExecution"
+        Resource = aws_sfn_state_machine.sweep.arn
+      },
+      {
+        Sid      = "StartRotations"
+        Effect   = "Allow"
+        Action   = "states:StartExecution"
+        Resource = aws_sfn_state_machine.rotate_nodes.arn
+      },
+    ]
   })
 }

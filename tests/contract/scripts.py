@@ -14,6 +14,8 @@ from world.stepfunctions import Engine
 INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
+#: What rotate-nodes starts.
+LIVE = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-node"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
 
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
@@ -126,7 +128,12 @@ def follow(script: Script, definition: dict[str, Any], services: Any = None) -> 
 def rendered(machine: str = "recycle-node") -> dict[str, Any]:
     """What Terraform makes of a definition, each function named like its crate."""
     text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
-    for name, value in {"partition": "aws", "cluster_name": INPUT["cluster_name"], "notification_topic": TOPIC}.items():
+    for name, value in {
+        "partition": "aws",
+        "cluster_name": INPUT["cluster_name"],
+        "notification_topic": TOPIC,
+        "recycle_node": LIVE,
+    }.items():
         text = text.replace("${" + name + "}", value)
     for name in LAMBDAS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from world import terraform_gaps
+from world.alarms import Alarms
 from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
 from world.aws import ACCOUNT, LOCK, REGION, Aws
 from world.balancers import Balancers, TargetGroup
@@ -76,6 +77,7 @@ class World:
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.alarms = Alarms(self.clock, self._emit)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}
@@ -278,6 +280,12 @@ class World:
         """Starts a sweep by hand."""
         arn = self.deployment.outputs["sweep_state_machine_arn"]
         return Execution(self, self.aws.client("stepfunctions").start_execution(stateMachineArn=arn)["executionArn"])
+
+    def started(self, machine: str) -> list[Execution]:
+        """The executions of `recycle-node` or `rotate-nodes` that began so far, the oldest first, whoever started them."""
+        name = {"recycle-node": "state_machine_alias_arn", "rotate-nodes": "rotate_state_machine_arn"}[machine]
+        found = self.engine.executions_of(self.deployment.outputs[name])
+        return [Execution(self, execution.arn) for execution in reversed(found)]
 
     def let_sweep(self, after_bad_ends: bool = True) -> None:
         """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""

@@ -1,9 +1,11 @@
 //! Finds the nodes that something has to be done about. Reads only; what is done about them, and whether, others decide.
 
 mod error;
+mod rotation;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
+use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use recycle::contract::{Answer, SelectRequest, SelectVerdict, Selection};
 use recycle::failure::with_causes;
@@ -18,6 +20,7 @@ pub use error::Error;
 #[derive(Debug)]
 pub struct SelectNodes {
     access: Access,
+    groups: Groups,
     instances: Instances,
 }
 
@@ -27,6 +30,7 @@ impl SelectNodes {
     pub fn new(aws: &SdkConfig) -> Self {
         Self {
             access: Access::new(aws),
+            groups: Groups::new(aws),
             instances: Instances::new(aws),
         }
     }
@@ -35,6 +39,7 @@ impl SelectNodes {
     pub async fn handle(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
         match request.select {
             Selection::Leftovers => self.select_leftovers(request).await,
+            Selection::Rotation => self.select_rotation(request).await,
         }
     }
 

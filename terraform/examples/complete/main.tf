@@ -12,6 +12,10 @@ module "recycle_eks" {
   cluster_name   = var.cluster_name
   input_defaults = var.input_defaults
 
+  alarm_triggers = var.alarm_triggers
+  event_triggers = var.event_triggers
+  spot           = var.spot
+
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture
 
