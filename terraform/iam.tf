@@ -206,7 +206,17 @@ locals {
         Condition = { StringEquals = local.of_this_cluster }
       },
     ], local.complete_our_hook)
-    select-nodes = [local.find_instances, local.read_groups, local.find_our_hook]
+    select-nodes = [
+      local.find_instances,
+      local.read_groups,
+      local.find_our_hook,
+      {
+        Sid      = "SeeWhatGroupsLaunchFrom"
+        Effect   = "Allow"
+        Action   = "ec2:DescribeLaunchTemplateVersions"
+        Resource = "*"
+      },
+    ]
   }
 
   # What every function may do.
@@ -314,12 +324,22 @@ resource "aws_iam_role_policy" "function" {
 locals {
   every_version = { for function in keys(local.functions) : function => "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*" }
 
-  # What each machine may do beyond what both may do.
+  # What each machine may do beyond what all may do.
   machines = {
     recycle-node = {
       name       = local.machine_name
       statements = local.keep_our_hook_alive
       functions  = setsubtract(keys(local.functions), ["select-nodes"])
+    }
+    rotate-nodes = {
+      name      = local.rotate_name
+      functions = ["select-nodes"]
+      statements = [{
+        Sid      = "StartRecyclingNodes"
+        Effect   = "Allow"
+        Action   = "states:StartExecution"
+        Resource = local.live
+      }]
     }
     sweep = {
       name      = local.sweep_name
@@ -344,7 +364,7 @@ locals {
     }
   }
 
-  # What both machines may do.
+  # What all machines may do.
   machine_statements = concat(
     [
       {

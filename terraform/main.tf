@@ -5,6 +5,7 @@
 #   state-machine.tf  the machine, its versions and the alias to start
 #   hooks.tf          the lifecycle hooks, and what their events start
 #   sweep.tf          the sweep: its machine, and when it runs
+#   triggers.tf       what starts it: alarms, Spot, other events
 #   access.tf         who the functions are for Kubernetes
 #   notifications.tf  who hears of executions that end badly
 
@@ -36,6 +37,7 @@ locals {
 
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
+  rotate_name  = "${var.name}-rotate-nodes"
 
   # By name: the sweep's definition needs it before the alias is there.
   live = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"

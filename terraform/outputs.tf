@@ -38,6 +38,11 @@ output "sweep_state_machine_arn" {
   value       = aws_sfn_state_machine.sweep.arn
 }
 
+output "rotate_state_machine_arn" {
+  description = "The state machine `rotate-nodes`, which every trigger starts, to start by hand."
+  value       = aws_sfn_state_machine.rotate_nodes.arn
+}
+
 output "sweep_role_arn" {
   description = "The role of the sweep, which publishes to the topic."
   value       = aws_iam_role.state_machine["sweep"].arn

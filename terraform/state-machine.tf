@@ -92,5 +92,5 @@ resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
   }
 
   # So that it goes first.
-  depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_lambda_function.this]
+  depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_sfn_state_machine.rotate_nodes, aws_lambda_function.this]
 }

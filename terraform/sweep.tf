@@ -94,6 +94,11 @@ resource "aws_iam_role_policy" "events" {
         Effect   = "Allow"
         Action   = "states:StartExecution"
         Resource = aws_sfn_state_machine.sweep.arn
+        }, {
+        Sid      = "StartRotations"
+        Effect   = "Allow"
+        Action   = "states:StartExecution"
+        Resource = aws_sfn_state_machine.rotate_nodes.arn
       }],
       [for statement in [local.start_recycling] : statement if length(var.lifecycle_hooks) > 0],
     )

@@ -112,6 +112,68 @@ variable "max_surge_per_group" {
 }
 
 ################################################################################
+# What starts it
+################################################################################
+
+variable "alarm_triggers" {
+  description = "CloudWatch alarms that recycle a node when they enter ALARM, by a name of yours: `alarm_names` (required). An alarm with the dimension InstanceId means that instance; one with AutoScalingGroupName, or with `group` set here, means the group's oldest node if `pick = \"oldest\"`, and is refused otherwise. Nothing is recycled of a group whose last node was claimed or replaced less than `cooldown_minutes` (60) ago. `recycle` has fields of an execution's input that go over `input_defaults`."
+  # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
+  type     = any
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for trigger in values(var.alarm_triggers) : try(length(trigger.alarm_names) > 0, false)])
+    error_message = "alarm_triggers: each needs alarm_names, a list with at least one name."
+  }
+
+  validation {
+    condition     = length(setsubtract(flatten([for trigger in values(var.alarm_triggers) : keys(trigger)]), ["alarm_names", "group", "pick", "cooldown_minutes", "recycle"])) == 0
+    error_message = "alarm_triggers: there are alarm_names, group, pick, cooldown_minutes and recycle."
+  }
+
+  validation {
+    condition     = alltrue([for trigger in values(var.alarm_triggers) : contains(["oldest", "absent"], try(trigger.pick, "absent"))])
+    error_message = "alarm_triggers: pick must be oldest, or absent."
+  }
+
+  validation {
+    condition     = length(setsubtract(flatten([for trigger in values(var.alarm_triggers) : keys(try(trigger.recycle, {}))]), keys(local.input_fields))) == 0
+    error_message = "alarm_triggers: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
+  }
+}
+
+variable "event_triggers" {
+  description = "EventBridge events that recycle the instance that they name: `event_pattern` as an object, and in `instance_id_path` where its id stands, such as `$.detail.instance-id`; an ARN that ends in the id is as good. Instances of other clusters are left alone. `recycle` has fields of an execution's input that go over `input_defaults`."
+  # Not an object type: patterns are of many shapes, and a map has one.
+  type     = any
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for trigger in values(var.event_triggers) : can(trigger.event_pattern) && can(regex("^\\$\\.", trigger.instance_id_path))])
+    error_message = "event_triggers: each needs event_pattern, and instance_id_path that begins with $."
+  }
+
+  validation {
+    condition     = length(setsubtract(flatten([for trigger in values(var.event_triggers) : keys(trigger)]), ["event_pattern", "instance_id_path", "recycle"])) == 0
+    error_message = "event_triggers: there are event_pattern, instance_id_path and recycle."
+  }
+
+  validation {
+    condition     = length(setsubtract(flatten([for trigger in values(var.event_triggers) : keys(try(trigger.recycle, {}))]), keys(local.input_fields))) == 0
+    error_message = "event_triggers: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
+  }
+}
+
+variable "spot" {
+  description = "Recycle nodes of the cluster of which EC2 says that it takes them away (Spot interruption warning) or may soon (rebalance recommendation)."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+################################################################################
 # The functions
 ################################################################################
 

@@ -66,8 +66,13 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:PutLogEvents",
       ])
       select-nodes = tolist([
-        "autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeLifecycleHooks", "ec2:DescribeInstances",
-        "eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents",
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeLifecycleHooks",
+        "ec2:DescribeInstances",
+        "ec2:DescribeLaunchTemplateVersions",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
       ])
       restore-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
@@ -89,7 +94,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
   }
 
   assert {
-    condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node", sweep = "recycle-eks-sweep" }
+    condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node", rotate-nodes = "recycle-eks-rotate-nodes", sweep = "recycle-eks-sweep" }
     error_message = "each machine has a role of its own"
   }
 }
@@ -213,6 +218,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
       recycle-node = toset([
         for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if step != "select-nodes"
       ])
+      rotate-nodes = toset(["arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this["select-nodes"].function_name}:*"])
       sweep = toset([
         for step in ["restore-node", "select-nodes"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"
       ])
@@ -250,8 +256,8 @@ run "the_sweep_may_tell_people_and_is_started_by_eventbridge" {
   }
 
   assert {
-    condition     = one(jsondecode(aws_iam_role_policy.events.policy).Statement).Resource == aws_sfn_state_machine.sweep.arn
-    error_message = "EventBridge may start the sweep, and nothing else"
+    condition     = jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource == [aws_sfn_state_machine.sweep.arn, aws_sfn_state_machine.rotate_nodes.arn]
+    error_message = "EventBridge may start the sweep and rotations, and nothing else"
   }
 }
 

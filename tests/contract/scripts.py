@@ -15,6 +15,7 @@ INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
 HOOK = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"}
+#: What rotate-nodes and the sweep start.
 LIVE = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-node:live"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
 

@@ -160,6 +160,13 @@ class Member(InstanceState):
     def __init__(self, instance: Instance, group: Group, launch: Launch, protected: bool):
         super().__init__(instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group)
         self.launch = launch
+        template = group.ec2_launch_template
+        # moto would answer what the group's template is now.
+        self._launched_from = template and {
+            "LaunchTemplateId": template.id,
+            "LaunchTemplateName": template.name,
+            "Version": _template_version(group),
+        }
         self.waits: dict[str, Wait] = {}
         self.activity: dict[str, Any] | None = None
         # Launched beyond the desired capacity: not counted before it is in service.
@@ -176,6 +183,10 @@ class Member(InstanceState):
     @property
     def group(self) -> Group:
         return self.auto_scaling_group
+
+    @property
+    def launch_template(self) -> dict[str, Any] | None:
+        return self._launched_from
 
     @property
     def image_id(self) -> str:

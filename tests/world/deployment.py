@@ -40,7 +40,30 @@ def variables() -> dict[str, object]:
             group: {"auto_scaling_group_name": group, "heartbeat_timeout_seconds": seconds, "retain": group == "retained"}
             for group, seconds in HOOKED.items()
         },
+        **TRIGGERS,
     }
+
+
+#: What starts nodes by itself in the local world: alarms of these names, events of this source, Spot.
+TRIGGERS: dict[str, object] = {
+    "alarm_triggers": {
+        "cpu": {"alarm_names": ["node-cpu", "group-cpu", "math"]},
+        "oldest": {
+            "alarm_names": ["busy"],
+            "pick": "oldest",
+            "recycle": {"label_selector": "app=train", "dispose": "detach", "evict": "none"},
+        },
+        "stop": {"alarm_names": ["busy-stop"], "pick": "oldest", "recycle": {"label_selector": "app=train", "dispose": "stop"}},
+    },
+    "event_triggers": {
+        "sick": {
+            "event_pattern": {"source": ["my.monitoring"], "detail-type": ["Node is sick"]},
+            "instance_id_path": "$.detail.machine",
+            "recycle": {"drain_timeout_seconds": 7200},
+        }
+    },
+    "spot": True,
+}
 
 
 class Deployment:

@@ -11,6 +11,7 @@ What this does not do: volumes, networks, addresses, images (moto's are good eno
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
 from collections.abc import Callable
@@ -44,6 +45,7 @@ INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 
 
 class Clock(Protocol):
+    def now(self) -> float: ...
     def after(self, seconds: float, action: Callable[[], Any]) -> Any: ...
 
 
@@ -102,7 +104,12 @@ class Ec2:
     def launched(self, instance: Instance) -> None:
         """A new instance starts as `pending`; moto created it as `running`. `change` makes it run."""
         instance._state.name, instance._state.code = "", -1
+        self._dates(instance)
         self.change(instance, "pending")
+
+    def _dates(self, instance: Instance) -> None:
+        """LaunchTime is that of the last start, in UTC without saying so, as moto has it."""
+        instance.launch_time = datetime.datetime.fromtimestamp(self.clock.now(), datetime.UTC).replace(tzinfo=None)
 
     def free_address(self, subnet: Any) -> str:
         """An address of the subnet that no instance of this world ever had, so that no private DNS name comes back."""
@@ -118,6 +125,7 @@ class Ec2:
         self._later(self.timings.stop, instance, "stopping", "stopped")
 
     def starting(self, instance: Instance) -> None:
+        self._dates(instance)
         self.change(instance, "pending")
         self._later(self.timings.start, instance, "pending", "running")
 

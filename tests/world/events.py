@@ -9,7 +9,7 @@
 
 Rules and targets are those of moto's events backend, patterns are matched by moto. Targets are state machines (StartExecution),
 Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target that refuses is
-recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. Alarms are not here.
+recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from world import terraform_gaps
+from world.alarms import Alarms
 from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
 from world.aws import ACCOUNT, LOCK, REGION, Aws
 from world.balancers import Balancers, TargetGroup
@@ -76,6 +77,7 @@ class World:
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.alarms = Alarms(self.clock, self._emit)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}

@@ -1,12 +1,16 @@
 //! EC2 Auto Scaling: groups and their members, Standby and back, leaving for good, and the changes of a group's size by which a
 //! put-back undoes what Standby began.
 
+use std::collections::BTreeMap;
+
 use aws_config::SdkConfig;
+use aws_sdk_autoscaling::types::{Filter, LaunchTemplateSpecification};
 use recycle::balancers::Attachments;
 use recycle::hook::is_held;
 use recycle::ids::{ClusterName, GroupName, InstanceId};
 use recycle::names::LIFECYCLE_HOOK;
 use recycle::node::{Group, Member};
+use recycle::select::{Fleet, FleetMember, Template};
 
 use crate::Error;
 
@@ -92,6 +96,28 @@ impl Groups {
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
         Ok(answer.auto_scaling_groups.unwrap_or_default().into_iter().next())
+    }
+
+    /// Every group with the cluster's tag.
+    pub async fn fetch_fleets(&self, cluster: &ClusterName) -> Result<Vec<Fleet>, Error> {
+        let belongs = Filter::builder()
+            .name(format!("tag:kubernetes.io/cluster/{cluster}"))
+            .values("owned")
+            .values("shared")
+            .build();
+        let mut pages = self
+            .client
+            .describe_auto_scaling_groups()
+            .filters(belongs)
+            .into_paginator()
+            .items()
+            .send();
+        let mut fleets = Vec::new();
+        while let Some(group) = pages.next().await {
+            let group = group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
+            fleets.push(to_fleet(&group)?);
+        }
+        Ok(fleets)
     }
 
     /// The group that the instance is a member of, as it is now.
@@ -349,6 +375,55 @@ fn retains(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
         .and_then(|policy| policy.retention_triggers());
     triggers.and_then(|triggers| triggers.terminate_hook_abandon())
         == Some(&aws_sdk_autoscaling::types::RetentionAction::Retain)
+}
+
+/// A group launches from its template, or from that of a mixed-instances policy.
+fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Fleet, Error> {
+    let mixed = group
+        .mixed_instances_policy()
+        .and_then(|policy| policy.launch_template());
+    let named = group
+        .launch_template()
+        .or(mixed.and_then(|mixed| mixed.launch_template_specification()));
+    let overrides = mixed.map(|mixed| mixed.overrides()).unwrap_or_default().iter();
+    let tags = group.tags().iter();
+    Ok(Fleet {
+        name: parse(
+            DESCRIBE_GROUPS,
+            group.auto_scaling_group_name().unwrap_or_default(),
+        )?,
+        tags: tags
+            .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())))
+            .collect(),
+        template: named.and_then(to_template),
+        overrides: overrides
+            .filter_map(|choice| {
+                let template = choice.launch_template_specification().and_then(to_template)?;
+                Some((choice.instance_type()?.to_owned(), template))
+            })
+            .collect::<BTreeMap<_, _>>(),
+        members: group
+            .instances()
+            .iter()
+            .map(|instance| {
+                let member = to_member(instance)?;
+                Ok(FleetMember {
+                    instance: member.instance,
+                    lifecycle_state: member.lifecycle_state,
+                    instance_type: instance.instance_type().unwrap_or_default().to_owned(),
+                    template: instance.launch_template().and_then(to_template),
+                })
+            })
+            .collect::<Result<_, Error>>()?,
+    })
+}
+
+/// A group that names no version launches the default one (API reference, LaunchTemplateSpecification).
+fn to_template(named: &LaunchTemplateSpecification) -> Option<Template> {
+    Some(Template {
+        id: named.launch_template_id()?.to_owned(),
+        version: named.version().unwrap_or("$Default").to_owned(),
+    })
 }
 
 fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Group, Error> {

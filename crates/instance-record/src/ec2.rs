@@ -2,12 +2,15 @@
 
 use aws_config::SdkConfig;
 use aws_sdk_ec2::types::{Filter, Tag};
+use jiff::Timestamp;
 use recycle::ids::{ClusterName, InstanceId};
 use recycle::node::Instance;
+use recycle::select::{Machine, Template, TemplateFacts};
 
 use crate::Error;
 
 const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
+const DESCRIBE_TEMPLATES: &str = "ec2:DescribeLaunchTemplateVersions";
 const CREATE_TAGS: &str = "ec2:CreateTags";
 const DELETE_TAGS: &str = "ec2:DeleteTags";
 const STOP_INSTANCES: &str = "ec2:StopInstances";
@@ -79,7 +82,65 @@ impl Instances {
             .await
     }
 
+    /// Those of the instances that EC2 knows, with what they were launched as.
+    pub async fn fetch_machines(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Error> {
+        let mut machines = Vec::new();
+        for page in ids.chunks(MOST_FILTER_VALUES) {
+            let ids = page.iter().map(ToString::to_string).collect();
+            let found = self.describe_where(vec![("instance-id".to_owned(), ids)]).await?;
+            for instance in &found {
+                machines.push(to_machine(instance)?);
+            }
+        }
+        Ok(machines)
+    }
+
+    /// The same of the instances with this value of a tag.
+    pub async fn fetch_tagged_machines(&self, tag: &str, value: &str) -> Result<Vec<Machine>, Error> {
+        let filters = vec![(format!("tag:{tag}"), vec![value.to_owned()])];
+        self.describe_where(filters)
+            .await?
+            .iter()
+            .map(to_machine)
+            .collect()
+    }
+
+    /// The version of a launch template, also behind `$Latest` and `$Default`.
+    pub async fn fetch_template(&self, template: &Template) -> Result<TemplateFacts, Error> {
+        let answer = self
+            .client
+            .describe_launch_template_versions()
+            .launch_template_id(&template.id)
+            .versions(&template.version)
+            .send()
+            .await
+            .map_err(|error| Error::from_sdk(DESCRIBE_TEMPLATES, error))?;
+        let version = answer.launch_template_versions().first();
+        let number = version.and_then(|version| version.version_number());
+        let data = version.and_then(|version| version.launch_template_data());
+        Ok(TemplateFacts {
+            version: number
+                .ok_or_else(|| Error::Unintelligible {
+                    call: DESCRIBE_TEMPLATES,
+                    what: format!("{} has no version {}", template.id, template.version),
+                })?
+                .to_string(),
+            image: data.and_then(|data| data.image_id()).map(str::to_owned),
+        })
+    }
+
     async fn fetch_where(&self, filters: Vec<(String, Vec<String>)>) -> Result<Vec<Instance>, Error> {
+        self.describe_where(filters)
+            .await?
+            .iter()
+            .map(to_instance)
+            .collect()
+    }
+
+    async fn describe_where(
+        &self,
+        filters: Vec<(String, Vec<String>)>,
+    ) -> Result<Vec<aws_sdk_ec2::types::Instance>, Error> {
         let filters = filters
             .into_iter()
             .map(|(name, values)| Filter::builder().name(name).set_values(Some(values)).build());
@@ -93,9 +154,7 @@ impl Instances {
         let mut instances = Vec::new();
         while let Some(reservation) = pages.next().await {
             let reservation = reservation.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error))?;
-            for instance in reservation.instances() {
-                instances.push(to_instance(instance)?);
-            }
+            instances.extend(reservation.instances.unwrap_or_default());
         }
         Ok(instances)
     }
@@ -188,5 +247,19 @@ fn to_instance(instance: &aws_sdk_ec2::types::Instance) -> Result<Instance, Erro
         is_spot: instance
             .spot_instance_request_id()
             .is_some_and(|request| !request.is_empty()),
+    })
+}
+
+fn to_machine(instance: &aws_sdk_ec2::types::Instance) -> Result<Machine, Error> {
+    let launched_at = instance
+        .launch_time()
+        .and_then(|time| Timestamp::from_second(time.secs()).ok());
+    Ok(Machine {
+        instance: to_instance(instance)?,
+        launched_at: launched_at.ok_or_else(|| Error::Unintelligible {
+            call: DESCRIBE_INSTANCES,
+            what: "an instance without LaunchTime".to_owned(),
+        })?,
+        image: instance.image_id().unwrap_or_default().to_owned(),
     })
 }

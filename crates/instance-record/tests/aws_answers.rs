@@ -363,3 +363,73 @@ async fn an_answer_that_makes_no_sense_is_our_own_fault() {
         assert_eq!(error.failure(), Failure::InternalError, "{size}: {error:?}");
     }
 }
+
+#[tokio::test]
+async fn an_instance_is_read_with_what_it_was_launched_as() {
+    let more = "<launchTime>2027-01-01T00:00:00.000Z</launchTime><imageId>ami-1</imageId>";
+    let aws = ScriptedAws::new().on("DescribeInstances", &reservation(ID, more));
+    let machines = Instances::new(&aws.config())
+        .fetch_machines(&[id()])
+        .await
+        .unwrap();
+    assert_eq!(machines[0].launched_at.to_string(), "2027-01-01T00:00:00Z");
+    assert_eq!(
+        (machines[0].instance.id.as_str(), machines[0].image.as_str()),
+        (ID, "ami-1")
+    );
+}
+
+#[tokio::test]
+async fn a_groups_template_its_overrides_and_what_members_came_from_are_read() {
+    let group = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName>\
+        <MixedInstancesPolicy><LaunchTemplate>\
+        <LaunchTemplateSpecification><LaunchTemplateId>lt-1</LaunchTemplateId></LaunchTemplateSpecification>\
+        <Overrides><member><InstanceType>m7g.large</InstanceType><LaunchTemplateSpecification>\
+        <LaunchTemplateId>lt-2</LaunchTemplateId><Version>3</Version></LaunchTemplateSpecification></member></Overrides>\
+        </LaunchTemplate></MixedInstancesPolicy>\
+        <Tags><member><Key>team</Key><Value>batch</Value></member></Tags>\
+        <Instances><member><InstanceId>i-0123456789abcdef0</InstanceId><LifecycleState>InService</LifecycleState>\
+        <InstanceType>m7g.large</InstanceType><LaunchTemplate><LaunchTemplateId>lt-2</LaunchTemplateId>\
+        <Version>2</Version></LaunchTemplate></member></Instances></member></AutoScalingGroups>";
+    let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", group);
+    let fleets = Groups::new(&aws.config())
+        .fetch_fleets(&"world".parse().unwrap())
+        .await
+        .unwrap();
+    let asked = &aws.calls()[0];
+    assert!(asked.contains("kubernetes.io%2Fcluster%2Fworld"), "{asked}");
+    let [fleet] = fleets.as_slice() else {
+        panic!("{fleets:?}");
+    };
+    assert_eq!(fleet.tags["team"], "batch");
+    let named = |kind: &str| {
+        fleet
+            .template_of(kind)
+            .map(|named| (named.id.as_str(), named.version.as_str()))
+    };
+    assert_eq!(named("m7i.large"), Some(("lt-1", "$Default")));
+    assert_eq!(named("m7g.large"), Some(("lt-2", "3")));
+    assert_eq!(fleet.members[0].template.as_ref().unwrap().version, "2");
+}
+
+#[tokio::test]
+async fn a_templates_version_is_read_as_a_number_and_one_without_is_an_error() {
+    let wanted = recycle::select::Template {
+        id: "lt-1".to_owned(),
+        version: "$Latest".to_owned(),
+    };
+    let version = "<launchTemplateVersionSet><item><versionNumber>7</versionNumber><launchTemplateData>\
+        <imageId>ami-7</imageId></launchTemplateData></item></launchTemplateVersionSet>";
+    let aws = ScriptedAws::new()
+        .on("DescribeLaunchTemplateVersions", version)
+        .on("DescribeLaunchTemplateVersions", "<launchTemplateVersionSet/>");
+    let instances = Instances::new(&aws.config());
+    let facts = instances.fetch_template(&wanted).await.unwrap();
+    assert_eq!(
+        (facts.version.as_str(), facts.image.as_deref()),
+        ("7", Some("ami-7"))
+    );
+    let error = instances.fetch_template(&wanted).await.unwrap_err();
+    assert_eq!(error.failure(), Failure::InternalError);
+    assert!(with_causes(&error).contains("lt-1 has no version $Latest"));
+}

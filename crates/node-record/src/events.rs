@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use kube::api::{Api, PostParams};
 use recycle::claim::Phase;
 use recycle::failure::with_causes;
-use recycle::ids::{Fence, NodeName};
+use recycle::ids::{Fence, NodeName, short_hash};
 use recycle::names::FIELD_MANAGER;
 
 use crate::Error;
@@ -157,12 +157,4 @@ fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String 
         occasion.reason().to_lowercase(),
         short_hash(&format!("{fence}{}", occasion.detail()))
     )
-}
-
-/// The first 8 hexadecimal digits of FNV-1a (64 bits): stable between versions, and nobody is kept out by it.
-pub(crate) fn short_hash(text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{:08x}", hash >> 32)
 }

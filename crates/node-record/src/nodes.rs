@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
 use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
-use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
+use recycle::ids::{Fence, GroupName, InstanceId, NodeName, short_hash};
 use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
 use recycle::node::{NodeFacts, Record, Taint};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::call::{self, Call, Trouble, send};
-use crate::events::short_hash;
 
 /// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
 /// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.

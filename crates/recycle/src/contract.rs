@@ -150,6 +150,17 @@ pub struct SelectRequest {
 pub enum Selection {
     /// Those for which something of ours is left, whether somebody works on them or not: for the sweep.
     Leftovers,
+    /// Those that the execution's input asks for ([`crate::select`]): for `rotate-nodes`.
+    Rotation,
+}
+
+/// An execution of `recycle-node` to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Start {
+    /// Its name: who starts it again finds it there.
+    pub name: String,
+    /// Its node.
+    pub instance_id: InstanceId,
 }
 
 /// What a put-back carries from step to step. Whatever it did is in the records.
@@ -328,6 +339,12 @@ pub struct Answer<V> {
     /// Which nodes, if this is an answer of `select-nodes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<InstanceId>>,
+    /// Which executions to start, if this is an answer of `select-nodes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Vec<Start>>,
+    /// The fields that each of them has beside its node, if this is an answer of `select-nodes` to a rotation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<serde_json::Map<String, serde_json::Value>>,
     /// When the put-back began, if this is one of its steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -353,6 +370,8 @@ impl<V> Answer<V> {
             plan: None,
             hook: None,
             nodes: None,
+            starts: None,
+            recycle: None,
             since: None,
             steps: None,
             run: None,
@@ -514,6 +533,8 @@ verdict!(
     SelectVerdict {
         /// On to each of the nodes.
         EachNode,
+        /// A rotation only: there is none; the reason says why.
+        NothingSelected,
     }
 );
 

@@ -29,6 +29,7 @@ pub mod poll;
 pub mod preflight;
 pub mod put_back;
 pub mod replacement;
+pub mod select;
 pub mod selector;
 pub mod sweep;
 pub mod tables;

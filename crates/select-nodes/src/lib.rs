@@ -1,6 +1,7 @@
 //! Finds the nodes that something has to be done about. Reads only; what is done about them, and whether, others decide.
 
 mod error;
+mod rotation;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
@@ -38,6 +39,7 @@ impl SelectNodes {
     pub async fn handle(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
         match request.select {
             Selection::Leftovers => self.select_leftovers(request).await,
+            Selection::Rotation => self.select_rotation(request).await,
         }
     }
 

@@ -13,6 +13,11 @@ output "sweep_state_machine_arn" {
   value       = module.recycle_eks.sweep_state_machine_arn
 }
 
+output "rotate_state_machine_arn" {
+  description = "The machine that every trigger starts, to start by hand."
+  value       = module.recycle_eks.rotate_state_machine_arn
+}
+
 output "notification_topic_arn" {
   description = "Subscribe to it to hear of executions that end badly."
   value       = module.recycle_eks.notification_topic_arn

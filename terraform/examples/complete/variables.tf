@@ -37,3 +37,21 @@ variable "input_defaults" {
   type        = any
   default     = {}
 }
+
+variable "alarm_triggers" {
+  description = "CloudWatch alarms that recycle a node, such as { cpu = { alarm_names = [\"cpu\"], group = \"workers\", pick = \"oldest\" } }."
+  type        = any
+  default     = {}
+}
+
+variable "event_triggers" {
+  description = "EventBridge events that recycle the instance that they name."
+  type        = any
+  default     = {}
+}
+
+variable "spot" {
+  description = "Recycle Spot instances that EC2 is about to take away."
+  type        = bool
+  default     = false
+}

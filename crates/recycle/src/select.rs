@@ -1,0 +1,716 @@
+//! Which nodes `rotate-nodes` recycles: its input, and the choice among what AWS and Kubernetes say.
+//!
+//! Whether a chosen node can be recycled, it does not ask: that is pre-flight's question, in the execution of that node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::claim::StoredClaim;
+use crate::contract::Start;
+use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
+use crate::input::{FIELDS, InvalidInput};
+use crate::names::{CLAIM_TAG, REPLACEMENT_FOR_ANNOTATION};
+use crate::node::{Instance, NodeFacts};
+use crate::pods::cut_text;
+
+/// How many nodes one rotation starts at most, so that its answer stays under 8 KB. The selection is the state: what
+/// is left over, the next one selects.
+pub const MOST_STARTS: usize = 40;
+/// Bytes of the fields that a rotation lays over the module's defaults, for the same reason.
+const LONGEST_RECYCLE: usize = 2_000;
+/// Characters of a reason, for the same reason.
+const LONGEST_REASON: usize = 1_000;
+/// Minutes: a group-wide metric needs a while to show what a new node does for it.
+const COOLDOWN_MINUTES: u32 = 60;
+/// Seconds between EC2's warning and the end of a Spot instance (EC2 user guide, "Spot Instance interruption notices").
+const SPOT_NOTICE: i64 = 120;
+/// What a trigger's fields may not say: which node, and what the trigger itself says.
+const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
+
+/// What began a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A CloudWatch alarm.
+    Alarm,
+    /// An EventBridge event that names an instance.
+    Event,
+    /// EC2's interruption warning.
+    Spot,
+    /// EC2's rebalance recommendation.
+    Rebalance,
+    /// A schedule.
+    Schedule,
+    /// `terraform apply`.
+    Apply,
+    /// A person.
+    Manual,
+}
+
+impl Trigger {
+    /// The word for it, with which the names of its executions begin.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alarm => "alarm",
+            Self::Event => "event",
+            Self::Spot => "spot",
+            Self::Rebalance => "rebalance",
+            Self::Schedule => "schedule",
+            Self::Apply => "apply",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// The input of `rotate-nodes`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rotation {
+    /// `trigger`.
+    pub trigger: Trigger,
+    /// `selection`.
+    pub selection: Selection,
+    /// `recycle`: fields of `recycle-node`'s input that are laid over the module's defaults.
+    pub recycle: Map<String, Value>,
+    /// `event`: the AWS event that began it, or null.
+    pub event: Value,
+}
+
+/// `selection`: exactly one of these.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// These instances; an ARN that ends in an instance's id is as good.
+    InstanceIds(#[serde(deserialize_with = "read_instances")] Vec<InstanceId>),
+    /// What the alarm in `event` is about.
+    Alarm(AlarmTerms),
+    /// Members that are not as their group would launch them now, or too old.
+    Outdated(Outdated),
+}
+
+/// Which node an alarm means.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlarmTerms {
+    /// The group, if the alarm does not say so.
+    #[serde(default)]
+    pub group: Option<GroupName>,
+    /// Which node of a group.
+    #[serde(default)]
+    pub pick: Option<Pick>,
+    /// For how long after the last claim or replacement in a group an alarm recycles none of it.
+    #[serde(default = "default_cooldown")]
+    pub cooldown_minutes: u32,
+}
+
+/// Which node of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pick {
+    /// The one that runs longest.
+    Oldest,
+}
+
+/// What makes a member outdated: any of these.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outdated {
+    /// Of these groups; none: of all of the cluster.
+    #[serde(default)]
+    pub groups: Option<Vec<GroupName>>,
+    /// Of the groups with this tag.
+    #[serde(default)]
+    pub group_tag: Option<GroupTag>,
+    /// Launched from another template, or version of it, than the group names.
+    #[serde(default)]
+    pub launch_template: bool,
+    /// Runs another image than the template names.
+    #[serde(default)]
+    pub ami: bool,
+    /// Launched longer ago.
+    #[serde(default)]
+    pub older_than_hours: Option<u32>,
+}
+
+/// A tag of groups.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupTag {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    trigger: Trigger,
+    selection: Value,
+    #[serde(default)]
+    recycle: Option<Map<String, Value>>,
+    #[serde(default)]
+    event: Value,
+}
+
+fn default_cooldown() -> u32 {
+    COOLDOWN_MINUTES
+}
+
+fn read_instances<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InstanceId>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts
+        .iter()
+        .map(|text| text.rsplit('/').next().unwrap_or_default().parse())
+        .collect::<Result<_, _>>()
+        .map_err(serde::de::Error::custom)
+}
+
+/// Parses the input of `rotate-nodes`.
+pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
+    let refuse = |what: &str, error: &serde_json::Error| InvalidInput(format!("{what}: {error}"));
+    let given: Given =
+        serde_json::from_value(input.clone()).map_err(|error| refuse("the input of a rotation", &error))?;
+    let selection: Selection =
+        serde_json::from_value(given.selection).map_err(|error| refuse("selection", &error))?;
+    check_selection(&selection)?;
+    Ok(Rotation {
+        trigger: given.trigger,
+        selection,
+        recycle: check_recycle(given.recycle.unwrap_or_default())?,
+        event: given.event,
+    })
+}
+
+fn check_selection(selection: &Selection) -> Result<(), InvalidInput> {
+    let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
+    match selection {
+        Selection::InstanceIds(ids) if ids.is_empty() => {
+            refuse("selection: instance_ids is empty; was there an instance id where it was looked for?")
+        }
+        Selection::InstanceIds(ids) if ids.len() > MOST_STARTS => {
+            refuse("selection: instance_ids has more than 40 instances")
+        }
+        Selection::Outdated(outdated) if outdated.groups.is_some() && outdated.group_tag.is_some() => {
+            refuse("selection: outdated has groups and group_tag; write one of them")
+        }
+        Selection::Outdated(Outdated {
+            launch_template: false,
+            ami: false,
+            older_than_hours: None,
+            ..
+        }) => refuse("selection: outdated needs launch_template, ami or older_than_hours"),
+        Selection::InstanceIds(_) | Selection::Alarm(_) | Selection::Outdated(_) => Ok(()),
+    }
+}
+
+/// `null` is Terraform's way to say that a field is not given. What the values may be, `claim-node` checks.
+fn check_recycle(given: Map<String, Value>) -> Result<Map<String, Value>, InvalidInput> {
+    let fields: Map<String, Value> = given.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    for name in fields.keys() {
+        if NOT_TO_BE_SET.contains(&name.as_str()) {
+            return Err(InvalidInput(format!("recycle: {name} is set by the trigger")));
+        }
+        if !FIELDS.iter().any(|field| field.name == name) {
+            return Err(InvalidInput(format!(
+                "recycle: {name} is no field of the input of recycle-node"
+            )));
+        }
+    }
+    let length = Value::Object(fields.clone()).to_string().len();
+    if length > LONGEST_RECYCLE {
+        return Err(InvalidInput(format!(
+            "recycle has {length} bytes, more than {LONGEST_RECYCLE}"
+        )));
+    }
+    Ok(fields)
+}
+
+impl Rotation {
+    /// The fields that each execution is started with, beside its node.
+    #[must_use]
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields = self.recycle.clone();
+        match self.trigger {
+            Trigger::Spot => {
+                fields.insert("urgency".to_owned(), "spot".into());
+                if let Some(at) = self.interrupted_at() {
+                    fields.insert("interrupted_at".to_owned(), at.to_string().into());
+                }
+            }
+            Trigger::Rebalance => {
+                fields.insert("urgency".to_owned(), "spot".into());
+            }
+            Trigger::Alarm | Trigger::Event | Trigger::Schedule | Trigger::Apply | Trigger::Manual => {}
+        }
+        fields
+    }
+
+    fn interrupted_at(&self) -> Option<Timestamp> {
+        let warned: Timestamp = self.event.get("time")?.as_str()?.parse().ok()?;
+        Some(warned + SignedDuration::from_secs(SPOT_NOTICE))
+    }
+
+    /// The execution of a node: an event that is delivered twice names the same one. `execution` stands for what has no event.
+    #[must_use]
+    pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
+        let event = self.event.get("id").and_then(Value::as_str);
+        Start::new(self.trigger.name(), instance, event.unwrap_or(execution))
+    }
+}
+
+impl Start {
+    /// `cause` makes it another execution than those that began for other causes.
+    #[must_use]
+    pub fn new(trigger: &str, instance: &InstanceId, cause: &str) -> Self {
+        Self {
+            name: format!("{trigger}-{instance}-{}", short_hash(cause)),
+            instance_id: instance.clone(),
+        }
+    }
+}
+
+/// An instance, and what it was launched as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The instance.
+    pub instance: Instance,
+    /// `LaunchTime`: also that of its last start.
+    pub launched_at: Timestamp,
+    /// `ImageId`.
+    pub image: String,
+}
+
+/// A launch template and one of its versions, as a group or a member names it: the version may be `$Latest` or `$Default`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Template {
+    /// `LaunchTemplateId`.
+    pub id: String,
+    /// `Version`.
+    pub version: String,
+}
+
+/// What a template's version is at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFacts {
+    /// Its number.
+    pub version: String,
+    /// The image that it names; none if it names none.
+    pub image: Option<String>,
+}
+
+/// A group of the cluster, as far as rotations look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// Its name.
+    pub name: GroupName,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// What it launches from; none: a launch configuration.
+    pub template: Option<Template>,
+    /// What it launches from instead, by instance type (overrides of a mixed-instances policy).
+    pub overrides: BTreeMap<String, Template>,
+    /// Its members.
+    pub members: Vec<FleetMember>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetMember {
+    /// Its instance.
+    pub instance: InstanceId,
+    /// `LifecycleState`.
+    pub lifecycle_state: String,
+    /// `InstanceType`.
+    pub instance_type: String,
+    /// What it was launched from, with the version's number.
+    pub template: Option<Template>,
+}
+
+impl Fleet {
+    /// What it launches a member of this type from.
+    #[must_use]
+    pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
+        self.overrides.get(instance_type).or(self.template.as_ref())
+    }
+
+    fn in_service(&self) -> impl Iterator<Item = &FleetMember> {
+        self.members
+            .iter()
+            .filter(|member| member.lifecycle_state == "InService")
+    }
+}
+
+/// Those that were chosen, and a word on each that was looked at and was not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The chosen, in the order in which they are started.
+    pub chosen: Vec<InstanceId>,
+    /// Why others were not.
+    pub left_out: Vec<String>,
+}
+
+impl Choice {
+    fn only(instance: InstanceId) -> Self {
+        Self {
+            chosen: vec![instance],
+            left_out: Vec::new(),
+        }
+    }
+
+    fn nothing(why: String) -> Self {
+        Self {
+            chosen: Vec::new(),
+            left_out: vec![why],
+        }
+    }
+
+    /// In one sentence.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = match self.chosen.len() {
+            0 => "no node is recycled".to_owned(),
+            1 => "1 node is recycled".to_owned(),
+            count => format!("{count} nodes are recycled"),
+        };
+        for why in &self.left_out {
+            text = format!("{text}; {why}");
+        }
+        cut_text(&mut text, LONGEST_REASON);
+        text
+    }
+}
+
+/// Those of the instances that are this cluster's and still there. Events name instances of the whole region.
+#[must_use]
+pub fn choose_listed(
+    wanted: &[InstanceId],
+    machines: &[Machine],
+    fleets: &[Fleet],
+    cluster: &ClusterName,
+) -> Choice {
+    let mut choice = Choice::default();
+    for id in wanted.iter().collect::<BTreeSet<_>>() {
+        let machine = machines.iter().find(|machine| machine.instance.id == *id);
+        match machine {
+            None => choice.left_out.push(format!("EC2 does not know {id}")),
+            Some(machine) if machine.instance.is_gone() => {
+                choice
+                    .left_out
+                    .push(format!("{id} is {}", machine.instance.state));
+            }
+            Some(machine) if !is_of(cluster, &machine.instance, fleets) => choice
+                .left_out
+                .push(format!("{id} is no instance of cluster {cluster}")),
+            Some(_) => choice.chosen.push(id.clone()),
+        }
+    }
+    choice
+}
+
+/// By its own tag, or as a member of a group with that tag.
+fn is_of(cluster: &ClusterName, instance: &Instance, fleets: &[Fleet]) -> bool {
+    let tag = instance.tags.get(&format!("kubernetes.io/cluster/{cluster}"));
+    let is_tagged = tag.is_some_and(|value| matches!(value.as_str(), "owned" | "shared"));
+    is_tagged || fleet_of(&instance.id, fleets).is_some()
+}
+
+/// The group that the instance is a member of.
+#[must_use]
+pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
+    fleets
+        .iter()
+        .find(|fleet| fleet.members.iter().any(|member| member.instance == *instance))
+}
+
+/// What an alarm is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Alarmed {
+    /// One instance.
+    Instance(InstanceId),
+    /// The oldest of a group.
+    OldestOf(GroupName),
+}
+
+/// Reads it from the alarm's event, or from what the alarm tells an SNS topic.
+pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidInput> {
+    let metrics = list_metrics(event);
+    if let [dimensions] = metrics.as_slice()
+        && let Some(instance) = dimensions.get("InstanceId")
+    {
+        let id = instance.parse();
+        return id
+            .map(Alarmed::Instance)
+            .map_err(|error| InvalidInput(format!("the alarm's dimension InstanceId {error}")));
+    }
+    let named = match metrics.as_slice() {
+        [dimensions] => dimensions.get("AutoScalingGroupName"),
+        _ => None,
+    };
+    let group: Option<GroupName> =
+        match (&terms.group, named) {
+            (Some(group), _) => Some(group.clone()),
+            (None, Some(name)) => Some(name.parse().map_err(|error| {
+                InvalidInput(format!("the alarm's dimension AutoScalingGroupName {error}"))
+            })?),
+            (None, None) => None,
+        };
+    match (group, terms.pick) {
+        (Some(group), Some(Pick::Oldest)) => Ok(Alarmed::OldestOf(group)),
+        (Some(group), None) => Err(InvalidInput(format!(
+            "the alarm names no instance but group {group}: write pick = \"oldest\" if its oldest node is meant"
+        ))),
+        (None, Some(_) | None) => Err(InvalidInput(format!(
+            "the alarm names neither one instance nor one group (it has {}): write group and pick = \"oldest\"",
+            describe_metrics(&metrics)
+        ))),
+    }
+}
+
+/// The dimensions of each metric of the alarm.
+fn list_metrics(event: &Value) -> Vec<BTreeMap<String, String>> {
+    let list = |pointer: &str| event.pointer(pointer).and_then(Value::as_array);
+    // AWS docs, "Alarm events and EventBridge": an object of names and values.
+    if let Some(metrics) = list("/detail/configuration/metrics") {
+        let dimensions = metrics
+            .iter()
+            .filter_map(|metric| metric.pointer("/metricStat/metric"));
+        return dimensions
+            .map(|metric| read_pairs(&metric["dimensions"]))
+            .collect();
+    }
+    // What SNS is told: a list of names and values, of one metric or of several.
+    if let Some(metrics) = list("/detail/Trigger/Metrics") {
+        let dimensions = metrics
+            .iter()
+            .filter_map(|metric| metric.pointer("/MetricStat/Metric"));
+        return dimensions
+            .map(|metric| read_list(&metric["Dimensions"]))
+            .collect();
+    }
+    let single = event.pointer("/detail/Trigger/Dimensions").map(read_list);
+    single.into_iter().collect()
+}
+
+fn read_pairs(dimensions: &Value) -> BTreeMap<String, String> {
+    let pairs = dimensions.as_object().into_iter().flatten();
+    pairs
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+fn read_list(dimensions: &Value) -> BTreeMap<String, String> {
+    let pairs = dimensions.as_array().into_iter().flatten();
+    pairs
+        .filter_map(|pair| {
+            Some((
+                pair.get("name")?.as_str()?.to_owned(),
+                pair.get("value")?.as_str()?.to_owned(),
+            ))
+        })
+        .collect()
+}
+
+fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
+    let one = |dimensions: &BTreeMap<String, String>| {
+        let names: Vec<String> = dimensions
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if names.is_empty() {
+            "no dimension".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    let mut text = match metrics {
+        [] => "no metric of its own".to_owned(),
+        [dimensions] => one(dimensions),
+        several => {
+            let all: Vec<String> = several.iter().map(one).collect();
+            format!("{} metrics: {}", several.len(), all.join(" / "))
+        }
+    };
+    cut_text(&mut text, LONGEST_REASON / 2);
+    text
+}
+
+/// The node that an alarm means, unless its group had its turn a moment ago. `machines` are the group's members, and whoever was
+/// claimed in it.
+pub fn choose_alarmed(
+    alarmed: &Alarmed,
+    terms: &AlarmTerms,
+    fleets: &[Fleet],
+    machines: &[Machine],
+    nodes: &[NodeFacts],
+    cluster: &ClusterName,
+    now: Timestamp,
+) -> Choice {
+    let fleet = match alarmed {
+        Alarmed::Instance(id) => {
+            let listed = choose_listed(std::slice::from_ref(id), machines, fleets, cluster);
+            if listed.chosen.is_empty() {
+                return listed;
+            }
+            let Some(fleet) = fleet_of(id, fleets) else {
+                return listed;
+            };
+            if let Some(group) = terms.group.as_ref().filter(|group| **group != fleet.name) {
+                return Choice::nothing(format!("{id} is in group {}, not in {group}", fleet.name));
+            }
+            fleet
+        }
+        Alarmed::OldestOf(group) => match fleets.iter().find(|fleet| fleet.name == *group) {
+            Some(fleet) => fleet,
+            None => return Choice::nothing(format!("{group} is no group of cluster {cluster}")),
+        },
+    };
+    let cooldown = SignedDuration::from_mins(i64::from(terms.cooldown_minutes));
+    if let Some(last) =
+        find_last_work(fleet, machines, nodes).filter(|last| now.duration_since(*last) < cooldown)
+    {
+        return Choice::nothing(format!(
+            "group {} cools down: its last node was claimed or replaced at {last}, less than {} minutes ago",
+            fleet.name, terms.cooldown_minutes
+        ));
+    }
+    match alarmed {
+        Alarmed::Instance(id) => Choice::only(id.clone()),
+        Alarmed::OldestOf(group) => find_oldest(fleet, machines).map_or_else(
+            || Choice::nothing(format!("group {group} has no member in service")),
+            Choice::only,
+        ),
+    }
+}
+
+/// When a node of the group was claimed, or a replacement launched, last.
+fn find_last_work(fleet: &Fleet, machines: &[Machine], nodes: &[NodeFacts]) -> Option<Timestamp> {
+    let on_nodes = nodes.iter().filter_map(NodeFacts::claim);
+    let in_tags = machines.iter().filter_map(|machine| machine.instance.claim());
+    let claimed = on_nodes.chain(in_tags).filter_map(|claim| match claim {
+        StoredClaim::Known(claim) if claim.group == fleet.name => Some(claim.claimed_at),
+        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+    });
+    let replacements: BTreeSet<&InstanceId> = nodes
+        .iter()
+        .filter(|node| node.annotations.contains_key(REPLACEMENT_FOR_ANNOTATION))
+        .filter_map(|node| node.instance.as_ref())
+        .collect();
+    let launched = machines
+        .iter()
+        .filter(|machine| replacements.contains(&machine.instance.id))
+        .filter(|machine| {
+            let mut members = fleet.members.iter();
+            members.any(|member| member.instance == machine.instance.id)
+        })
+        .map(|machine| machine.launched_at);
+    claimed.chain(launched).max()
+}
+
+fn find_oldest(fleet: &Fleet, machines: &[Machine]) -> Option<InstanceId> {
+    let in_service: BTreeSet<&InstanceId> = fleet.in_service().map(|member| &member.instance).collect();
+    machines
+        .iter()
+        .filter(|machine| in_service.contains(&machine.instance.id))
+        .min_by_key(|machine| (machine.launched_at, machine.instance.id.clone()))
+        .map(|machine| machine.instance.id.clone())
+}
+
+/// The groups that a selection of outdated nodes is about.
+pub fn find_fleets<'a>(
+    outdated: &Outdated,
+    fleets: &'a [Fleet],
+    cluster: &ClusterName,
+) -> Result<Vec<&'a Fleet>, InvalidInput> {
+    if let Some(names) = &outdated.groups {
+        let find = |name: &GroupName| {
+            fleets
+                .iter()
+                .find(|fleet| fleet.name == *name)
+                .ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
+        };
+        return names.iter().map(find).collect();
+    }
+    let has_tag = |fleet: &&Fleet| {
+        let tag = outdated.group_tag.as_ref();
+        tag.is_none_or(|tag| fleet.tags.get(&tag.key) == Some(&tag.value))
+    };
+    Ok(fleets.iter().filter(has_tag).collect())
+}
+
+/// Their members in service that are outdated and that nobody works on, the oldest first.
+#[must_use]
+pub fn choose_outdated(
+    outdated: &Outdated,
+    fleets: &[&Fleet],
+    machines: &[Machine],
+    templates: &BTreeMap<Template, TemplateFacts>,
+    now: Timestamp,
+) -> Choice {
+    let mut found: Vec<&Machine> = Vec::new();
+    let mut claimed = 0;
+    for fleet in fleets {
+        for member in fleet.in_service() {
+            let Some(machine) = machines
+                .iter()
+                .find(|machine| machine.instance.id == member.instance)
+            else {
+                continue;
+            };
+            if !is_outdated(outdated, fleet, member, machine, templates, now) {
+                continue;
+            }
+            if machine.instance.tags.contains_key(CLAIM_TAG) {
+                claimed += 1;
+            } else {
+                found.push(machine);
+            }
+        }
+    }
+    found.sort_by_key(|machine| (machine.launched_at, machine.instance.id.clone()));
+    let more = found.len().saturating_sub(MOST_STARTS);
+    let mut left_out = Vec::new();
+    if found.is_empty() && claimed == 0 {
+        left_out.push(format!("none is outdated in {} groups", fleets.len()));
+    }
+    if claimed > 0 {
+        left_out.push(format!("{claimed} more are worked on already"));
+    }
+    if more > 0 {
+        left_out.push(format!("{more} more are outdated: select again"));
+    }
+    let chosen = found.into_iter().take(MOST_STARTS);
+    Choice {
+        chosen: chosen.map(|machine| machine.instance.id.clone()).collect(),
+        left_out,
+    }
+}
+
+fn is_outdated(
+    outdated: &Outdated,
+    fleet: &Fleet,
+    member: &FleetMember,
+    machine: &Machine,
+    templates: &BTreeMap<Template, TemplateFacts>,
+    now: Timestamp,
+) -> bool {
+    let named = fleet.template_of(&member.instance_type);
+    let facts = named.and_then(|template| templates.get(template));
+    // A group that launches from a launch configuration has no template to be behind.
+    let is_behind = named.zip(facts).is_some_and(|(named, facts)| {
+        let launched = member.template.as_ref();
+        launched.is_none_or(|from| from.id != named.id || from.version != facts.version)
+    });
+    let wanted_image = facts.and_then(|facts| facts.image.as_ref());
+    let has_another = wanted_image.is_some_and(|image| *image != machine.image);
+    let is_old = outdated.older_than_hours.is_some_and(|hours| {
+        now.duration_since(machine.launched_at) > SignedDuration::from_hours(i64::from(hours))
+    });
+    (outdated.launch_template && is_behind) || (outdated.ami && has_another) || is_old
+}
+
+#[cfg(test)]
+mod tests;

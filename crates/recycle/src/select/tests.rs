@@ -1,0 +1,393 @@
+use serde_json::json;
+
+use super::*;
+use crate::claim::Phase;
+use crate::fixtures::{NEW, OLD, OTHER, at, claimed, id, instance, node, strings};
+use crate::node::Record;
+
+const HOUR: i64 = 3_600;
+
+fn cluster() -> ClusterName {
+    "world".parse().unwrap()
+}
+
+fn machine(name: &str, launched: i64) -> Machine {
+    Machine {
+        instance: Instance {
+            id: id(name),
+            ..instance()
+        },
+        launched_at: at(launched),
+        image: "ami-1".to_owned(),
+    }
+}
+
+fn tagged(mut machine: Machine, key: &str, value: &str) -> Machine {
+    machine.instance.tags.insert(key.to_owned(), value.to_owned());
+    machine
+}
+
+fn template(id: &str, version: &str) -> Template {
+    Template {
+        id: id.to_owned(),
+        version: version.to_owned(),
+    }
+}
+
+fn fleet(members: &[(&str, &str)]) -> Fleet {
+    Fleet {
+        name: "workers".parse().unwrap(),
+        tags: strings([("team", "batch")]),
+        template: Some(template("lt-1", "$Latest")),
+        overrides: BTreeMap::new(),
+        members: members
+            .iter()
+            .map(|(name, version)| FleetMember {
+                instance: id(name),
+                lifecycle_state: "InService".to_owned(),
+                instance_type: "m7i.large".to_owned(),
+                template: Some(template("lt-1", version)),
+            })
+            .collect(),
+    }
+}
+
+fn terms(json: Value) -> AlarmTerms {
+    serde_json::from_value(json).unwrap()
+}
+
+fn ids(choice: &Choice) -> Vec<&str> {
+    choice.chosen.iter().map(InstanceId::as_str).collect()
+}
+
+#[test]
+fn a_rotation_is_read_strictly_and_refused_by_name() {
+    let good = |selection: Value| json!({"trigger": "manual", "selection": selection});
+    for selection in [
+        json!({"instance_ids": [OLD]}),
+        json!({"instance_ids": [format!("arn:aws:ec2:eu-west-1:123456789012:instance/{OLD}")]}),
+        json!({"alarm": {}}),
+        json!({"alarm": {"group": "workers", "pick": "oldest", "cooldown_minutes": 0}}),
+        json!({"outdated": {"launch_template": true}}),
+        json!({"outdated": {"groups": ["workers"], "older_than_hours": 24}}),
+    ] {
+        assert!(parse_rotation(&good(selection.clone())).is_ok(), "{selection}");
+    }
+    let with_recycle = |recycle: Value| json!({"trigger": "manual", "selection": {"instance_ids": [OLD]}, "recycle": recycle});
+    for (input, words) in [
+        (json!({"selection": {}}), "missing field `trigger`"),
+        (
+            json!({"trigger": "whim", "selection": {}}),
+            "unknown variant `whim`",
+        ),
+        (
+            json!({"trigger": "manual", "selection": {}, "nodes": 1}),
+            "unknown field `nodes`",
+        ),
+        (good(json!({"newest": {}})), "selection: unknown variant `newest`"),
+        (
+            good(json!({"instance_ids": []})),
+            "selection: instance_ids is empty",
+        ),
+        (good(json!({"instance_ids": ["web-1"]})), "is \"web-1\""),
+        (
+            good(json!({"instance_ids": [[OLD]]})),
+            "selection: invalid type: sequence",
+        ),
+        (
+            good(json!({"alarm": {"pick": "newest"}})),
+            "unknown variant `newest`",
+        ),
+        (good(json!({"alarm": {"gruop": "x"}})), "unknown field `gruop`"),
+        (
+            good(json!({"outdated": {}})),
+            "needs launch_template, ami or older_than_hours",
+        ),
+        (
+            good(json!({"outdated": {"ami": true, "groups": [], "group_tag": {"key": "a", "value": "b"}}})),
+            "write one of them",
+        ),
+        (
+            with_recycle(json!({"urgency": "spot"})),
+            "recycle: urgency is set by the trigger",
+        ),
+        (
+            with_recycle(json!({"evcit": "none"})),
+            "recycle: evcit is no field",
+        ),
+        (
+            with_recycle(json!({"label_selector": "x".repeat(2_000)})),
+            "more than 2000",
+        ),
+    ] {
+        let refused = parse_rotation(&input).unwrap_err().to_string();
+        assert!(refused.contains(words), "{input}: {refused}");
+    }
+}
+
+#[test]
+fn what_each_execution_is_started_with_comes_from_the_trigger() {
+    let parse = |trigger: &str| {
+        parse_rotation(&json!({
+            "trigger": trigger,
+            "selection": {"instance_ids": [OLD]},
+            "recycle": {"evict": "none", "dispose": null},
+            "event": {"id": "e-1", "time": "2027-01-01T00:00:00Z"},
+        }))
+        .unwrap()
+    };
+    let fields = |trigger: &str| Value::Object(parse(trigger).fields());
+    assert_eq!(fields("alarm"), json!({"evict": "none"}));
+    assert_eq!(fields("rebalance"), json!({"evict": "none", "urgency": "spot"}));
+    assert_eq!(
+        fields("spot"),
+        json!({"evict": "none", "urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"})
+    );
+    let name = parse("alarm").start(&id(OLD), "run").name;
+    assert_eq!(name, format!("alarm-{OLD}-{}", short_hash("e-1")));
+    assert_eq!(name, parse("alarm").start(&id(OLD), "another run").name);
+}
+
+#[test]
+fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
+    let gone = Machine {
+        instance: Instance {
+            state: "terminated".to_owned(),
+            ..machine(OTHER, 0).instance
+        },
+        ..machine(OTHER, 0)
+    };
+    let key = "kubernetes.io/cluster/world";
+    let fleets = [fleet(&[(NEW, "1")])];
+    for (name, machine, words) in [
+        (OLD, tagged(machine(OLD, 0), key, "owned"), None),
+        (
+            OLD,
+            tagged(machine(OLD, 0), key, "mine"),
+            Some("is no instance of cluster world"),
+        ),
+        (
+            OLD,
+            tagged(machine(OLD, 0), "kubernetes.io/cluster/other", "owned"),
+            Some("is no instance of cluster world"),
+        ),
+        (NEW, machine(NEW, 0), None),
+        (OTHER, tagged(gone, key, "owned"), Some("is terminated")),
+    ] {
+        let choice = choose_listed(&[id(name)], std::slice::from_ref(&machine), &fleets, &cluster());
+        match words {
+            None => assert_eq!(ids(&choice), [name]),
+            Some(words) => assert!(choice.describe().contains(words), "{}", choice.describe()),
+        }
+    }
+    let unknown = choose_listed(&[id(OLD)], &[], &fleets, &cluster());
+    assert!(
+        unknown
+            .describe()
+            .starts_with("no node is recycled; EC2 does not know")
+    );
+}
+
+fn event(metrics: &[Value]) -> Value {
+    let metrics: Vec<Value> = metrics
+        .iter()
+        .map(|dimensions| json!({"id": "m", "metricStat": {"metric": {"dimensions": dimensions}}}))
+        .collect();
+    json!({"detail": {"configuration": {"metrics": metrics}}})
+}
+
+#[test]
+fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
+    let instance = json!({"InstanceId": OLD, "ClusterName": "world"});
+    let group = json!({"AutoScalingGroupName": "workers"});
+    let told = json!({"detail": {"Trigger": {"Dimensions": [{"name": "InstanceId", "value": OLD}]}}});
+    let the_instance = Ok(Alarmed::Instance(id(OLD)));
+    let the_oldest = Ok(Alarmed::OldestOf("workers".parse().unwrap()));
+    for (name, event, given, expected) in [
+        (
+            "an instance",
+            event(std::slice::from_ref(&instance)),
+            json!({}),
+            &the_instance,
+        ),
+        ("through SNS", told, json!({}), &the_instance),
+        (
+            "a group",
+            event(std::slice::from_ref(&group)),
+            json!({"pick": "oldest"}),
+            &the_oldest,
+        ),
+        (
+            "metric math of a group that is named",
+            event(&[instance.clone(), group.clone()]),
+            json!({"group": "workers", "pick": "oldest"}),
+            &the_oldest,
+        ),
+    ] {
+        assert_eq!(read_alarm(&event, &terms(given)), *expected, "{name}");
+    }
+    for (event, given, words) in [
+        (
+            event(&[group]),
+            json!({}),
+            "no instance but group workers: write pick",
+        ),
+        (
+            event(&[json!({"InstanceId": "web-1"})]),
+            json!({}),
+            "dimension InstanceId must be",
+        ),
+        (
+            event(&[]),
+            json!({"pick": "oldest"}),
+            "it has no metric of its own",
+        ),
+        (event(&[json!({})]), json!({}), "it has no dimension"),
+        (
+            event(&[instance.clone(), json!({"InstanceId": NEW})]),
+            json!({"pick": "oldest"}),
+            "it has 2 metrics: ClusterName=world, InstanceId=i-0aaaaaaaaaaaaaaaa / InstanceId=i-0bbbbbbbbbbbbbbbb",
+        ),
+    ] {
+        let refused = read_alarm(&event, &terms(given)).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
+fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
+    let fleets = [fleet(&[(OLD, "1"), (NEW, "1")])];
+    let machines = [machine(OLD, 0), machine(NEW, 10 * HOUR)];
+    let replacement = NodeFacts {
+        instance: Some(id(NEW)),
+        annotations: strings([(REPLACEMENT_FOR_ANNOTATION, OTHER)]),
+        ..node("b")
+    };
+    let worked_on = claimed(node("a"), Phase::Draining, &Record::default());
+    let oldest = Alarmed::OldestOf("workers".parse().unwrap());
+    for (name, nodes, minutes, hour, chosen) in [
+        ("a launch alone", vec![node("a")], 60, 10, true),
+        ("a replacement", vec![replacement.clone()], 60, 10, false),
+        ("a replacement, later", vec![replacement.clone()], 60, 11, true),
+        ("no cooldown", vec![replacement], 0, 10, true),
+        ("a claim", vec![worked_on.clone()], 120, 1, false),
+        ("a claim, later", vec![worked_on], 60, 1, true),
+    ] {
+        let terms = terms(json!({"pick": "oldest", "cooldown_minutes": minutes}));
+        let now = at(hour * HOUR);
+        let choice = choose_alarmed(&oldest, &terms, &fleets, &machines, &nodes, &cluster(), now);
+        assert_eq!(ids(&choice) == [OLD], chosen, "{name}: {}", choice.describe());
+    }
+}
+
+#[test]
+fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
+    let fleets = [fleet(&[(OLD, "1")])];
+    let choose = |alarmed: Alarmed, given: Value| {
+        let (machines, now) = ([machine(OLD, 0), machine(OTHER, 0)], at(HOUR));
+        choose_alarmed(&alarmed, &terms(given), &fleets, &machines, &[], &cluster(), now).describe()
+    };
+    let other_group = choose(Alarmed::Instance(id(OLD)), json!({"group": "others"}));
+    assert!(
+        other_group.contains("is in group workers, not in others"),
+        "{other_group}"
+    );
+    let foreign = choose(Alarmed::Instance(id(OTHER)), json!({}));
+    assert!(foreign.contains("is no instance of cluster world"), "{foreign}");
+    let foreign = choose(
+        Alarmed::OldestOf("others".parse().unwrap()),
+        json!({"pick": "oldest"}),
+    );
+    assert!(
+        foreign.contains("others is no group of cluster world"),
+        "{foreign}"
+    );
+}
+
+#[test]
+fn outdated_is_what_the_group_would_not_launch_now_or_what_is_too_old() {
+    let found = fleet(&[(OLD, "1"), (NEW, "2")]);
+    let fleets = [&found];
+    let machines = [
+        machine(OLD, 0),
+        Machine {
+            image: "ami-2".to_owned(),
+            ..machine(NEW, 5 * HOUR)
+        },
+    ];
+    let facts = TemplateFacts {
+        version: "2".to_owned(),
+        image: Some("ami-2".to_owned()),
+    };
+    let templates = [(template("lt-1", "$Latest"), facts)].into();
+    let choose = |json: Value, machines: &[Machine], hour: i64| {
+        let outdated: Outdated = serde_json::from_value(json).unwrap();
+        choose_outdated(&outdated, &fleets, machines, &templates, at(hour * HOUR))
+    };
+    for (selection, hour, expected) in [
+        (json!({"launch_template": true}), 6, &[OLD][..]),
+        (json!({"ami": true}), 6, &[OLD][..]),
+        (json!({"older_than_hours": 5}), 6, &[OLD][..]),
+        (json!({"older_than_hours": 5}), 5, &[][..]),
+        (json!({"older_than_hours": 5, "ami": true}), 11, &[OLD, NEW][..]),
+    ] {
+        assert_eq!(
+            ids(&choose(selection.clone(), &machines, hour)),
+            expected,
+            "{selection}"
+        );
+    }
+    let claimed = [tagged(machines[0].clone(), CLAIM_TAG, "x"), machines[1].clone()];
+    let choice = choose(json!({"launch_template": true}), &claimed, 6);
+    assert!(
+        choice.describe().contains("1 more are worked on already"),
+        "{}",
+        choice.describe()
+    );
+    let none = choose(json!({"older_than_hours": 100}), &machines, 6);
+    assert_eq!(
+        none.describe(),
+        "no node is recycled; none is outdated in 1 groups"
+    );
+}
+
+#[test]
+fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
+    let fleets = [fleet(&[])];
+    let find = |json: Value| {
+        let outdated: Outdated = serde_json::from_value(json).unwrap();
+        find_fleets(&outdated, &fleets, &cluster()).map(|found| found.len())
+    };
+    assert_eq!(find(json!({})), Ok(1));
+    assert_eq!(find(json!({"groups": ["workers"]})), Ok(1));
+    assert_eq!(
+        find(json!({"group_tag": {"key": "team", "value": "batch"}})),
+        Ok(1)
+    );
+    assert_eq!(find(json!({"group_tag": {"key": "team", "value": "web"}})), Ok(0));
+    let refused = find(json!({"groups": ["wrokers"]})).unwrap_err().to_string();
+    assert_eq!(refused, "selection: wrokers is no group of cluster world");
+}
+
+#[test]
+fn the_answer_stays_under_8_kilobytes() {
+    let members: Vec<String> = (0..200).map(|n| format!("i-{n:017x}")).collect();
+    let machines: Vec<Machine> = members.iter().map(|name| machine(name, 0)).collect();
+    let named: Vec<(&str, &str)> = members.iter().map(|name| (name.as_str(), "1")).collect();
+    let found = fleet(&named);
+    let outdated: Outdated = serde_json::from_value(json!({"older_than_hours": 1})).unwrap();
+    let choice = choose_outdated(&outdated, &[&found], &machines, &BTreeMap::new(), at(9 * HOUR));
+    assert_eq!(choice.chosen.len(), MOST_STARTS);
+    assert!(
+        choice.describe().contains("160 more are outdated: select again"),
+        "{}",
+        choice.describe()
+    );
+    let starts: Vec<Start> = choice
+        .chosen
+        .iter()
+        .map(|id| Start::new("rebalance", id, "x"))
+        .collect();
+    let length = serde_json::to_string(&starts).unwrap().len();
+    assert!(length + LONGEST_RECYCLE + LONGEST_REASON < 7_500, "{length}");
+}

@@ -1,0 +1,138 @@
+"""What recycles nodes by itself, each from the event that AWS sends: alarms, Spot, any other event."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=5)
+
+
+def alarm(world, name, **dimensions):
+    """An alarm on one metric, which is OK now."""
+    world.aws.client("cloudwatch").put_metric_alarm(
+        AlarmName=name,
+        Namespace="AWS/EC2",
+        MetricName="CPUUtilization",
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        Statistic="Average",
+        Period=60,
+        EvaluationPeriods=3,
+        Threshold=90,
+        ComparisonOperator="GreaterThanThreshold",
+    )
+
+
+def turns(world, name, state):
+    world.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+def put_event(world, source, detail_type, detail):
+    entry = {"Source": source, "DetailType": detail_type, "Detail": json.dumps(detail)}
+    world.aws.client("events").put_events(Entries=[entry])
+
+
+def rotation(world):
+    """The end of the only rotation."""
+    world.clock.run(until=lambda: world.executions("rotate-nodes"), limit=world.clock.elapsed() + 60)
+    (execution,) = world.executions("rotate-nodes")
+    return execution.finishes()
+
+
+def inputs(world):
+    return [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
+
+
+def test_an_alarm_of_an_instance_recycles_that_node_once_however_it_flaps(world, workers):
+    node = workers.nodes[1]
+    alarm(world, "node-cpu", InstanceId=node.instance_id)
+
+    for state in ("ALARM", "OK", "ALARM"):
+        turns(world, "node-cpu", state)
+        wait(world, "5m")
+
+    first, second = (execution.finishes() for execution in world.executions("rotate-nodes"))
+    assert (first.outcome, second.outcome) == ("started", "nothing_selected")
+    assert "group workers cools down" in second.output["reason"]
+    (recycling,) = world.executions()
+    assert recycling.finishes().outcome == "recycled"
+    assert world.instance(node.instance_id).state == "terminated"
+
+
+@pytest.mark.parametrize(("name", "state"), [("busy", "running"), ("busy-stop", "stopped")])
+def test_a_spike_at_night_gets_a_new_node_and_keeps_the_old_one_for_the_investigation(world, workers, name, state):
+    oldest = min(workers.nodes, key=lambda node: node.instance_id)
+    job = oldest.job("train", labels={"app": "train"})
+    alarm(world, name, AutoScalingGroupName="workers")
+    world.at("3h", job.finishes)
+
+    turns(world, name, "ALARM")
+
+    assert rotation(world).outcome == "started"
+    (recycling,) = world.executions()
+    end = recycling.finishes()
+    assert end.outcome == "recycled" and end.at > 3 * 3600
+    assert job.phase == "Succeeded"
+    assert world.instance(oldest.instance_id).state == state
+    assert sorted(set(workers.states.values()) - {"Standby"}) == ["InService"]
+
+
+def test_an_alarm_that_names_a_group_and_no_node_is_refused_by_name(world, workers):
+    alarm(world, "group-cpu", AutoScalingGroupName="workers")
+    turns(world, "group-cpu", "ALARM")
+    end = rotation(world)
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert "no instance but group workers" in end.cause and not world.executions()
+
+
+def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
+    node = workers.nodes[0]
+    world.events.repeat("*rotate-nodes")
+    world.events.emit(
+        "aws.ec2",
+        "EC2 Spot Instance Interruption Warning",
+        {"instance-id": node.instance_id, "instance-action": "terminate"},
+    )
+    wait(world, "2m")
+    assert [execution.finishes().outcome for execution in world.executions("rotate-nodes")] == ["started"] * 2
+    (given,) = inputs(world)
+    assert given == {
+        "instance_id": node.instance_id,
+        "cluster_name": "world",
+        "urgency": "spot",
+        "interrupted_at": given["interrupted_at"],
+    }
+
+
+def test_events_about_others_instances_start_nothing(world, workers):
+    stranger = world.instance_without_group()
+    for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
+        world.events.emit("aws.ec2", kind, {"instance-id": stranger.instance_id})
+    wait(world, "2m")
+    ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
+    assert [end.outcome for end in ends] == ["nothing_selected"] * 2
+    assert all("is no instance of cluster world" in end.output["reason"] for end in ends)
+    assert not world.executions() and not world.writes()
+
+
+def test_any_event_that_names_an_instance_recycles_it_with_the_fields_of_its_trigger(world, workers):
+    node = workers.nodes[0]
+    put_event(world, "my.monitoring", "Node is sick", {"machine": node.instance_id})
+    world.clock.run(until=lambda: world.executions(), limit=600)
+    (recycling,) = world.executions()
+    assert inputs(world) == [{"instance_id": node.instance_id, "cluster_name": "world", "drain_timeout_seconds": 7200}]
+    assert recycling.finishes().outcome == "recycled"
+
+
+def test_an_event_without_an_instance_is_refused_by_name(world, workers):
+    put_event(world, "my.monitoring", "Node is sick", {"host": "web-1"})
+    wait(world, "2m")
+    end = rotation(world)
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert "instance_ids is empty" in end.cause

@@ -1,0 +1,79 @@
+"""CloudWatch alarms in the world: a change of state is an event on the default bus, whoever made it.
+
+    alarms = Alarms(clock, emit)                              # lays itself over moto's alarms
+    aws.client("cloudwatch").put_metric_alarm(…)
+    aws.client("cloudwatch").set_alarm_state(AlarmName="cpu", StateValue="ALARM", StateReason="night")
+
+Nothing measures: an alarm changes when SetAlarmState says so. A call that sets the state that it has changes nothing, as with
+AWS. Source of the event: CloudWatch user guide, "Alarm events and EventBridge".
+
+What this does not do: actions of alarms (SNS topics), composite alarms, contributors.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from moto.cloudwatch.models import Alarm
+
+from world.aws import moto_original
+from world.clock import Clock
+
+STATE_CHANGE = "CloudWatch Alarm State Change"
+
+Emit = Callable[[str, str, dict[str, Any], list[str]], None]
+
+
+class Alarms:
+    """The alarms of the account, as far as the world hears of them."""
+
+    def __init__(self, clock: Clock, emit: Emit) -> None:
+        self._clock = clock
+        self._emit = emit
+        original = moto_original(Alarm, "update_state")
+
+        def update_state(alarm: Alarm, reason: str, reason_data: str, state_value: str) -> None:
+            before = alarm.state_value
+            original(alarm, reason, reason_data, state_value)
+            if before != state_value:
+                self._changed(alarm, before)
+
+        Alarm.update_state = update_state
+
+    def _changed(self, alarm: Alarm, before: str) -> None:
+        moment = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+        detail = {
+            "alarmName": alarm.name,
+            "configuration": {"description": alarm.description, "metrics": list(metrics_of(alarm))},
+            "previousState": {"value": before},
+            "state": {"value": alarm.state_value, "reason": alarm.state_reason, "timestamp": moment},
+        }
+        self._emit("aws.cloudwatch", STATE_CHANGE, detail, [alarm.alarm_arn])
+
+
+def metrics_of(alarm: Alarm) -> list[dict[str, Any]]:
+    """The metrics of an alarm as its event shows them: its one metric, or the queries of its metric math."""
+    if alarm.metric_data_queries:
+        return [
+            {
+                "id": query.id,
+                "returnData": query.return_data == "true",
+                **({"expression": query.expression} if query.expression else {}),
+                **({"metricStat": _stat(query.metric_stat)} if query.metric_stat else {}),
+            }
+            for query in alarm.metric_data_queries
+        ]
+    metric = {"namespace": alarm.namespace, "name": alarm.metric_name, "dimensions": _pairs(alarm.dimensions)}
+    return [{"id": "m1", "returnData": True, "metricStat": {"metric": metric, "period": alarm.period, "stat": alarm.statistic}}]
+
+
+def _stat(stat: Any) -> dict[str, Any]:
+    metric = stat.metric
+    shown = {"namespace": metric.namespace, "name": metric.metric_name, "dimensions": _pairs(metric.dimensions)}
+    return {"metric": shown, "period": stat.period, "stat": stat.stat}
+
+
+def _pairs(dimensions: list[Any]) -> dict[str, str]:
+    return {dimension.name: dimension.value for dimension in dimensions}
