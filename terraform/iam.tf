@@ -285,24 +285,9 @@ locals {
       functions  = setsubtract(keys(local.functions), ["select-nodes"])
     }
     sweep = {
-      name      = local.sweep_name
-      functions = ["restore-node", "select-nodes"]
-      statements = concat(
-        [{
-          Sid      = "TellPeople"
-          Effect   = "Allow"
-          Action   = "sns:Publish"
-          Resource = local.notification_topic_arn
-        }],
-        [
-          for key in compact([var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn]) : {
-            Sid      = "EncryptWhatItTells"
-            Effect   = "Allow"
-            Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
-            Resource = key
-          }
-        ],
-      )
+      name       = local.sweep_name
+      statements = []
+      functions  = ["restore-node", "select-nodes"]
     }
   }
 
@@ -314,6 +299,12 @@ locals {
         Effect   = "Allow"
         Action   = "states:DescribeExecution"
         Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+      },
+      {
+        Sid      = "TellPeople"
+        Effect   = "Allow"
+        Action   = "sns:Publish"
+        Resource = local.notification_topic_arn
       },
       {
         Sid    = "DeliverItsLog"
@@ -330,6 +321,14 @@ locals {
         ]
         Resource = "*"
       },
+    ],
+    [
+      for key in compact([local.notification_key_arn]) : {
+        Sid      = "EncryptWhatItTells"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = key
+      }
     ],
     [
       for statement in [{

@@ -5,7 +5,9 @@
 #   state-machine.tf  the machine, its versions and the alias to start
 #   sweep.tf          the sweep: its machine, and when it runs
 #   access.tf         who the functions are for Kubernetes
-#   notifications.tf  who hears of executions that end badly
+#   notifications.tf  what people are told, and what could not be delivered
+#   observability.tf  dashboard and alarms
+#   vpc.tf            what the functions need in a VPC
 
 data "aws_partition" "current" {}
 

@@ -51,7 +51,7 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
     world.clock.run(limit=world.clock.elapsed() + 60)
     (notification,) = world.events.notifications
     assert notification.topic == world.deployment.outputs["notification_topic_arn"]
-    for words in ("FAILED", "InvalidInput", "instance_id must be an instance id", "nonsense"):
+    for words in ("failed", "InvalidInput", "instance_id must be an instance id", "nonsense"):
         assert words in notification.message
 
 

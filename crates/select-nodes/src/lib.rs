@@ -8,6 +8,7 @@ use instance_record::ec2::Instances;
 use recycle::contract::{Answer, SelectRequest, SelectVerdict, Selection};
 use recycle::failure::with_causes;
 use recycle::ids::ClusterName;
+use recycle::metrics::measure_claims;
 use recycle::names::PROTECTED_FOR_TAG;
 use recycle::node::NodeFacts;
 use recycle::sweep::{OWN_TAGS, find_leftovers, take_turns};
@@ -44,6 +45,10 @@ impl SelectNodes {
         let cluster = &request.cluster_name;
         let instances = self.instances.fetch_marked(cluster, &tags).await?;
         let nodes = self.list_nodes(cluster).await;
+        let counted = nodes
+            .as_deref()
+            .ok()
+            .map(|nodes| measure_claims(nodes, request.context.now()));
         let leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
         let mut reason = format!(
             "something of ours is left on or for {} instances",
@@ -54,7 +59,7 @@ impl SelectNodes {
         }
         Ok(Answer {
             nodes: Some(take_turns(leftovers, request.context.now())),
-            ..Answer::new(SelectVerdict::EachNode, reason)
+            ..Answer::new(SelectVerdict::EachNode, reason).counting(counted.into_iter().flatten())
         })
     }
 
