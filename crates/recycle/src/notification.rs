@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::blocked::NEWS_AFTER;
-use crate::contract::{CaughtError, RestoreVerdict, Run, describe_instance};
+use crate::contract::{CaughtError, RestoreVerdict, Run};
 use crate::drain::{Progress, count_and_name};
 use crate::failure::{Failure, Outcome};
 use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
@@ -216,18 +216,15 @@ impl<'a> About<'a> {
         }
     }
 
-    fn describe(&self) -> String {
-        match self.instance {
-            Some(instance) => describe_instance(instance, self.node),
-            None => "a node".to_owned(),
-        }
-    }
-
     fn tell(&self, event: Happening, severity: Severity, since: Timestamp, reason: &str) -> Notification {
         let place = self
             .cluster
             .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
-        let mut subject: String = format!("recycle-eks: {} {}{place}", self.describe(), event.phrase())
+        // Not the Node's name, which would leave no room for the rest; the reason has it.
+        let who = self
+            .instance
+            .map_or_else(|| "a node".to_owned(), ToString::to_string);
+        let mut subject: String = format!("recycle-eks: {who} {}{place}", event.phrase())
             .chars()
             .map(|letter| if matches!(letter, ' '..='~') { letter } else { '?' })
             .collect();
@@ -504,7 +501,7 @@ mod tests {
             serde_json::to_value(&told).unwrap(),
             json!({
                 "schema": 1, "event": "blocked", "severity": "warning", "outcome": null,
-                "subject": format!("recycle-eks: node ip-10-0-0-1.ec2.internal ({OLD}) is blocked, cluster prod"),
+                "subject": format!("recycle-eks: {OLD} is blocked, cluster prod"),
                 "reason": "it waits", "blocks": ["a budget"],
                 "what_to_do": [
                     "The drain ends at 2027-01-02T00:00:00Z at the latest. To end it now instead:",

@@ -66,7 +66,7 @@ Everything about two groups but their beginnings:
     "event": "blocked",
     "severity": "warning",
     "outcome": null,
-    "subject": "recycle-eks: node ip-10-0-0-1.ec2.internal (i-0123456789abcdef0) is blocked, cluster prod",
+    "subject": "recycle-eks: i-0123456789abcdef0 is blocked, cluster prod",
     "reason": "it has still to evict 1 pod (shop/web-0); budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: …",
     "blocks": ["budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: The disruption budget web needs 1 healthy pods and has 1 currently (shop/web-0)"],
     "what_to_do": [
