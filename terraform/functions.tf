@@ -95,7 +95,7 @@ resource "aws_lambda_function" "this" {
 
     content {
       subnet_ids         = vpc_config.value.subnet_ids
-      security_group_ids = vpc_config.value.security_group_ids
+      security_group_ids = local.vpc_security_group_ids
     }
   }
 

@@ -342,25 +342,9 @@ locals {
       }]
     }
     sweep = {
-      name      = local.sweep_name
-      functions = ["restore-node", "select-nodes"]
-      statements = concat(
-        [local.start_recycling],
-        [{
-          Sid      = "TellPeople"
-          Effect   = "Allow"
-          Action   = "sns:Publish"
-          Resource = local.notification_topic_arn
-        }],
-        [
-          for key in compact([var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn]) : {
-            Sid      = "EncryptWhatItTells"
-            Effect   = "Allow"
-            Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
-            Resource = key
-          }
-        ],
-      )
+      name       = local.sweep_name
+      statements = [local.start_recycling]
+      functions  = ["restore-node", "select-nodes"]
     }
   }
 
@@ -372,6 +356,12 @@ locals {
         Effect   = "Allow"
         Action   = "states:DescribeExecution"
         Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+      },
+      {
+        Sid      = "TellPeople"
+        Effect   = "Allow"
+        Action   = "sns:Publish"
+        Resource = local.notification_topic_arn
       },
       {
         Sid    = "DeliverItsLog"
@@ -388,6 +378,14 @@ locals {
         ]
         Resource = "*"
       },
+    ],
+    [
+      for key in compact([local.notification_key_arn]) : {
+        Sid      = "EncryptWhatItTells"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = key
+      }
     ],
     [
       for statement in [{

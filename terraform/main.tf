@@ -7,7 +7,9 @@
 #   sweep.tf          the sweep: its machine, and when it runs
 #   triggers.tf       what starts it: alarms, Spot, other events
 #   access.tf         who the functions are for Kubernetes
-#   notifications.tf  who hears of executions that end badly
+#   notifications.tf  what people are told, and what could not be delivered
+#   observability.tf  dashboard and alarms
+#   vpc.tf            what the functions need in a VPC
 
 data "aws_partition" "current" {}
 

@@ -1,8 +1,32 @@
-# Executions that end badly are told to an SNS topic. Events of Step Functions are best effort: this is for people, nothing depends on it.
+# What people are told: one topic, one schema (docs/notifications.md). The machines publish to it themselves; of an execution that could
+# not come to its own end, a rule tells. And what could not be delivered to one of our targets.
 
 locals {
   notification_topic_arn = var.notification_topic == null ? aws_sns_topic.notifications["this"].arn : var.notification_topic.arn
+  notification_key_arn   = var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn
   created_topics         = var.notification_topic == null ? { this = "${var.name}-notifications" } : {}
+
+  # Executions of which no state of their own tells. An event has the error only if the execution failed.
+  untold = {
+    recycle-node = {
+      machine     = aws_sfn_state_machine.recycle_node.arn
+      description = "Executions of ${local.machine_name} that were aborted, took too long, or failed where no state of theirs could tell"
+      severity    = "warning"
+      what_next   = "The sweep puts back what is left of it, and tells what it did. Why it ended:"
+      ends = [
+        { status = ["TIMED_OUT", "ABORTED"] },
+        # The history's limit, above all. An execution whose claim is lost has nothing to say of the node.
+        { status = ["FAILED"], error = [{ prefix = "States." }, "ClaimLost", null] },
+      ]
+    }
+    sweep = {
+      machine     = aws_sfn_state_machine.sweep.arn
+      description = "Executions of ${local.sweep_name} that failed, timed out or were aborted"
+      severity    = "critical"
+      what_next   = "Nodes that executions have left may not be put back until a sweep succeeds. Why it ended:"
+      ends        = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+    }
+  }
 }
 
 resource "aws_sns_topic" "notifications" {
@@ -20,53 +44,109 @@ resource "aws_sns_topic_policy" "notifications" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [{
-      Sid       = "OurRuleTellsOfExecutionsThatEndedBadly"
-      Effect    = "Allow"
-      Action    = "sns:Publish"
-      Principal = { Service = "events.amazonaws.com" }
-      Resource  = aws_sns_topic.notifications[each.key].arn
-      Condition = { ArnEquals = { "aws:SourceArn" = aws_cloudwatch_event_rule.ended_badly.arn } }
-    }]
+    Statement = [
+      {
+        Sid       = "OurRulesTellOfExecutionsThatCouldNotTellThemselves"
+        Effect    = "Allow"
+        Action    = "sns:Publish"
+        Principal = { Service = "events.amazonaws.com" }
+        Resource  = aws_sns_topic.notifications[each.key].arn
+        Condition = { ArnEquals = { "aws:SourceArn" = [for rule in aws_cloudwatch_event_rule.untold : rule.arn] } }
+      },
+      {
+        Sid       = "OurAlarmsTellPeople"
+        Effect    = "Allow"
+        Action    = "sns:Publish"
+        Principal = { Service = "cloudwatch.amazonaws.com" }
+        Resource  = aws_sns_topic.notifications[each.key].arn
+        Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:cloudwatch:${local.region}:${local.account}:alarm:${var.name}-*" } }
+      },
+    ]
   })
 }
 
-resource "aws_cloudwatch_event_rule" "ended_badly" {
-  name        = "${local.machine_name}-ended-badly"
-  description = "Executions of ${local.machine_name} and ${local.sweep_name} that failed, timed out or were aborted"
+resource "aws_cloudwatch_event_rule" "untold" {
+  for_each = local.untold
+
+  name        = "${var.name}-${each.key}-untold"
+  description = each.value.description
   tags        = var.tags
 
   event_pattern = jsonencode({
     source      = ["aws.states"]
     detail-type = ["Step Functions Execution Status Change"]
     detail = {
-      status          = ["FAILED", "TIMED_OUT", "ABORTED"]
-      stateMachineArn = [aws_sfn_state_machine.recycle_node.arn, aws_sfn_state_machine.sweep.arn]
+      stateMachineArn = [each.value.machine]
+      "$or"           = each.value.ends
     }
   })
 }
 
-resource "aws_cloudwatch_event_target" "notifications" {
-  rule      = aws_cloudwatch_event_rule.ended_badly.name
+resource "aws_cloudwatch_event_target" "untold" {
+  for_each = local.untold
+
+  rule      = aws_cloudwatch_event_rule.untold[each.key].name
   target_id = "notifications"
   arn       = local.notification_topic_arn
 
   input_transformer {
     input_paths = {
       status    = "$.detail.status"
-      error     = "$.detail.error"
-      cause     = "$.detail.cause"
-      input     = "$.detail.input"
       execution = "$.detail.executionArn"
+      time      = "$.time"
     }
 
-    # Lines of text: EventBridge takes each as a string of its own.
-    input_template = join("\n", [
-      "\"${var.cluster_name}: an execution of recycle-eks ended <status>.\"",
-      "\"Error: <error>\"",
-      "\"Cause: <cause>\"",
-      "\"Input: <input>\"",
-      "\"Execution: <execution>\"",
-    ])
+    # The schema of crates/recycle/src/notification.rs. Of the event only what cannot hold a quotation mark; no null where AWS
+    # leaves a value out. jsonencode would write < and > as escapes, which EventBridge does not take for its variables.
+    input_template = replace(replace(jsonencode({
+      schema      = 1
+      event       = "failed"
+      severity    = each.value.severity
+      outcome     = "<status>"
+      subject     = "recycle-eks: an execution of ${var.name}-${each.key} ended <status>, cluster ${var.cluster_name}"
+      reason      = "The execution ended <status>, and could not tell why itself."
+      blocks      = []
+      what_to_do  = [each.value.what_next, "aws stepfunctions describe-execution --region ${local.region} --execution-arn <execution>"]
+      since       = "<time>"
+      until       = null
+      cluster     = var.cluster_name
+      group       = "unknown"
+      node        = null
+      instance_id = null
+      execution   = "<execution>"
+    }), "\\u003c", "<"), "\\u003e", ">")
   }
+
+  dead_letter_config {
+    arn = aws_sqs_queue.dead_letters.arn
+  }
+}
+
+################################################################################
+# What could not be delivered
+################################################################################
+
+resource "aws_sqs_queue" "dead_letters" {
+  name = "${var.name}-dead-letters"
+  # The longest that SQS keeps a message.
+  message_retention_seconds = 1209600
+  kms_master_key_id         = var.kms_key_arn
+  sqs_managed_sse_enabled   = var.kms_key_arn == null ? true : null
+  tags                      = var.tags
+}
+
+resource "aws_sqs_queue_policy" "dead_letters" {
+  queue_url = aws_sqs_queue.dead_letters.url
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "OurRulesLeaveWhatTheyCouldNotDeliver"
+      Effect    = "Allow"
+      Action    = "sqs:SendMessage"
+      Principal = { Service = "events.amazonaws.com" }
+      Resource  = aws_sqs_queue.dead_letters.arn
+      Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*" } }
+    }]
+  })
 }

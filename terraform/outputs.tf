@@ -49,8 +49,23 @@ output "sweep_role_arn" {
 }
 
 output "notification_topic_arn" {
-  description = "The SNS topic that hears of executions that end badly."
+  description = "The SNS topic that people and machines subscribe to."
   value       = local.notification_topic_arn
+}
+
+output "dead_letter_queue_url" {
+  description = "The queue of events that could not be delivered."
+  value       = aws_sqs_queue.dead_letters.url
+}
+
+output "dashboard_name" {
+  description = "The CloudWatch dashboard, if there is one."
+  value       = one(values(aws_cloudwatch_dashboard.this)[*].dashboard_name)
+}
+
+output "security_group_id" {
+  description = "The functions' security group, if the module created one."
+  value       = one(values(aws_security_group.functions)[*].id)
 }
 
 output "rbac_manifest" {

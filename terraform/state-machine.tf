@@ -21,21 +21,36 @@ locals {
     JitterStrategy  = "FULL"
   }]
 
+  # For Tasks that publish. Nobody waits for long: what cannot be told is left untold, and the node is recycled all the same.
+  publish_retry = [{
+    ErrorEquals     = ["States.Timeout", "Sns.SdkClientException", "Sns.InternalErrorException", "Sns.ThrottledException"]
+    IntervalSeconds = 2
+    BackoffRate     = 2
+    MaxDelaySeconds = 10
+    MaxAttempts     = 3
+    JitterStrategy  = "FULL"
+  }]
+
   # Every function by the name of its placeholder: claim_node = the ARN of its newest version, …
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
   # A file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
   definition = {
     for machine in keys(local.machines) : machine => replace(
-      templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
-        cluster_name       = var.cluster_name
-        live               = local.live
-        notification_topic = local.notification_topic_arn
-        partition          = local.partition
-        retry              = "@retry"
-      })),
-      "\"@retry\"",
-      jsonencode(local.retry),
+      replace(
+        templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
+          cluster_name       = var.cluster_name
+          live               = local.live
+          notification_topic = local.notification_topic_arn
+          partition          = local.partition
+          publish_retry      = "@publish_retry"
+          retry              = "@retry"
+        })),
+        "\"@retry\"",
+        jsonencode(local.retry),
+      ),
+      "\"@publish_retry\"",
+      jsonencode(local.publish_retry),
     )
   }
 }

@@ -61,6 +61,10 @@ resource "aws_cloudwatch_event_target" "sweep" {
   arn       = aws_sfn_state_machine.sweep.arn
   role_arn  = aws_iam_role.events.arn
   input     = jsonencode({ started_by = each.key })
+
+  dead_letter_config {
+    arn = aws_sqs_queue.dead_letters.arn
+  }
 }
 
 resource "aws_iam_role" "events" {

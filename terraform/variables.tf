@@ -212,16 +212,16 @@ variable "architecture" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for the functions, if the cluster's endpoint is private. From there they must reach the endpoint at port 443 and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing, by NAT or by interface endpoints."
+  description = "Subnets for the functions, if the cluster's endpoint is private. From there they must reach the endpoint at port 443 and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing, by NAT or by interface endpoints. `security_group_ids` are yours; without them the module creates one in the cluster's VPC, which may call anything at port 443, and lets it in at the cluster's security group."
   type = object({
     subnet_ids         = list(string)
-    security_group_ids = list(string)
+    security_group_ids = optional(list(string))
   })
   default = null
 
   validation {
-    condition     = var.vpc == null ? true : length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0
-    error_message = "vpc needs at least one subnet and one security group."
+    condition     = var.vpc == null ? true : length(var.vpc.subnet_ids) > 0 && (var.vpc.security_group_ids == null ? true : length(var.vpc.security_group_ids) > 0)
+    error_message = "vpc needs at least one subnet, and security_group_ids, if given, at least one group."
   }
 }
 
@@ -237,7 +237,7 @@ variable "create_access_entries" {
 }
 
 variable "notification_topic" {
-  description = "An existing SNS topic for what people have to hear of: `{ arn = … }`, with `kms_key_arn` if it is encrypted by a key of yours. Its policy must let `events.amazonaws.com` publish, and in another account the sweep's role, too (output `sweep_role_arn`); so must the key's. Default: the module creates a topic."
+  description = "An existing SNS topic for what people have to hear of: `{ arn = … }`, with `kms_key_arn` if it is encrypted by a key of yours. Its policy must let `events.amazonaws.com` and `cloudwatch.amazonaws.com` publish, and in another account the state machines' roles, too (outputs `state_machine_role_arn` and `sweep_role_arn`); so must the key's. Default: the module creates a topic."
   # An object, because whether a topic is given must be known when planning, and the ARN of a topic that is yet to be created is not.
   type = object({
     arn         = string
@@ -249,6 +249,20 @@ variable "notification_topic" {
     condition     = var.notification_topic == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic.arn))
     error_message = "notification_topic.arn must be the ARN of an SNS topic."
   }
+}
+
+variable "alarms" {
+  description = "Create the alarms that are worth waking somebody for: claims that outlast their drain, put-backs, nodes that are left to a person, events that could not be delivered. They tell the topic."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "dashboard" {
+  description = "Create a CloudWatch dashboard, `<name>-<cluster_name>`."
+  type        = bool
+  default     = true
+  nullable    = false
 }
 
 ################################################################################
@@ -279,7 +293,7 @@ variable "role_path" {
 }
 
 variable "kms_key_arn" {
-  description = "KMS key for the log groups and the module's topic. The key's policy must let `logs.<region>.amazonaws.com` and `events.amazonaws.com` use it."
+  description = "KMS key for the log groups, the module's topic and its queue. The key's policy must let `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` use it."
   type        = string
   default     = null
 

@@ -1,6 +1,7 @@
 """The picture of a state machine, drawn from its definition, and its steps as the demo shows them.
 
-Choice and Pass states are dissolved: what they lead to becomes a labelled edge. The first rule of a Choice is the main way.
+Choice and Pass states are dissolved: what they lead to becomes a labelled edge. The first rule of a Choice is the main way. So
+are the Tasks that tell people something: nothing depends on them, and a Choice goes on as if they were not there.
 A Fail that something catches is an error like any other, and has no box of its own.
 """
 
@@ -76,9 +77,10 @@ class Machine:
         elif state["Type"] == "Choice":
             rules = [(label_of(rule["Condition"]), rule["Next"]) for rule in state["Choices"]]
             rules += [("otherwise", state["Default"])] if "Default" in state else []
+            rules = [(label, target) for label, target in rules if not self.only_tells(target, name)]
             for label, target in rules:
                 yield from ((", ".join(filter(None, [label, further])), box) for further, box in self.entering(target))
-        elif state["Type"] == "Pass":
+        elif state["Type"] == "Pass" or tells_people(state):
             yield from self.ways_from(name)
         elif not self.is_caught_failure(name):
             yield "", name
@@ -100,6 +102,10 @@ class Machine:
         return [
             (every if "States.ALL" in names else " or ".join(names), box) for box, names in errors.items() if box not in usual
         ]
+
+    def only_tells(self, name: str, choice: str) -> bool:
+        """Whether a state tells people something and goes back to the Choice that led there."""
+        return tells_people(self.states[name]) and self.states[name].get("Next") == choice
 
     def is_caught_failure(self, name: str) -> bool:
         outer = self.outer[name]
@@ -139,6 +145,11 @@ class Machine:
                 shown[name] = None
                 found = [name, *self.detours(self.ways_from(name), shown), *found]
         return found
+
+
+def tells_people(state: dict[str, Json]) -> bool:
+    """Whether it publishes to the topic."""
+    return str(state.get("Resource", "")).endswith("sns:publish")
 
 
 def scopes_in(state: dict[str, Json]) -> list[dict[str, Json]]:

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from module_page import PAGE, render_page
 from picture import with_pictures
 from prepare import version
 
@@ -179,6 +180,7 @@ GENERATED = {
     "rbac": "terraform/rbac/recycle-eks.yaml",
     "contract": "tests/contract/contract.json",
     "inputs": "docs/inputs-and-outcomes.md",
+    "notifications": "docs/notifications.md",
 }
 
 #: Where the version of Cargo.toml stands once more, for Terraform.
@@ -198,6 +200,8 @@ def generate() -> int:
     for file in VERSIONED:
         (ROOT / file).write_text(f"{version()}\n")
         print(f"wrote {file}")
+    PAGE.write_text(render_page())
+    print(f"wrote {PAGE.relative_to(ROOT)}")
     readme = ROOT / "README.md"
     readme.write_text(with_pictures(readme.read_text()))
     print("drew the state machine in README.md")

@@ -187,10 +187,13 @@ run "the_settings_of_an_account_reach_every_function" {
         values(aws_cloudwatch_log_group.function),
         values(aws_eks_access_entry.function),
         values(aws_sns_topic.notifications),
+        [aws_sqs_queue.dead_letters],
+        values(aws_cloudwatch_metric_alarm.this),
+        values(aws_cloudwatch_event_rule.untold),
         values(aws_iam_role.state_machine),
         values(aws_cloudwatch_log_group.state_machine),
         values(aws_cloudwatch_event_rule.sweep),
-        [aws_iam_role.events, aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep, aws_cloudwatch_event_rule.ended_badly],
+        [aws_iam_role.events, aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep],
       ) : resource.tags == tomap({ team = "platform" })
     ])
     error_message = "everything that can be tagged is"

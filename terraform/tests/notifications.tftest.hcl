@@ -1,4 +1,4 @@
-# Who hears of executions that end badly.
+# What people are told, and what could not be delivered.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -14,52 +14,94 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "executions_that_end_badly_are_told_to_a_topic" {
+run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
   assert {
-    condition = jsondecode(aws_cloudwatch_event_rule.ended_badly.event_pattern) == {
-      source      = ["aws.states"]
-      detail-type = ["Step Functions Execution Status Change"]
-      detail = {
-        status = ["FAILED", "TIMED_OUT", "ABORTED"]
-        stateMachineArn = [
-          "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node",
-          "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep",
+    condition = {
+      for name, rule in aws_cloudwatch_event_rule.untold : name => jsondecode(rule.event_pattern).detail
+      } == {
+      recycle-node = {
+        stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node"]
+        "$or" = [
+          { status = ["TIMED_OUT", "ABORTED"] },
+          { status = ["FAILED"], error = [{ prefix = "States." }, "ClaimLost", null] },
         ]
       }
+      sweep = {
+        stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep"]
+        "$or"           = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+      }
     }
-    error_message = "failed, timed-out and aborted executions of our machines match, and nothing else"
+    error_message = "an execution of recycle-node that fails under a name of ours has told that itself"
   }
 
   assert {
-    condition     = aws_cloudwatch_event_target.notifications.arn == aws_sns_topic.notifications["this"].arn
+    condition     = alltrue([for target in aws_cloudwatch_event_target.untold : target.arn == aws_sns_topic.notifications["this"].arn])
     error_message = "the module's topic hears of them"
   }
 
   assert {
     condition = alltrue([
-      for line in split("\n", aws_cloudwatch_event_target.notifications.input_transformer[0].input_template) : can(tostring(jsondecode(line)))
+      for target in aws_cloudwatch_event_target.untold : toset(keys(jsondecode(target.input_transformer[0].input_template))) == toset([
+        "schema", "event", "severity", "outcome", "subject", "reason", "blocks", "what_to_do", "since", "until", "cluster", "group", "node",
+        "instance_id", "execution",
+      ])
     ])
-    error_message = "the text is one quoted string a line, as EventBridge wants it"
+    error_message = "the schema is that of all notifications"
   }
 
   assert {
-    condition = toset(flatten(regexall("<([a-z]+)>", aws_cloudwatch_event_target.notifications.input_transformer[0].input_template))) == toset(keys(
-      aws_cloudwatch_event_target.notifications.input_transformer[0].input_paths
-    ))
+    condition = alltrue([
+      for target in aws_cloudwatch_event_target.untold :
+      toset(flatten(regexall("<([a-z]+)>", target.input_transformer[0].input_template))) == toset(keys(target.input_transformer[0].input_paths))
+    ])
     error_message = "the text uses exactly the values that are picked"
   }
 
   assert {
     condition = [
-      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement :
-      [statement.Principal.Service, statement.Action, statement.Condition.ArnEquals["aws:SourceArn"]]
-    ] == [["events.amazonaws.com", "sns:Publish", aws_cloudwatch_event_rule.ended_badly.arn]]
-    error_message = "only our rule may publish to the topic"
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : [statement.Principal.Service, statement.Action]
+    ] == [["events.amazonaws.com", "sns:Publish"], ["cloudwatch.amazonaws.com", "sns:Publish"]]
+    error_message = "only our rules and our alarms may publish to the topic, beside the machines"
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : values(values(statement.Condition)[0])[0]
+      ] == [
+      [for rule in aws_cloudwatch_event_rule.untold : rule.arn],
+      "arn:aws-us-gov:cloudwatch:us-gov-west-1:123456789012:alarm:recycle-eks-*",
+    ]
+    error_message = "nobody else's"
   }
 
   assert {
     condition     = output.notification_topic_arn == aws_sns_topic.notifications["this"].arn
     error_message = "the topic is an output"
+  }
+}
+
+run "what_could_not_be_delivered_is_kept" {
+  assert {
+    condition = alltrue([
+      for target in concat(values(aws_cloudwatch_event_target.untold), values(aws_cloudwatch_event_target.sweep)) :
+      target.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
+    ])
+    error_message = "every target has the queue"
+  }
+
+  assert {
+    condition     = aws_sqs_queue.dead_letters.message_retention_seconds == 1209600 && aws_sqs_queue.dead_letters.sqs_managed_sse_enabled
+    error_message = "for two weeks, encrypted"
+  }
+
+  assert {
+    condition     = one(jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement).Condition.ArnLike["aws:SourceArn"] == "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"
+    error_message = "only our rules may send"
+  }
+
+  assert {
+    condition     = output.dead_letter_queue_url == aws_sqs_queue.dead_letters.url
+    error_message = "the queue is an output"
   }
 }
 
@@ -74,7 +116,10 @@ run "a_topic_that_exists_is_used_as_it_is" {
   }
 
   assert {
-    condition     = aws_cloudwatch_event_target.notifications.arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"
-    error_message = "the given topic hears of them"
+    condition = alltrue(concat(
+      [for target in aws_cloudwatch_event_target.untold : target.arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"],
+      [for alarm in aws_cloudwatch_metric_alarm.this : alarm.alarm_actions == toset(["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"])],
+    ))
+    error_message = "the given topic hears of everything"
   }
 }

@@ -113,7 +113,7 @@ run "every_statement_says_in_its_sid_what_it_is_for" {
         values(aws_sns_topic_policy.notifications)[*].policy,
         values(aws_iam_role_policy.state_machine)[*].policy,
         values(aws_iam_role.state_machine)[*].assume_role_policy,
-        [aws_iam_role_policy.events.policy, aws_iam_role.events.assume_role_policy],
+        [aws_iam_role_policy.events.policy, aws_iam_role.events.assume_role_policy, aws_sqs_queue_policy.dead_letters.policy],
         ) : [
         for statement in jsondecode(document).Statement : can(regex("^([A-Z][a-z]*){2,}$", statement.Sid))
       ]
@@ -239,18 +239,18 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
   }
 }
 
-run "the_sweep_may_tell_people_and_is_started_by_eventbridge" {
+run "both_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
   variables {
     kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
   }
 
   assert {
     condition = {
-      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Sid => statement.Resource
-      if contains(["TellPeople", "EncryptWhatItTells"], statement.Sid)
+      for machine, policy in aws_iam_role_policy.state_machine : machine => [
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["TellPeople", "EncryptWhatItTells"], statement.Sid)
+      ]
       } == {
-      TellPeople         = aws_sns_topic.notifications["this"].arn
-      EncryptWhatItTells = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+      for machine in ["recycle-node", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]
     }
     error_message = "the topic, and the key that it is encrypted with"
   }

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from prepare import LAMBDAS, ROOT
-from world.clock import Clock
+from world.clock import Call, Clock
 from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.state_errors import StateError
 from world.stepfunctions import Engine
@@ -18,6 +18,19 @@ HOOK = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destinatio
 #: What rotate-nodes and the sweep start.
 LIVE = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-node:live"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
+
+#: What people are told, as far as the machines look into it.
+TELL = {
+    "subject": "recycle-eks: a node",
+    "reason": "it is so",
+    "blocks": [],
+    "what_to_do": ["Look:", "kubectl get nodes"],
+    "severity": "info",
+    "event": "finished",
+    "group": "workers",
+}
+#: The answers that always tell, as they end something.
+TOLD = ("recycled", "restored", "kept", "standby_left_behind")
 
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
 STRAIGHT = {
@@ -33,6 +46,14 @@ STRAIGHT = {
 
 #: the loop, the answers that lead twice round it, the states of one round
 LOOPS = [
+    (
+        "told of the start and of what blocks",
+        {
+            "claim_node": [{"verdict": "standby", "tell": TELL, "run": {}}],
+            "check_pods": [{"verdict": "wait", "wait_seconds": 30, "tell": TELL, "run": {}}] * 2 + ["dispose"],
+        },
+        ["TellOfBlockage", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
+    ),
     ("turn", {"claim_node": ["wait", "wait", "standby"]}, ["WaitForTurn", "ClaimNode", "NodeClaimed"]),
     ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
     ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
@@ -92,6 +113,7 @@ class Script:
             "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
             **({"hook": HOOK} if given == "start" else {}),
+            **({"tell": TELL} if given in TOLD or (name, given) == ("restore-node", "untouched") else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
         }
 
@@ -112,6 +134,27 @@ class Walk:
     error: str | None
     cause: str | None
     output: Any
+
+
+class Topic:
+    """A topic takes or refuses what is published. Nothing else is known."""
+
+    def __init__(self, refuse: bool = False):
+        self.published: list[dict[str, Any]] = []
+        self._refuse = refuse
+
+    def call(self, service: str, action: str, parameters: Any) -> Any:
+        if (service, action) != ("sns", "publish"):
+            return NoServices().call(service, action, parameters)
+        if self._refuse:
+            raise StateError("Sns.AuthorizationErrorException", "no")
+        self.published.append(parameters)
+        return answered({"MessageId": "1"})
+
+
+def answered(value: Any) -> Call:
+    """A call that is answered at once."""
+    return Call(lambda call: call.answer(value))
 
 
 class NoServices:
@@ -145,7 +188,7 @@ def rendered(machine: str = "recycle-node") -> dict[str, Any]:
     for name in LAMBDAS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")
     retry = [{"ErrorEquals": ["ServiceUnavailable"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}]
-    return json.loads(text.replace('"${retry}"', json.dumps(retry)))
+    return json.loads(text.replace('"${retry}"', json.dumps(retry)).replace('"${publish_retry}"', json.dumps(retry)))
 
 
 def branch(definition: dict[str, Any]) -> dict[str, Any]:

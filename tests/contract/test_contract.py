@@ -68,6 +68,10 @@ def test_the_page_of_inputs_and_outcomes_is_what_the_crate_says():
     assert (ROOT / "docs" / "inputs-and-outcomes.md").read_text() == generated("inputs"), "stale: run `make generate`"
 
 
+def test_the_page_of_notifications_is_what_the_crate_says():
+    assert (ROOT / "docs" / "notifications.md").read_text() == generated("notifications"), "stale: run `make generate`"
+
+
 def test_each_lambda_is_one_task_state_of_its_name():
     invoked = {
         (name, state["Arguments"]["FunctionName"])
@@ -161,7 +165,7 @@ def test_expressions_stay_small(states):
 
 def test_the_linter_finds_nothing_in_the_definition(machine):
     text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
-    text = text.replace('"${retry}"', '[{"ErrorEquals": ["States.Timeout"]}]').replace("${partition}", "aws")
+    text = re.sub(r'"\$\{(publish_)?retry\}"', '[{"ErrorEquals": ["States.Timeout"]}]', text).replace("${partition}", "aws")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(text)
         file.flush()
@@ -182,6 +186,19 @@ def test_the_hook_that_terraform_makes_is_the_one_that_the_functions_know(contra
     hooks = (ROOT / "terraform" / "hooks.tf").read_text()
     assert f'name                   = "{contract["lifecycle_hook"]}"' in hooks
     assert f'LifecycleHookName    = ["{contract["lifecycle_hook"]}"]' in hooks
+
+
+def test_what_eventbridge_tells_has_the_fields_of_every_notification(contract):
+    text = (ROOT / "terraform" / "notifications.tf").read_text()
+    template = re.search(r"jsonencode\(\{\n(      schema .*?)\n    \}\)", text, re.DOTALL)
+    assert re.findall(r"^ +(\w+) +=", template[1], re.MULTILINE) == contract["notification"]
+
+
+def test_every_notification_has_the_attributes_of_the_contract(contract, states):
+    telling = [state["Arguments"] for state in states.values() if state.get("Resource", "").endswith("sns:publish")]
+    assert telling
+    for arguments in telling:
+        assert list(arguments["MessageAttributes"]) == contract["attributes"]
 
 
 def test_terraform_lets_functions_write_only_tags_of_the_contract(contract):

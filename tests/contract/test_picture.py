@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from picture import Machine, Step, draw, list_tasks, steps, with_pictures
+from picture import Machine, Step, draw, list_tasks, steps, tells_people, with_pictures
 from prepare import LAMBDAS, ROOT
 
 README = ROOT / "README.md"
@@ -31,7 +31,8 @@ def test_every_state_that_can_be_stayed_in_is_drawn(definition):
     drawn = {step.name for step in steps(definition)}
     states = Machine(definition).states
     of_no_duration = {name for name, state in states.items() if state["Type"] in ("Choice", "Pass", "Parallel")}
-    assert drawn == set(states) - of_no_duration - {"UnknownVerdict"}
+    telling = {name for name, state in states.items() if tells_people(state)}
+    assert drawn == set(states) - of_no_duration - telling - {"UnknownVerdict"}
 
 
 def test_each_of_those_states_is_in_one_box(definition):
@@ -78,6 +79,20 @@ def test_choices_behind_each_other_become_one_labelled_way():
         Stop={"Type": "Fail"},
     )
     assert Machine(choosing).ways_from("Look") == [("far, up or down", "Go"), ("far, otherwise", "Look"), ("otherwise", "Stop")]
+
+
+def test_telling_people_is_no_step_of_its_own():
+    publish = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sns:publish"}
+    rules = [{"Condition": "{% $exists($a.tell) %}", "Next": "TellFirst"}, {"Condition": "{% $a = 'done' %}", "Next": "TellLast"}]
+    telling = machine(
+        Look={"Type": "Task", "Next": "Done"},
+        Done={"Type": "Choice", "Choices": rules, "Default": "Look"},
+        TellFirst={**publish, "Next": "Done"},
+        TellLast={**publish, "Next": "End"},
+        End={"Type": "Succeed"},
+    )
+    assert Machine(telling).ways_from("Look") == [("done", "End"), ("otherwise", "Look")]
+    assert [step.name for step in steps(telling)] == ["Look", "End"]
 
 
 #: A Map in a Map, and a way on behind them.

@@ -1,10 +1,11 @@
 """The real definition, walked into every state and twice round each loop, with functions that only answer."""
 
+import json
 from typing import Any
 
 import pytest
 
-from contract.scripts import LOOPS, OTHER, Script, Walk, follow, rendered
+from contract.scripts import LOOPS, OTHER, TELL, TOPIC, Script, Topic, Walk, follow, rendered
 from world.in_memory import FunctionFailed
 from world.state_errors import StateError
 
@@ -21,7 +22,7 @@ def test_straight_through():
     end = walk()
     assert end.path == [
         "Recycle", "Begin", "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "TaintNode", "CheckPods", "PodsGone",
-        "DetachTerminate", "NodeDisposed", "NodeRecycled",
+        "DetachTerminate", "NodeDisposed", "TellOfEnd", "NodeRecycled",
     ]  # fmt: skip
     assert end.output == {"outcome": "recycled", "reason": "detach-terminate says recycled", "counts": {}, "names": {}}
 
@@ -54,14 +55,14 @@ def test_an_error_of_any_step_leads_to_restore_node_and_keeps_its_name(step):
     if step == "evict_pods":
         answers["check_pods"] = ["evict"]
     end = walk(**answers)
-    assert end.path[-3:] == ["RestoreNode", "NodeRestored", "NodeKept"]
+    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
     assert (end.status, end.error, end.cause) == ("FAILED", "ServiceRefused", "restore-node says restored")
 
 
 @pytest.mark.parametrize("step", ["claim_node", "standby_node", "check_pods", "detach_terminate"])
 def test_an_unknown_verdict_is_an_error_like_any_other(step):
     end = walk(**{step: ["dance"]})
-    assert end.path[-4:] == ["UnknownVerdict", "RestoreNode", "NodeRestored", "NodeKept"]
+    assert end.path[-5:] == ["UnknownVerdict", "RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
     assert end.error == "InternalError"
 
 
@@ -113,10 +114,47 @@ def test_what_is_unavailable_is_tried_again():
 def test_a_put_back_goes_twice_round_its_loop_and_ends_under_the_first_errors_name(verdict):
     script = Script(taint_node=[REFUSED], restore_node=["wait", "wait", verdict])
     end = follow(script, rendered())
-    assert end.path[-9:] == ["RestoreNode", "NodeRestored", "WaitForRestore"] * 2 + ["RestoreNode", "NodeRestored", "NodeKept"]
+    assert end.path[-10:-4] == ["RestoreNode", "NodeRestored", "WaitForRestore"] * 2
+    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
     assert (end.error, end.cause) == ("ServiceRefused", f"restore-node says {verdict}")
     so_far = [request["put_back"] for request in script.requests[-3:]]
     assert so_far[0] == {} and [each["verdict"] for each in so_far[1:]] == ["wait", "wait"]
+
+
+#: how an execution goes -> where it is told of, and where it goes on
+TELLING = {
+    "start": ({"claim_node": [{"verdict": "taint", "tell": TELL, "run": {}}]}, ["TellOfStart", "NodeClaimed", "TaintNode"]),
+    "blockage": (
+        {"check_pods": [{"verdict": "evict", "wait_seconds": 30, "tell": TELL, "run": {}}, "dispose"], "evict_pods": ["wait"]},
+        ["TellOfBlockage", "PodsGone", "EvictPods", "WaitForPods"],
+    ),
+    "end": ({}, ["TellOfEnd", "NodeRecycled"]),
+    "failure": ({"taint_node": [REFUSED]}, ["TellOfFailure", "NodeKept"]),
+    "standby": ({"taint_node": [REFUSED], "restore_node": ["standby_left_behind"]}, ["TellOfStandby", "StandbyLeftBehind"]),
+}
+
+
+@pytest.mark.parametrize(("answers", "states"), TELLING.values(), ids=TELLING)
+@pytest.mark.parametrize("refuse", [False, True])
+def test_people_are_told_and_a_topic_that_refuses_changes_nothing(answers, states, refuse):
+    topic = Topic(refuse)
+    end = follow(Script(**answers), rendered(), topic)
+    assert any(end.path[at : at + len(states)] == states for at in range(len(end.path)))
+    assert end.path == walk(**answers).path
+    telling = [name for name in end.path if name.startswith("Tell")]
+    assert len(topic.published) == (0 if refuse else len(telling))
+
+
+def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
+    topic = Topic()
+    follow(Script(), rendered(), topic)
+    (told,) = topic.published
+    message = json.loads(told["Message"])
+    assert json.loads(message["default"]) == TELL
+    assert message["email"] == "recycle-eks: a node\nit is so\nLook:\nkubectl get nodes"
+    assert (told["TopicArn"], told["Subject"], told["MessageStructure"]) == (TOPIC, TELL["subject"], "json")
+    of = {name: attribute["StringValue"] for name, attribute in told["MessageAttributes"].items()}
+    assert of == {"severity": "info", "event": "finished", "group": "workers", "cluster": "world"}
 
 
 def test_a_node_that_stays_in_standby_gives_the_execution_its_name():

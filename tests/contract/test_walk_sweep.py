@@ -5,22 +5,20 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import HOOK, INPUT, LIVE, OTHER, NoServices, Script, Walk, follow, rendered
-from world.clock import Call
+from contract.scripts import HOOK, INPUT, LIVE, OTHER, TELL, Script, Topic, Walk, answered, follow, rendered
 from world.in_memory import FunctionFailed
 from world.state_errors import StateError
 
 NODE = INPUT["instance_id"]
 
 
-class Services(NoServices):
-    """Step Functions is asked about an execution that has ended; a topic takes or refuses what is published."""
+class Services(Topic):
+    """Step Functions is asked about an execution that has ended."""
 
     def __init__(self, refuse: bool = False, known: bool = True, start: str | None = None):
-        self.published: list[dict[str, Any]] = []
+        super().__init__(refuse)
         self.started: list[dict[str, Any]] = []
-        self._start = start
-        self._refuse, self._known = refuse, known
+        self._start, self._known = start, known
 
     def call(self, service: str, action: str, parameters: Any) -> Any:
         if action == "startExecution":
@@ -28,18 +26,9 @@ class Services(NoServices):
             if self._start:
                 raise StateError(self._start, "no")
             return answered({"ExecutionArn": OTHER})
-        if service == "sfn":
-            if not self._known:
-                return super().call(service, action, parameters)
+        if service == "sfn" and self._known:
             return answered({"Status": "ABORTED", "StopDate": "2027-01-01T00:00:00Z", "Input": "{}"})
-        if self._refuse:
-            raise StateError("Sns.AuthorizationErrorException", "no")
-        self.published.append(parameters)
-        return answered({"MessageId": "1"})
-
-
-def answered(value: Any) -> Call:
-    return Call(lambda call: call.answer(value))
+        return super().call(service, action, parameters)
 
 
 def walk(services: Services | None = None, **answers: list[Any]) -> tuple[Walk, Script]:
@@ -54,8 +43,8 @@ def test_what_is_put_back_is_told_once():
         "SelectNodes", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "TellPeople", "Mended", "AllMended", "Swept",
     ]  # fmt: skip
     assert end.output == {"nodes": [{"mended": NODE}]}
-    assert [told["Message"] for told in services.published] == ["restore-node says restored"]
-    assert services.published[0]["Subject"] == f"recycle-eks: {NODE} restored"
+    (told,) = services.published
+    assert json.loads(json.loads(told["Message"])["default"]) == TELL
 
 
 def test_nothing_selected_is_nothing_done():

@@ -1,10 +1,11 @@
 """The real module, applied by real Terraform to the world's account: second plan empty, destroyed without a trace."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from prepare import LAMBDAS
+from prepare import LAMBDAS, ROOT
 from world.deployment import variables
 from world.terraform import Terraform
 from world.world import World
@@ -51,8 +52,23 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
     world.clock.run(limit=world.clock.elapsed() + 60)
     (notification,) = world.events.notifications
     assert notification.topic == world.deployment.outputs["notification_topic_arn"]
-    for words in ("FAILED", "InvalidInput", "instance_id must be an instance id", "nonsense"):
+    for words in ("failed", "InvalidInput", "instance_id must be an instance id", "nonsense"):
         assert words in notification.message
+
+
+def test_the_page_names_the_apis_that_each_function_calls(world, applied):
+    """A function's permissions are what its code calls; logs are Lambda's own, from outside of any VPC."""
+    iam, called = world.aws.client("iam"), {}
+    for function in LAMBDAS:
+        policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}", PolicyName=function)["PolicyDocument"]
+        actions = [action for statement in policy["Statement"] for action in as_list(statement["Action"])]
+        called[function] = {action.partition(":")[0] for action in actions} - {"logs"}
+    rows = re.findall(r"^\| `([a-z-]+)` \| (`[a-z`, 0-9]+) \|$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert {function: set(re.findall(r"`([a-z0-9]+)`", apis)) for function, apis in rows} == called
+
+
+def as_list(value: str | list[str]) -> list[str]:
+    return value if isinstance(value, list) else [value]
 
 
 def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):

@@ -189,7 +189,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
 
     for _ in range(3):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["ended FAILED" in text for text in world.notifications] == [True], "people were told by the failure, once"
+    assert ["was left in Standby" in text for text in world.notifications] == [True], "people were told by the failure, once"
 
     world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=3)
     world.sweep().finishes()
@@ -331,7 +331,7 @@ def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_tur
     wait(world, "10m")
     for _ in range(2):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["ended FAILED" in text for text in world.notifications] == [True], "people were told once"
+    assert ["was not recycled" in text for text in world.notifications] == [True], "people were told once"
 
     assert world.recycle(node.group.nodes[0]).finishes().outcome == "recycled"
 

@@ -243,7 +243,7 @@ class Aws:
         """Throws the scenario's state away and keeps what was deployed. About 70 ms.
 
         Gone: instances, groups, launch templates, networks (a fresh default VPC is there), load balancers, queued and
-        published messages, the states of alarms, the recorded calls. Kept: roles, functions, state machines, log
+        published messages, the states of alarms, metrics, the recorded calls. Kept: roles, functions, state machines, log
         groups, topics, rules, schedules, clusters with their access entries, issued credentials. Lifecycle hooks of a
         deployment come back (autoscaling.py).
         """
@@ -252,12 +252,14 @@ class Aws:
             _seed_identifiers()
             for backend in backends:
                 backend.reset()
-            for queue in list(_backend("sqs").queues):
-                _backend("sqs").purge_queue(queue)
+            for name, queue in list(_backend("sqs").queues.items()):
+                queue.last_purged_at = None  # or else it refuses to be purged for a minute, as AWS does
+                _backend("sqs").purge_queue(name)
             for topic in _backend("sns").topics.values():
                 topic.sent_notifications.clear()
             for alarm in _backend("cloudwatch").alarms.values():
                 alarm.state_value, alarm.history = "INSUFFICIENT_DATA", []
+            _backend("cloudwatch").metric_data.clear()
             self.calls.clear()
             self.latency = no_latency
             for action in self.on_reset:

@@ -146,6 +146,7 @@ def fingerprint() -> str:
     here = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
+        ROOT / "terraform" / "dashboard.json",
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),

@@ -70,13 +70,14 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Notification:
-    """A message that was published to an SNS topic, by a rule or by anybody else."""
+    """A message that was published to an SNS topic, by whomever: as a queue or a function gets it, and as an email."""
 
     moment: float
     topic: str
     message: str
     subject: str | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
+    email: str | None = None
 
 
 @dataclass
@@ -258,9 +259,13 @@ class Events:
         return "delivered"
 
     def _published(
-        self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **__: Any
+        self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **options: Any
     ) -> None:
-        notification = Notification(self._clock.elapsed(), topic.arn, message, subject, message_attributes or {})
+        bodies = {"default": message}
+        if options.get("message_structure") == "json":
+            bodies = json.loads(message)
+        email = bodies.get("email", bodies["default"])
+        notification = Notification(self._clock.elapsed(), topic.arn, bodies["default"], subject, message_attributes or {}, email)
         self.notifications.append(notification)
 
 

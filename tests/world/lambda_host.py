@@ -347,6 +347,10 @@ class LambdaHost:
         log = self.log_path(function)
         return log.read_text(errors="replace") if log.exists() else ""
 
+    def functions_with_logs(self) -> list[str]:
+        """The functions that have run since this host began."""
+        return sorted(log.stem for log in self._folder.glob("*.log"))
+
     def log_path(self, function: str) -> Path:
         return self._folder / f"{function}.log"
 

@@ -1,6 +1,6 @@
 """Terraform for the local world: finds the provider, works in a copy, points everything at the world's endpoint.
 
-    python -m world.terraform test      validates the module and the example, and runs the module's own tests
+    python -m world.terraform test      validates the module and the examples, and runs the module's own tests
 
 The provider comes from the registry, or from a plugin mirror on this machine if there is one (TF_PLUGIN_MIRROR, or a folder that
 holds registry.terraform.io/hashicorp/aws).
@@ -101,11 +101,11 @@ def copy_of_project(into: Path) -> Path:
 
 
 def test() -> int:
-    """`terraform validate` on module and example, `terraform test` on the module."""
+    """`terraform validate` on module and examples, `terraform test` on the module."""
     folder = temporary_folder("terraform")
     try:
         module = copy_of_project(folder)
-        for place in (module / "examples" / "complete", module):
+        for place in (*sorted((module / "examples").iterdir()), module):
             terraform = Terraform(place)
             terraform.init()
             terraform.run("validate", "-no-color")

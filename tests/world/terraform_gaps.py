@@ -23,6 +23,7 @@ from moto.awslambda.policy import Policy
 from moto.awslambda.responses import LambdaResponse
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
 from moto.eks.exceptions import ResourceInUseException, ResourceNotFoundException
 from moto.eks.models import Cluster, eks_backends
 from moto.eks.responses import EKSResponse
@@ -52,11 +53,19 @@ class Eks:
     def create_cluster(self, name: str, endpoint: str, ca_pem: str | bytes) -> None:
         """A cluster as somebody's Terraform made it, that goes by access entries."""
         with LOCK:
+            network = ec2_backends[ACCOUNT][REGION]
+            vpc = network.get_default_vpc()
             eks_backends[ACCOUNT][REGION].create_cluster(
                 name=name,
                 role_arn=f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}-cluster",
                 version="1.35",
-                resources_vpc_config={"subnetIds": [], "endpointPublicAccess": True, "endpointPrivateAccess": True},
+                resources_vpc_config={
+                    "subnetIds": [],
+                    "vpcId": vpc.id,
+                    "clusterSecurityGroupId": network.get_default_security_group(vpc.id).id,
+                    "endpointPublicAccess": True,
+                    "endpointPrivateAccess": True,
+                },
             )
             self._cluster(name).access_config = access_config("API")
         self.set_cluster(name, endpoint, ca_pem)

@@ -33,6 +33,7 @@ from world.faults import Plan
 from world.kubernetes import Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
+from world.metrics import Measurement, read_metrics
 from world.sdk_integrations import AwsServices
 from world.stepfunctions import Engine
 from world.stepfunctions import Execution as EngineExecution
@@ -295,9 +296,26 @@ class World:
         self.events.run_schedules()
 
     @property
+    def told(self) -> list[dict[str, Any]]:
+        """The notifications, which all have one schema."""
+        return [json.loads(told.message) for told in self.events.notifications]
+
+    @property
     def notifications(self) -> list[str]:
-        """What people were told, the sweep's words by themselves."""
-        return [told.message for told in self.events.notifications]
+        """The notifications that are not only for information: what somebody should look at."""
+        return [json.dumps(told) for told in self.told if told["severity"] != "info"]
+
+    @property
+    def metrics(self) -> list[Measurement]:
+        """What the functions counted, in the order of time."""
+        lines = (line for function in self.host.functions_with_logs() for line in self.host.logs(function).splitlines())
+        return sorted(read_metrics(lines), key=lambda each: each.moment)
+
+    def metrics_into_cloudwatch(self) -> None:
+        """As CloudWatch Logs does it by itself."""
+        client = self.aws.client("cloudwatch")
+        for each in self.metrics:
+            client.put_metric_data(Namespace=each.namespace, MetricData=[each.datum()])
 
     # -- what was called -----------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ mod midway;
 mod outage;
 mod view;
 
+use std::collections::BTreeMap;
+
 use eks_auth::Access;
 use jiff::Timestamp;
 use node_record::{
@@ -15,10 +17,12 @@ use node_record::{
 };
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, describe_instance};
-use recycle::drain::{DrainVerdict, Terms, describe_waiting, judge_drain, only_waits};
+use recycle::drain::{DrainVerdict, Progress, Terms, describe_waiting, judge_drain, only_waits};
 use recycle::lost::{find_loss, note_holders};
+use recycle::metrics::Metric;
 use recycle::midway::Fate;
 use recycle::node::NodeFacts;
+use recycle::notification::{list_blocks, note_and_tell};
 use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::spread;
 
@@ -52,7 +56,7 @@ pub async fn check_pods(
         }
         Err(error) => Err(error.into()),
     };
-    checked.or_else(|error| outage::wait_out(error, run, context.now()))
+    checked.or_else(|error| outage::wait_out(error, run, &context))
 }
 
 /// Before anything is looked at: a cluster that is away may not cost the hook its heartbeat.
@@ -113,6 +117,15 @@ async fn check(
     view.tell(client, &node, &me).await?;
 
     let deadline = view.terms.deadline;
+    let blocks = list_blocks(&view.survey, &view.progress);
+    let told = note_and_tell(
+        &mut run,
+        &blocks,
+        &context.fence().execution,
+        now,
+        deadline.at,
+        &view.reason(),
+    );
     run.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {
@@ -132,13 +145,25 @@ async fn check(
         }
         DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),
     };
+    // Beside a notification the names and the whole story would be more than 8 KB.
+    let (reason, names) = match &told {
+        Some(told) => (told.reason().to_owned(), BTreeMap::new()),
+        None => (view.reason(), view.survey.names()),
+    };
     Ok(Answer {
         counts: view.survey.counts(),
-        names: view.survey.names(),
-        ..Answer::new(verdict, view.reason())
+        names,
+        ..Answer::new(verdict, reason)
             .waiting(wait_seconds)
+            .telling(told)
+            .counting([Metric::BlockedPods(count_blocked(&view.progress))])
             .carrying(run)
     })
+}
+
+/// Pods that a budget, or whatever the API server says, keeps from going now.
+fn count_blocked(progress: &Progress) -> u32 {
+    progress.blocked.iter().map(|blocker| blocker.count).sum()
 }
 
 /// Hands a node that counts as lost to `detach-terminate`, which asks EC2. The pods of a Node that is gone are still listed for a minute.

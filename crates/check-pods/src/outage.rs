@@ -1,18 +1,19 @@
 //! What to do while the cluster cannot be asked: wait by the poll law, as long as there is time. Not a failure, which would
 //! put the node back, and no retry every few seconds.
 
-use jiff::Timestamp;
-use recycle::contract::{Answer, CheckVerdict, Run};
+use recycle::contract::{Answer, CheckVerdict, Context, Run};
 use recycle::drain::find_deadline;
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::hook::HeldByHook;
+use recycle::notification::note_and_tell;
 use recycle::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, next_wait};
 
 use crate::Error;
 
 /// Makes a wait of an error that may pass. When the time is over, by what was known of it last, it is an error after all: a
 /// person may have moved the end meanwhile, so nobody can say that the drain has timed out.
-pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<CheckVerdict>, Error> {
+pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Result<Answer<CheckVerdict>, Error> {
+    let now = context.now();
     let since = run.draining_since.unwrap_or(now);
     let drain_timeout = run.input.drain_timeout_seconds;
     let planned = find_deadline(since, now, drain_timeout, None).0;
@@ -31,7 +32,11 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<
     let heartbeat_timeout = run.hook.as_ref().and_then(HeldByHook::heartbeat_timeout);
     let wait = next_wait(waited, left, drain_timeout, heartbeat_timeout);
     let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
+    let execution = &context.execution.id;
+    let blocks = [reason.clone()];
+    let told = note_and_tell(&mut run, &blocks, execution, now, deadline, &reason);
     Ok(Answer::new(CheckVerdict::Wait, reason)
         .waiting(wait)
+        .telling(told)
         .carrying(run))
 }

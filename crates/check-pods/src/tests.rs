@@ -634,7 +634,7 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
 async fn a_node_that_vanishes_between_two_calls_is_looked_at_again() {
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
     let gone = node_record::Error::NodeGone { node: "a".to_owned() };
-    let answer = outage::wait_out(gone.into(), run, context.now()).unwrap();
+    let answer = outage::wait_out(gone.into(), run, &context).unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
 
@@ -646,7 +646,7 @@ async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdic
     let error = run_at(&kube, now, polls).await.unwrap_err();
     let StepRequest { context, mut run } = request(now);
     run.polls = polls + 1;
-    outage::wait_out(error, run, context.now())
+    outage::wait_out(error, run, &context)
 }
 
 #[tokio::test]
@@ -675,16 +675,46 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
         .await
         .unwrap_err();
     assert_eq!(spent.failure(), Failure::ServiceUnavailable);
-    let StepRequest { mut run, .. } = request("2027-01-02T06:00:00Z");
+    let StepRequest { context, mut run } = request("2027-01-02T06:00:00Z");
     run.drain_until = Some("2027-01-03T06:00:00Z".parse().unwrap());
     let error = node_record::Error::Unreachable {
         call: "get nodes a".to_owned(),
         source: "connection refused".into(),
     };
-    let moved = outage::wait_out(error.into(), run, "2027-01-02T06:00:00Z".parse().unwrap()).unwrap();
+    let moved = outage::wait_out(error.into(), run, &context).unwrap();
     assert_eq!(moved.wait_seconds, 864, "a person had moved the end");
     let refused = outage(403, "2027-01-01T16:00:00Z", 100).await.unwrap_err();
     assert_eq!(refused.failure(), Failure::ServiceRefused);
+}
+
+#[tokio::test]
+async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_before_a_day_is_over() {
+    let mut carried = request("2027-01-01T07:00:00Z").run;
+    let mut tell_at = async |now: &str| {
+        let kube = ScriptedKube::new()
+            .on("GET", "/nodes/a", 200, node(&[]))
+            .refuses("GET", "/pods?", 503, "", "no");
+        let error = run_at(&kube, now, 0).await.unwrap_err();
+        let StepRequest { context, .. } = request(now);
+        let answer = outage::wait_out(error, carried.clone(), &context).unwrap();
+        carried = answer.run.unwrap();
+        answer.tell.map(|told| serde_json::to_value(told).unwrap())
+    };
+    assert_eq!(tell_at("2027-01-01T07:00:00Z").await, None);
+    assert_eq!(tell_at("2027-01-01T07:04:59Z").await, None);
+    let told = tell_at("2027-01-01T07:05:00Z").await.unwrap();
+    assert_eq!(
+        (&told["event"], &told["since"]),
+        (&json!("blocked"), &json!("2027-01-01T07:00:00Z"))
+    );
+    assert!(
+        told["blocks"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("the cluster cannot be asked"),
+        "{told}"
+    );
+    assert_eq!(tell_at("2027-01-01T16:00:00Z").await, None);
 }
 
 #[tokio::test]

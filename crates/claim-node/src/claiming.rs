@@ -7,6 +7,7 @@ use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe
 use recycle::hook::find_way_in;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::notification::{About, tell_started};
 use recycle::preflight::GroupState;
 use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
 
@@ -80,7 +81,8 @@ impl ClaimNode {
         let (way_in, verdict) = find_way_in(input, target.lifecycle_state.as_deref());
         let (Some(queue), Some(summary)) = (queue, summary) else {
             let run = target.into_run(&claim, input, way_in);
-            return Ok(Answer::new(verdict, reason).carrying(run));
+            let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason);
+            return Ok(Answer::new(verdict, reason).telling(Some(told)).carrying(run));
         };
         let Some(wait) = pace_turn(claim.claimed_at, now) else {
             return Err(Error::TurnTimedOut(format!(
@@ -159,6 +161,7 @@ impl Target {
             polls: 0,
             last_eviction: None,
             ended_pods: None,
+            blockage: None,
             disposing_since: None,
             holders: None,
             lost: None,

@@ -83,6 +83,7 @@ fn run(dispose: &str) -> Run {
         polls: 0,
         last_eviction: None,
         ended_pods: None,
+        blockage: None,
         disposing_since: None,
         holders: None,
         lost: None,

@@ -49,7 +49,9 @@ impl DetachTerminate {
         let now = request.context.now();
         let since = *request.run.disposing_since.get_or_insert(now);
         let run = request.run.clone();
+        let execution = request.context.execution.id.clone();
         let answer = self.take_step(request, since).await;
+        let answer = answer.map(|answer| answer.telling_end(&execution, DisposeVerdict::Recycled));
         answer.or_else(|error| outage::wait_out(error, run, since, now))
     }
 

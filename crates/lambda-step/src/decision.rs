@@ -1,6 +1,8 @@
 //! The log line of a decision: who asked about which node, what was answered, why. One for each invocation, in every function.
 
+use jiff::Timestamp;
 use recycle::claim::Phase;
+use recycle::metrics::Metric;
 use serde_json::{Map, Value, json};
 
 /// Whom an invocation is about, as far as what it was given says so.
@@ -54,6 +56,33 @@ impl Subject {
             ("error", Some(json!(error))),
             ("reason", Some(json!(message))),
         ])
+    }
+}
+
+/// Where and when something is counted, as far as what the invocation was given says so.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    cluster: String,
+    /// When the calling state was entered: the same moment for which decisions are made.
+    now: Timestamp,
+}
+
+impl Scope {
+    pub(crate) fn of(payload: &Value) -> Self {
+        let at = |pointer: &str| payload.pointer(pointer).and_then(Value::as_str);
+        let cluster = at("/run/cluster/name")
+            .or_else(|| at("/leftover/cluster_name"))
+            .or_else(|| at("/cluster_name"))
+            .or_else(|| at("/context/Execution/Input/cluster_name"));
+        let now = at("/context/State/EnteredTime").and_then(|time| time.parse().ok());
+        Self {
+            cluster: cluster.unwrap_or("unknown").to_owned(),
+            now: now.unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    pub(crate) fn render(&self, metric: &Metric) -> Value {
+        metric.render(&self.cluster, self.now)
     }
 }
 
@@ -122,6 +151,21 @@ mod tests {
         assert_eq!(
             Subject::of(&payload(json!({"run": {}}))).tell(&answer(), None)["node"],
             "a"
+        );
+    }
+
+    #[test]
+    fn what_is_counted_is_of_a_cluster_and_of_the_moment_of_the_state() {
+        let of = |more: Value| Scope::of(&payload(more)).render(&Metric::PutBack);
+        let line = of(json!({}));
+        assert_eq!(
+            (&line["cluster"], &line["_aws"]["Timestamp"]),
+            (&json!("world"), &json!(1_798_761_600_000_i64))
+        );
+        assert_eq!(of(json!({"cluster_name": "prod"}))["cluster"], "prod");
+        assert_eq!(
+            of(json!({"leftover": {"cluster_name": "test"}}))["cluster"],
+            "test"
         );
     }
 

@@ -21,11 +21,12 @@ use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use recycle::claim::Phase;
 use recycle::contract::{Answer, Run};
 use recycle::failure::{Failure, NamedFailure, with_causes};
+use recycle::metrics::{Metric, measure_failure, measure_verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::decision::Subject;
+use crate::decision::{Scope, Subject};
 
 pub use lambda_runtime::Error;
 
@@ -87,19 +88,43 @@ where
     Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
 {
     let subject = Subject::of(&payload);
+    let scope = Scope::of(&payload);
     let answered = answer(handler, payload).await;
     log::decision(&match &answered {
-        Ok((answer, phase)) => subject.tell(answer, *phase),
+        Ok(Answered { answer, phase, .. }) => subject.tell(answer, *phase),
         Err(failed) => subject.tell_failure(&failed.error_type, &failed.error_message),
     });
-    answered.map(|(answer, _)| answer)
+    let metrics = match &answered {
+        Ok(answered) => answered.count(),
+        Err(failed) => measure_failure(&failed.error_type).into_iter().collect(),
+    };
+    for metric in metrics {
+        log::metric(&scope.render(&metric));
+    }
+    answered.map(|answered| answered.answer)
 }
 
-/// The answer, and the phase that its node is in, if it carries one.
+/// What an invocation comes to.
+struct Answered {
+    answer: Value,
+    /// The phase that its node is in, if it carries one.
+    phase: Option<Phase>,
+    metrics: Vec<Metric>,
+}
+
+impl Answered {
+    /// What is counted: a verdict that is an outcome ends the execution.
+    fn count(&self) -> Vec<Metric> {
+        let verdict = self.answer["verdict"].as_str();
+        let ended = verdict.and_then(measure_verdict);
+        ended.into_iter().chain(self.metrics.iter().cloned()).collect()
+    }
+}
+
 async fn answer<Request, Verdict, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,
-) -> Result<(Value, Option<Phase>), Diagnostic>
+) -> Result<Answered, Diagnostic>
 where
     Request: DeserializeOwned,
     Verdict: Serialize,
@@ -109,15 +134,20 @@ where
     let request = serde_json::from_value(payload)
         .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
     // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
-    let answer = AssertUnwindSafe(async { Box::pin(handler(request)).await })
+    let mut answer = AssertUnwindSafe(async { Box::pin(handler(request)).await })
         .catch_unwind()
         .await
         .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
         .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
     let phase = answer.run.as_ref().map(Run::phase);
+    let metrics = std::mem::take(&mut answer.metrics);
     let answer = serde_json::to_value(answer)
         .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
-    Ok((answer, phase))
+    Ok(Answered {
+        answer,
+        phase,
+        metrics,
+    })
 }
 
 fn internal_error(message: String) -> Diagnostic {

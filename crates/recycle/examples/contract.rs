@@ -6,7 +6,7 @@ use recycle::contract::{
     StandbyVerdict, TaintVerdict,
 };
 use recycle::failure::{Failure, Outcome};
-use recycle::{input, names};
+use recycle::{input, names, notification};
 use serde_json::json;
 
 fn main() {
@@ -24,6 +24,8 @@ fn main() {
         },
         "outcomes": Outcome::ALL,
         "failures": Failure::ALL,
+        "notification": notification::FIELDS.map(|(name, ..)| name),
+        "attributes": notification::ATTRIBUTES,
         "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
         "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
         "lifecycle_hook": names::LIFECYCLE_HOOK,

@@ -13,6 +13,8 @@ use crate::hook::HeldByHook;
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
 use crate::input::{Hook, Input};
 use crate::lost::{Holders, Lost};
+use crate::metrics::{Metric, measure_drain};
+use crate::notification::{About, Blockage, Notification, tell_finished};
 use crate::old_node::OldNode;
 use crate::plan::Plan;
 use crate::pods::{PodSurvey, first_names, fit_names};
@@ -234,6 +236,9 @@ pub struct Run {
     /// hold the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_pods: Option<EndedPods>,
+    /// What keeps the drain from going on, and what people were told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blockage: Option<Blockage>,
     /// When this execution began to dispose of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposing_since: Option<Timestamp>,
@@ -351,6 +356,12 @@ pub struct Answer<V> {
     /// How many steps it has taken, with this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
+    /// What people are to be told; the state machine publishes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tell: Option<Box<Notification>>,
+    /// What is counted. It goes into the log and not to the state machine.
+    #[serde(skip)]
+    pub metrics: Vec<Metric>,
     /// What to carry; absent where nothing was fetched.
     #[serde(serialize_with = "none_is_empty_object")]
     pub run: Option<Run>,
@@ -374,6 +385,8 @@ impl<V> Answer<V> {
             recycle: None,
             since: None,
             steps: None,
+            tell: None,
+            metrics: Vec::new(),
             run: None,
         }
     }
@@ -401,6 +414,34 @@ impl<V> Answer<V> {
             self.counts.insert("ended".to_owned(), ended.count);
             self.names.insert("ended".to_owned(), ended.names.clone());
         }
+        self
+    }
+
+    /// The same with what people are to be told, if anything.
+    #[must_use]
+    pub fn telling(mut self, tell: Option<Notification>) -> Self {
+        self.tell = tell.map(Box::new);
+        self
+    }
+
+    /// The same, if its verdict is `end`, with what people are told of a recycled node, and how long its drain took.
+    #[must_use]
+    pub fn telling_end(self, execution: &ExecutionArn, end: V) -> Self
+    where
+        V: PartialEq,
+    {
+        let Some(run) = self.run.as_ref().filter(|_| self.verdict == end) else {
+            return self;
+        };
+        let told = tell_finished(About::run(execution, run), run, &self.reason);
+        let drain = measure_drain(run);
+        self.telling(Some(told)).counting(drain)
+    }
+
+    /// The same with what is counted.
+    #[must_use]
+    pub fn counting(mut self, metrics: impl IntoIterator<Item = Metric>) -> Self {
+        self.metrics.extend(metrics);
         self
     }
 

@@ -799,7 +799,7 @@ mod tests {
             (
                 "the budget is spent",
                 judge_drain(&waiting(), &after(60), POLL_BUDGET, false),
-                "the pods were checked 1216 times, which is as often as one execution can; it waits for",
+                "the pods were checked 1206 times, which is as often as one execution can; it waits for",
             ),
             (
                 "many pods",

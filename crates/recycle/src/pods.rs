@@ -465,10 +465,11 @@ mod tests {
     use crate::contract::EndedPods;
     use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
     use crate::drain::{describe_pods, find_deadline, write_progress};
-    use crate::fixtures::{NOBODY, at, controller, id, input, job_pod, pod, strings, terms};
+    use crate::fixtures::{ARN, NOBODY, at, controller, id, input, job_pod, pod, strings, terms};
     use crate::ids::InstanceId;
     use crate::input::OnDrainTimeout;
     use crate::lost::Holders;
+    use crate::notification::{Blockage, list_blocks, note_and_tell};
     use crate::old_node::OldNode;
 
     fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
@@ -1045,6 +1046,7 @@ mod tests {
             polls: u32::MAX,
             last_eviction: Some(at(3)),
             ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
+            blockage: None,
             disposing_since: Some(at(4)),
             holders: Some(Holders {
                 count: u32::MAX,
@@ -1146,7 +1148,7 @@ mod tests {
             let blockers = find_blockers(&refusals, &[], at(0));
             let news = describe_news(&blockers, terms.now).unwrap();
             let reason = format!("{}; {}; {news}", describe_pods(&survey), remark.unwrap());
-            let progress = serde_json::to_string(&write_progress(&survey, blockers, &terms)).unwrap();
+            let progress = serde_json::to_string(&write_progress(&survey, blockers.clone(), &terms)).unwrap();
             prop_assert!(progress.len() < 32_768, "{} bytes", progress.len());
             let mut answer = Answer::new(CheckVerdict::Wait, reason).carrying(longest_run());
             answer.counts = survey.counts();
@@ -1155,6 +1157,16 @@ mod tests {
             prop_assert!(bytes <= 8_192, "{} bytes: {} of names, {} of reason, {} of run", bytes,
                 serde_json::to_string(&answer.names).unwrap().len(), answer.reason.len(),
                 serde_json::to_string(&answer.run).unwrap().len());
+            // One that tells people what blocks has neither names nor the whole story beside it.
+            let mut run = longest_run();
+            run.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
+            let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();
+            let blocks = list_blocks(&survey, &write_progress(&survey, blockers, &terms));
+            let told = note_and_tell(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);
+            told.as_ref().unwrap().reason().clone_into(&mut answer.reason);
+            answer.names.clear();
+            let bytes = serde_json::to_string(&answer.telling(told).carrying(run)).unwrap().len();
+            prop_assert!(bytes <= 8_192, "{} bytes with a notification", bytes);
         }
 
         #[test]

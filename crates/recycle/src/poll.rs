@@ -10,8 +10,8 @@ pub const SHORTEST_WAIT: u32 = 30;
 pub const LONGEST_WAIT: u32 = 900;
 /// How many times one execution may check its pods. A drain of 30 days takes 1,203 polls by the law below; the rest is for
 /// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
-/// a slow disposal and a put-back, 2,000 of Step Functions' 25,000 history events are left for retries (the tests below count them).
-pub const POLL_BUDGET: u32 = 1_216;
+/// a slow disposal, a put-back and a notification each day, 1,900 of Step Functions' 25,000 history events are left for retries (the tests below count them).
+pub const POLL_BUDGET: u32 = 1_206;
 
 /// The same for a member that our hook holds. It has no turn and no replacement to wait for, and is looked at more often while the hook
 /// can live: a drain of 30 days takes 1,293 polls with the shortest time-out that the module allows.
@@ -61,6 +61,7 @@ mod tests {
     use crate::fixtures::{OLD, at, group, id, input, instance, node, pod, terms};
     use crate::input::{Dispose, LONGEST_DRAIN};
     use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
+    use crate::notification::REMINDER;
     use crate::pods::PodSurvey;
     use crate::put_back::MOST_STEPS;
     use crate::replacement::{ReplacementVerdict, judge_replacement};
@@ -77,6 +78,8 @@ mod tests {
     const EVICTING_POLL: u32 = POLL + TASK;
     /// A heartbeat in a poll: another Task, and the poll's own Task and Choice once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
+    /// A notification in a poll: another Task, and the poll's Choice once more.
+    const TELL: u32 = TASK + CHOICE;
     /// Execution started and ended, the Parallel around all, Begin, one question for the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
     /// A put-back at the end of its patience, and then what cleans up.
@@ -84,11 +87,11 @@ mod tests {
     /// Step Functions ends an execution at so many.
     const LIMIT: u32 = 25_000;
     /// What has to be left for retries, each of which costs three.
-    const RETRIES: u32 = 2_000;
+    const RETRIES: u32 = 1_900;
 
     #[test]
     fn the_costs_are_those_that_were_counted() {
-        assert_eq!((POLL, EVICTING_POLL, HEARTBEAT), (9, 14, 12));
+        assert_eq!((POLL, EVICTING_POLL, HEARTBEAT, TELL), (9, 14, 12, 7));
     }
 
     #[test]
@@ -320,6 +323,12 @@ mod tests {
             + drain_polls * EVICTING_POLL
             + count_disposal_polls(dispose, grace) * POLL
             + LONGEST_PUT_BACK
+            + TELL * (2 + count_reminders()) // its start and its end
+    }
+
+    /// A drain that blocks all the time is told of after five minutes and then daily.
+    fn count_reminders() -> u32 {
+        1 + u32::try_from(i64::from(LONGEST_DRAIN) / REMINDER).unwrap()
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::failure::{Failure, Outcome};
 use crate::input::{Choice, FIELDS, Field, Kind, choices};
+use crate::notification::{self, ATTRIBUTES, Happening, Severity};
 
 /// What stands above the tables. `make generate` writes the page, and whoever changes it by hand is told so.
 const INTRODUCTION: &str = "\
@@ -23,6 +24,93 @@ pub fn render_page() -> String {
         render_inputs(),
         render_outcomes()
     )
+}
+
+/// What stands above the tables of notifications.
+const NOTIFICATIONS: &str = "\
+# Notifications
+
+<!-- Generated from crates/recycle/src/notification.rs by `make generate`. -->
+
+One SNS topic, one JSON object for each thing that happened. Queues, functions and HTTP endpoints get the object; an email has its
+subject, and `reason`, `blocks` and `what_to_do` as lines of text. The state machine publishes it and goes on: a topic that cannot be
+published to neither fails nor holds up a node.
+";
+
+/// What stands below them.
+const NOTIFICATIONS_END: &str = r#"
+Of an execution that was aborted or took too long, and of a sweep that failed, EventBridge tells: in the same schema, with `FAILED`,
+`TIMED_OUT` or `ABORTED` as the outcome, and without message attributes, which EventBridge cannot send. The module's alarms tell the
+same topic in CloudWatch's own words, without these attributes, too. So a subscription with a filter policy on attributes hears of
+neither: let one without a filter hear of everything.
+
+## Filter policies
+
+Only what somebody should look at:
+
+```json
+{"severity": ["warning", "critical"]}
+```
+
+Everything about two groups but their beginnings:
+
+```json
+{"group": ["workers", "gpu"], "event": [{"anything-but": "started"}]}
+```
+
+## One of them
+
+```json
+{
+    "schema": 1,
+    "event": "blocked",
+    "severity": "warning",
+    "outcome": null,
+    "subject": "recycle-eks: i-0123456789abcdef0 is blocked, cluster prod",
+    "reason": "it has still to evict 1 pod (shop/web-0); budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: …",
+    "blocks": ["budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: The disruption budget web needs 1 healthy pods and has 1 currently (shop/web-0)"],
+    "what_to_do": [
+        "The drain ends at 2027-01-03T00:02:30Z at the latest. To end it now instead:",
+        "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now"
+    ],
+    "since": "2027-01-01T00:03:10Z",
+    "until": "2027-01-03T00:02:30Z",
+    "cluster": "prod",
+    "group": "workers",
+    "node": "ip-10-0-0-1.ec2.internal",
+    "instance_id": "i-0123456789abcdef0",
+    "execution": "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:one"
+}
+```
+"#;
+
+/// The page about notifications.
+#[must_use]
+pub fn render_notifications() -> String {
+    let mut page =
+        format!("{NOTIFICATIONS}\n## Fields\n\n| field | may be null | meaning |\n|---|---|---|\n");
+    for (name, may_be_null, meaning) in notification::FIELDS {
+        let null = if may_be_null { "yes" } else { "" };
+        let _ = writeln!(page, "| `{name}` | {null} | {meaning} |");
+    }
+    let attributes = ATTRIBUTES.map(|name| format!("`{name}`")).join(", ");
+    let _ = writeln!(page, "\nMessage attributes, for filter policies: {attributes}.");
+    page.push_str("\n## Events\n\n| event | told when |\n|---|---|\n");
+    for event in Happening::ALL {
+        let _ = writeln!(page, "| `{}` | {} |", word(event), event.describe());
+    }
+    page.push_str("\n| severity | says |\n|---|---|\n");
+    for severity in Severity::ALL {
+        let _ = writeln!(page, "| `{}` | {} |", word(severity), severity.describe());
+    }
+    page + NOTIFICATIONS_END
+}
+
+/// How a value looks in the message.
+fn word(value: impl serde::Serialize) -> String {
+    let text = serde_json::to_value(value).ok();
+    text.and_then(|text| text.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 /// One row a field, and one line below it for each value of a closed list.

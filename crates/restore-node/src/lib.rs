@@ -4,6 +4,7 @@
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod news;
 mod request;
 mod steps;
 mod sweep;
@@ -93,7 +94,9 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    Answer::new(RestoreVerdict::Untouched, find_reason(request))
+    let reason = find_reason(request);
+    let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
+    news::tell(answer, None, request, &reason, Vec::new())
 }
 
 fn wait(request: &RestoreRequest, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {

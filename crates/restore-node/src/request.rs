@@ -70,8 +70,28 @@ fn first_error(failure: &CaughtError) -> String {
     text.chars().take(LONGEST_REASON).collect()
 }
 
+/// What is told of a node that is not as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Why, and what state it is in.
+    pub(crate) story: String,
+    /// How a person goes on: a sentence, then the commands, one a line. Empty if there is nothing to do.
+    pub(crate) what_to_do: Vec<String>,
+}
+
+impl Report {
+    /// All of it.
+    pub(crate) fn text(&self) -> String {
+        let lines = self.what_to_do.iter().map(String::as_str);
+        std::iter::once(self.story.as_str())
+            .chain(lines)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
 /// The first error, then what was done (a sentence, or nothing), the node's state, and the commands, one a line. `unseen` says why the cluster could not be asked.
-pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> String {
+pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> Report {
     let state = match (left.is_lost, done.is_empty()) {
         (true, _) => format!("Now {}.", left.state),
         (false, true) => format!("The node was kept: {}.", left.state),
@@ -84,6 +104,7 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
             "What is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
         ));
     }
+    let mut what_to_do = Vec::new();
     if !left.commands.is_empty() {
         let way_on = if left.is_lost {
             "To end it:"
@@ -92,10 +113,13 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
         } else {
             "To put the node back:"
         };
-        lines.push(way_on.to_owned());
-        lines.extend(left.commands.iter().cloned());
+        what_to_do.push(way_on.to_owned());
+        what_to_do.extend(left.commands.iter().cloned());
     }
-    lines.join("\n")
+    Report {
+        story: lines.join("\n"),
+        what_to_do,
+    }
 }
 
 #[cfg(test)]
@@ -140,7 +164,7 @@ mod tests {
             is_lost: false,
         };
         for unseen in [None, Some("w".repeat(100_000))] {
-            let report = write_report(&reason, "", &left, unseen.as_deref());
+            let report = write_report(&reason, "", &left, unseen.as_deref()).text();
             assert!(report.len() < 8_500, "{}", report.len());
         }
     }
@@ -153,18 +177,18 @@ mod tests {
             can_be_resumed,
             is_lost: false,
         };
-        let goes_on = write_report("oh", "", &left(true), None);
+        let goes_on = write_report("oh", "", &left(true), None).text();
         assert_eq!(
             goes_on,
             "oh\nThe node was kept: it is Standby.\nTo go on, start another execution: it resumes. To put the node back \
              instead:\nundo"
         );
-        let ends_here = write_report("oh", "", &left(false), None);
+        let ends_here = write_report("oh", "", &left(false), None).text();
         assert_eq!(
             ends_here,
             "oh\nThe node was kept: it is Standby.\nTo put the node back:\nundo"
         );
-        let unseen = write_report("oh", "", &left(false), Some("connection refused"));
+        let unseen = write_report("oh", "", &left(false), Some("connection refused")).text();
         assert!(unseen.contains("(connection refused)"), "{unseen}");
         assert!(
             unseen.contains("Once the cluster answers, the next sweep"),

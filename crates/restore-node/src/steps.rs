@@ -13,6 +13,7 @@ use recycle::names::{
 use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
 
+use crate::news::tell;
 use crate::request::{LONGEST_WHY, find_reason, write_report};
 use crate::target::{Cluster, Target};
 use crate::{Error, RestoreNode, wait};
@@ -211,7 +212,8 @@ impl RestoreNode {
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
         if request.put_back.steps <= steps_before && note.is_none() {
-            return Ok(Answer::new(RestoreVerdict::Untouched, reason));
+            let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
+            return Ok(tell(answer, Some(&target), request, &reason, Vec::new()));
         }
         let mut text = format!("{reason}\nThe node was put back: {}", target.say("is in service"));
         if let Some(node) = target.node().filter(|node| node.unschedulable) {
@@ -224,7 +226,9 @@ impl RestoreNode {
         if let Some(note) = note {
             text = format!("{text}; {note}");
         }
-        Ok(Answer::new(RestoreVerdict::Restored, format!("{text}.")))
+        let text = format!("{text}.");
+        let answer = Answer::new(RestoreVerdict::Restored, text.as_str());
+        Ok(tell(answer, Some(&target), request, &text, Vec::new()))
     }
 
     /// In Standby, and schedulable. What another execution needs to go on from there stays: the record, and the tag by which it sees that
@@ -253,13 +257,20 @@ impl RestoreNode {
             .as_ref()
             .map(|failure| format!("{}: ", failure.error));
         let reason = format!("{}{}", first.unwrap_or_default(), find_reason(request));
-        let text = write_report(
+        let report = write_report(
             &reason,
             &format!("The node stays in Standby: {why}."),
             &target.describe_what_is_left(),
             None,
         );
-        Ok(Answer::new(verdict, text))
+        let answer = Answer::new(verdict, report.text());
+        Ok(tell(
+            answer,
+            Some(&target),
+            request,
+            &report.story,
+            report.what_to_do,
+        ))
     }
 
     /// Nothing more is done: what is left, and the commands that take it away.
@@ -279,7 +290,15 @@ impl RestoreNode {
             let node = self.release(&target, &[], &[]).await?;
             target.forget_claim(node);
         }
-        Ok(Answer::new(verdict, target.write_report(note, request)))
+        let report = target.write_report(note, request);
+        let answer = Answer::new(verdict, report.text());
+        Ok(tell(
+            answer,
+            Some(&target),
+            request,
+            &report.story,
+            report.what_to_do,
+        ))
     }
 
     /// Writes on the instance that it is a person's from now on, who is told that once; after a refusal, each time.

@@ -7,6 +7,7 @@ use recycle::input::{Hook, TO_EC2};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::sweep::{LeftoverDecision, judge_leftover};
 
+use crate::news::tell;
 use crate::target::Target;
 use crate::{Error, RestoreNode, wait};
 
@@ -46,7 +47,14 @@ impl RestoreNode {
                 let state = format!(
                     "carries {text:?} where its claim should be; remove it if nobody works on the node"
                 );
-                Answer::new(verdict, target.say(&state))
+                let reason = target.say(&state);
+                tell(
+                    Answer::new(verdict, reason.as_str()),
+                    Some(target),
+                    request,
+                    &reason,
+                    Vec::new(),
+                )
             }
         };
         Ok(Standing::Leave(Box::new(answer)))

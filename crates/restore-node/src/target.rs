@@ -19,7 +19,8 @@ use recycle::put_back::{
 };
 use recycle::replacement::newcomers;
 
-use crate::request::{Subject, find_reason, write_report};
+use crate::news::tell;
+use crate::request::{Report, Subject, find_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
@@ -246,6 +247,14 @@ impl Target {
             .or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
+    /// The group in which it was claimed, where no group lists it.
+    pub(crate) fn claimed_group(&self) -> Option<GroupName> {
+        match self.claim()? {
+            StoredClaim::Known(claim) => Some(claim.group),
+            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+        }
+    }
+
     /// Whether the claim is this execution's.
     pub(crate) fn is_ours(&self) -> bool {
         holds_claim(self.claim().as_ref(), &self.me)
@@ -416,7 +425,7 @@ impl Target {
     }
 
     /// What is left, and the commands that take it away.
-    pub(crate) fn write_report(&self, note: Option<String>, request: &RestoreRequest) -> String {
+    pub(crate) fn write_report(&self, note: Option<String>, request: &RestoreRequest) -> Report {
         let mut left = self.describe_what_is_left();
         if let Some(note) = note {
             left.state = format!("{}; {note}", left.state);
@@ -432,7 +441,9 @@ impl Target {
             None => RestoreVerdict::Untouched,
         };
         let state = self.say("is gone, and nothing of ours is left on the members of its group");
-        Answer::new(verdict, format!("{}\n{state}.", find_reason(request)))
+        let text = format!("{}\n{state}.", find_reason(request));
+        let answer = Answer::new(verdict, text.as_str());
+        tell(answer, Some(self), request, &text, Vec::new())
     }
 }
 

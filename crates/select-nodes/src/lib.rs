@@ -10,6 +10,7 @@ use instance_record::ec2::Instances;
 use recycle::contract::{Answer, SelectRequest, SelectVerdict, Selection};
 use recycle::failure::with_causes;
 use recycle::ids::ClusterName;
+use recycle::metrics::measure_claims;
 use recycle::names::PROTECTED_FOR_TAG;
 use recycle::node::NodeFacts;
 use recycle::sweep::{OWN_TAGS, find_leftovers, take_turns};
@@ -49,6 +50,10 @@ impl SelectNodes {
         let cluster = &request.cluster_name;
         let instances = self.instances.fetch_marked(cluster, &tags).await?;
         let nodes = self.list_nodes(cluster).await;
+        let counted = nodes
+            .as_deref()
+            .ok()
+            .map(|nodes| measure_claims(nodes, request.context.now()));
         let mut leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
         leftovers.extend(self.groups.find_held(cluster).await?);
         let mut reason = format!(
@@ -60,7 +65,7 @@ impl SelectNodes {
         }
         Ok(Answer {
             nodes: Some(take_turns(leftovers, request.context.now())),
-            ..Answer::new(SelectVerdict::EachNode, reason)
+            ..Answer::new(SelectVerdict::EachNode, reason).counting(counted.into_iter().flatten())
         })
     }
 

@@ -77,6 +77,7 @@ fn run() -> Run {
         polls: 0,
         last_eviction: None,
         ended_pods: None,
+        blockage: None,
         disposing_since: None,
         holders: None,
         lost: None,

@@ -70,11 +70,13 @@ impl StandbyNode {
             request.run.replacement_since.get_or_insert(now);
         }
         let run = request.run.clone();
+        let execution = request.context.execution.id.clone();
         let answer = if is_gone {
             self.await_successor(request).await
         } else {
             self.take_step(request).await
         };
+        let answer = answer.map(|answer| answer.telling_end(&execution, StandbyVerdict::Recycled));
         answer.or_else(|error| outage::wait_out(error, run, now))
     }
 

@@ -22,6 +22,7 @@ mock_data "aws_eks_cluster" {
   defaults = {
     arn           = "arn:aws-us-gov:eks:us-gov-west-1:123456789012:cluster/prod"
     access_config = [{ authentication_mode = "API_AND_CONFIG_MAP" }]
+    vpc_config    = [{ vpc_id = "vpc-1", cluster_security_group_id = "sg-cluster" }]
   }
 }
 
@@ -63,8 +64,21 @@ mock_resource "aws_sns_topic" {
   }
 }
 
+mock_resource "aws_sqs_queue" {
+  defaults = {
+    arn = "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:recycle-eks-dead-letters"
+    url = "https://sqs.us-gov-west-1.amazonaws.com/123456789012/recycle-eks-dead-letters"
+  }
+}
+
+mock_resource "aws_security_group" {
+  defaults = {
+    id = "sg-functions"
+  }
+}
+
 mock_resource "aws_cloudwatch_event_rule" {
   defaults = {
-    arn = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-recycle-node-ended-badly"
+    arn = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-recycle-node-untold"
   }
 }

@@ -1,0 +1,6 @@
+//! Prints the page about what people are told: `docs/notifications.md`.
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+
+fn main() {
+    print!("{}", recycle::tables::render_notifications());
+}

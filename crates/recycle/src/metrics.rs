@@ -1,0 +1,298 @@
+//! What is counted: the metrics of the dashboard and of the alarms, in CloudWatch's embedded metric format.
+//!
+//! A function writes them as lines of its log, so that it needs no permission and no call for them. None has a node among its dimensions.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::claim::StoredClaim;
+use crate::contract::{RestoreVerdict, Run};
+use crate::drain::Progress;
+use crate::failure::{Failure, Outcome};
+use crate::names::PROGRESS_ANNOTATION;
+use crate::node::NodeFacts;
+use crate::turn::LONGEST_TURN;
+
+/// The namespace of all metrics.
+pub const NAMESPACE: &str = "recycle-eks";
+/// Seconds that a claim may outlast its drain: balancers and volumes take an hour and some minutes at most, and the look that ends the
+/// drain may be an hour late.
+const PATIENCE: i64 = 3 * 3_600;
+
+/// A measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Metric {
+    /// An execution has ended like this: an outcome, or the name of an error.
+    Ended(String),
+    /// How long the drain of a recycled node took, in seconds.
+    DrainSeconds(i64),
+    /// How many pods of one node may not go now.
+    BlockedPods(u32),
+    /// A node was put back.
+    PutBack,
+    /// A node is a person's from now on.
+    LeftBehind,
+    /// How many nodes are claimed, as a sweep sees them.
+    ClaimedNodes(u32),
+    /// How many of them have been so for longer than their drain may take.
+    OverdueClaims(u32),
+}
+
+impl Metric {
+    /// Its name in CloudWatch.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ended(_) => "Executions",
+            Self::DrainSeconds(_) => "DrainSeconds",
+            Self::BlockedPods(_) => "BlockedPods",
+            Self::PutBack => "PutBacks",
+            Self::LeftBehind => "LeftBehind",
+            Self::ClaimedNodes(_) => "ClaimedNodes",
+            Self::OverdueClaims(_) => "OverdueClaims",
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::DrainSeconds(_) => "Seconds",
+            Self::Ended(_)
+            | Self::BlockedPods(_)
+            | Self::PutBack
+            | Self::LeftBehind
+            | Self::ClaimedNodes(_)
+            | Self::OverdueClaims(_) => "Count",
+        }
+    }
+
+    fn value(&self) -> i64 {
+        match self {
+            Self::Ended(_) | Self::PutBack | Self::LeftBehind => 1,
+            Self::DrainSeconds(seconds) => *seconds,
+            Self::BlockedPods(count) | Self::ClaimedNodes(count) | Self::OverdueClaims(count) => {
+                i64::from(*count)
+            }
+        }
+    }
+
+    /// One line of the embedded metric format (CloudWatch user guide, "Embedded metric format specification").
+    #[must_use]
+    pub fn render(&self, cluster: &str, at: Timestamp) -> Value {
+        let (name, outcome) = match self {
+            Self::Ended(outcome) => (self.name(), Some(outcome)),
+            Self::DrainSeconds(_)
+            | Self::BlockedPods(_)
+            | Self::PutBack
+            | Self::LeftBehind
+            | Self::ClaimedNodes(_)
+            | Self::OverdueClaims(_) => (self.name(), None),
+        };
+        let dimensions = match outcome {
+            Some(_) => json!([["cluster"], ["cluster", "outcome"]]),
+            None => json!([["cluster"]]),
+        };
+        let mut line = json!({
+            "_aws": {
+                "Timestamp": at.as_millisecond(),
+                "CloudWatchMetrics": [{
+                    "Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": [{"Name": name, "Unit": self.unit()}],
+                }],
+            },
+            "cluster": cluster,
+            name: self.value(),
+        });
+        if let (Some(outcome), Some(fields)) = (outcome, line.as_object_mut()) {
+            fields.insert("outcome".to_owned(), json!(outcome));
+        }
+        line
+    }
+}
+
+/// A verdict that is an outcome ends the execution with it.
+#[must_use]
+pub fn measure_verdict(verdict: &str) -> Option<Metric> {
+    let outcome = Outcome::ALL
+        .into_iter()
+        .find(|outcome| outcome.name() == verdict)?;
+    Some(Metric::Ended(outcome.name().to_owned()))
+}
+
+/// The errors after which nothing else comes: all others lead to a put-back, which ends the execution.
+#[must_use]
+pub fn measure_failure(error: &str) -> Option<Metric> {
+    if error == Failure::ClaimLost.name() {
+        return Some(Metric::Ended(Failure::ClaimLost.name().to_owned()));
+    }
+    (error == Failure::Superseded.name()).then(|| Metric::Ended(Outcome::Superseded.name().to_owned()))
+}
+
+/// How long the drain of this run took, if it had one.
+#[must_use]
+pub fn measure_drain(run: &Run) -> Option<Metric> {
+    let (began, ended) = (run.draining_since?, run.disposing_since?);
+    Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
+}
+
+/// How a put-back ended; `error` is that of the execution that it ends, if it is not a sweep's.
+#[must_use]
+pub fn measure_put_back(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
+    let (ended, deed) = match verdict {
+        RestoreVerdict::Wait | RestoreVerdict::AskOwner => return Vec::new(),
+        RestoreVerdict::Untouched => (error, None),
+        RestoreVerdict::Restored => (error, Some(Metric::PutBack)),
+        RestoreVerdict::Kept => (error, Some(Metric::LeftBehind)),
+        RestoreVerdict::StandbyLeftBehind => (
+            error.map(|_| Failure::StandbyLeftBehind.name()),
+            Some(Metric::LeftBehind),
+        ),
+    };
+    let ended = ended.map(|name| Metric::Ended(name.to_owned()));
+    ended.into_iter().chain(deed).collect()
+}
+
+/// The claims that a sweep sees on Nodes.
+#[must_use]
+pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
+    let claimed: Vec<&NodeFacts> = nodes.iter().filter(|node| node.claim().is_some()).collect();
+    let overdue = claimed.iter().filter(|node| is_overdue(node, now)).count();
+    let count = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
+    [
+        Metric::ClaimedNodes(count(claimed.len())),
+        Metric::OverdueClaims(count(overdue)),
+    ]
+}
+
+/// Its drain should be over, or should have begun. The Node says until when; before it does, no claim is older than a turn.
+fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
+    let progress = node.annotations.get(PROGRESS_ANNOTATION);
+    let until = progress
+        .and_then(|text| serde_json::from_str::<Progress>(text).ok())
+        .map(|progress| progress.until);
+    let due = match (until, node.claim()) {
+        (Some(until), _) => until,
+        (None, Some(StoredClaim::Known(claim))) => {
+            claim.claimed_at + jiff::SignedDuration::from_secs(i64::from(LONGEST_TURN))
+        }
+        (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
+    };
+    now.duration_since(due).as_secs() > PATIENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Phase;
+    use crate::fixtures::{at, claimed, node};
+    use crate::node::Record;
+
+    #[test]
+    fn a_line_is_what_cloudwatch_reads() {
+        assert_eq!(
+            Metric::Ended("recycled".to_owned()).render("prod", at(1)),
+            json!({
+                "_aws": {"Timestamp": 1_798_761_601_000_i64, "CloudWatchMetrics": [{
+                    "Namespace": "recycle-eks", "Dimensions": [["cluster"], ["cluster", "outcome"]],
+                    "Metrics": [{"Name": "Executions", "Unit": "Count"}],
+                }]},
+                "cluster": "prod", "outcome": "recycled", "Executions": 1,
+            })
+        );
+        let line = Metric::DrainSeconds(72_000).render("prod", at(1));
+        assert_eq!(line["DrainSeconds"], 72_000);
+        assert_eq!(
+            line["_aws"]["CloudWatchMetrics"][0]["Dimensions"],
+            json!([["cluster"]])
+        );
+    }
+
+    #[test]
+    fn a_put_back_counts_as_what_it_came_to_and_ends_the_execution_under_its_error() {
+        use RestoreVerdict::{Kept, Restored, StandbyLeftBehind, Untouched, Wait};
+        let ended = |name: &str| Metric::Ended(name.to_owned());
+        let cases = [
+            (Wait, Some("DrainTimedOut"), vec![]),
+            (Untouched, None, vec![]),
+            (
+                Untouched,
+                Some("PreflightRefused"),
+                vec![ended("PreflightRefused")],
+            ),
+            (Restored, None, vec![Metric::PutBack]),
+            (
+                Restored,
+                Some("DrainTimedOut"),
+                vec![ended("DrainTimedOut"), Metric::PutBack],
+            ),
+            (
+                Kept,
+                Some("NodeLost"),
+                vec![ended("NodeLost"), Metric::LeftBehind],
+            ),
+            (
+                StandbyLeftBehind,
+                Some("DrainTimedOut"),
+                vec![ended("StandbyLeftBehind"), Metric::LeftBehind],
+            ),
+            (StandbyLeftBehind, None, vec![Metric::LeftBehind]),
+        ];
+        for (verdict, error, expected) in cases {
+            assert_eq!(
+                measure_put_back(verdict, error),
+                expected,
+                "{verdict:?} {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_ends_an_execution_is_counted_once_under_its_name() {
+        let name = |metric: Option<Metric>| match metric {
+            Some(Metric::Ended(name)) => Some(name),
+            other => {
+                assert_eq!(other, None);
+                None
+            }
+        };
+        let verdicts = [
+            ("recycled", Some("recycled")),
+            ("duplicate", Some("duplicate")),
+            ("wait", None),
+        ];
+        for (verdict, expected) in verdicts {
+            assert_eq!(name(measure_verdict(verdict)).as_deref(), expected, "{verdict}");
+        }
+        let failures = [
+            ("ClaimLost", Some("ClaimLost")),
+            ("Superseded", Some("superseded")),
+            ("DrainTimedOut", None),
+            ("ServiceUnavailable", None),
+        ];
+        for (failure, expected) in failures {
+            assert_eq!(name(measure_failure(failure)).as_deref(), expected, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_overdue_three_hours_after_its_drain_or_its_turn() {
+        let record = Record::default();
+        let queued = claimed(node("a"), Phase::Claimed, &record);
+        let mut draining = claimed(node("b"), Phase::Draining, &record);
+        let progress = Progress::new("x".to_owned(), at(0), at(1_000));
+        let text = serde_json::to_string(&progress).unwrap();
+        draining.annotations.insert(PROGRESS_ANNOTATION.to_owned(), text);
+        let nodes = [node("c"), queued, draining];
+        let cases = [
+            (0, 0),
+            (1_000 + PATIENCE, 0),
+            (1_001 + PATIENCE, 1),
+            (i64::from(LONGEST_TURN) + PATIENCE + 1, 2),
+        ];
+        for (now, overdue) in cases {
+            assert_eq!(
+                measure_claims(&nodes, at(now)),
+                [Metric::ClaimedNodes(2), Metric::OverdueClaims(overdue)],
+                "{now}"
+            );
+        }
+    }
+}

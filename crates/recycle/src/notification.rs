@@ -1,0 +1,685 @@
+//! What people are told by the topic: one JSON object for each thing that happened, the same for machines and, line by line, for people.
+//!
+//! How it is published is the state machine's: as JSON to whoever subscribes with a machine, as lines of text by email.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::blocked::NEWS_AFTER;
+use crate::contract::{CaughtError, RestoreVerdict, Run};
+use crate::drain::{Progress, count_and_name};
+use crate::failure::{Failure, Outcome};
+use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
+use crate::pods::{NAMES_PER_CLASS, PodFacts, PodSurvey, cut_text, first_names};
+
+/// The version of [`Notification`].
+const SCHEMA: u32 = 1;
+/// Seconds between two notifications of a node that stays blocked.
+pub const REMINDER: i64 = 86_400;
+/// SNS takes a subject of fewer than 100 characters, all of them printable ASCII.
+const LONGEST_SUBJECT: usize = 99;
+/// To how many characters a reason is cut; the whole one is in the execution's output or cause.
+const LONGEST_REASON: usize = 800;
+/// The same for one who is blocked, which `blocks` explains: this answer has a run to carry, too, and stays under 8 KB.
+const LONGEST_BLOCKED_REASON: usize = 300;
+/// To how many characters each of the things that block is cut.
+const LONGEST_BLOCK: usize = 120;
+/// How many bytes the commands may have together: a put-back's answer has them a second time.
+const COMMANDS_BUDGET: usize = 2_000;
+
+/// How soon somebody should look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing to do.
+    Info,
+    /// Something did not go as it should, and nothing is broken.
+    Warning,
+    /// A person has to do something.
+    Critical,
+}
+
+impl Severity {
+    /// All, for the documentation.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
+
+    /// What it says, for the documentation.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Info => "nothing to do",
+            Self::Warning => "something did not go as it should; nothing is broken",
+            Self::Critical => "a person has to do something",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happening {
+    /// The node is claimed, it is its turn, and it is about to be changed.
+    Started,
+    /// Something has kept the drain from going on for five minutes, and after that once a day.
+    Blocked,
+    /// It was put back as it was found.
+    Restored,
+    /// It stays in Standby: its group allows no way back.
+    LeftBehind,
+    /// It was recycled.
+    Finished,
+    /// It was not recycled, for the reason that is given.
+    Failed,
+}
+
+impl Happening {
+    /// All, for the contract tests and the documentation.
+    pub const ALL: [Self; 6] = [
+        Self::Started,
+        Self::Blocked,
+        Self::Restored,
+        Self::LeftBehind,
+        Self::Finished,
+        Self::Failed,
+    ];
+
+    /// When it is told, for the documentation.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Started => "the node is claimed, its turn has come, and it is about to be changed",
+            Self::Blocked => {
+                "the same drain has been kept from going on for five minutes; told again each day that it lasts"
+            }
+            Self::Restored => "the node was put back as it was found, by its execution or by the sweep",
+            Self::LeftBehind => "the node stays in Standby, untainted: its group allows no way back",
+            Self::Finished => "the node was recycled as asked",
+            Self::Failed => {
+                "the node was not recycled: it was refused and is untouched, or it was lost, or cannot be seen"
+            }
+        }
+    }
+
+    /// The end of the sentence that begins with the node.
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::Started => "is being recycled",
+            Self::Blocked => "is blocked",
+            Self::Restored => "was put back",
+            Self::LeftBehind => "was left in Standby",
+            Self::Finished => "was recycled",
+            Self::Failed => "was not recycled",
+        }
+    }
+}
+
+/// The message. [`FIELDS`] documents it; whatever may be unknown is null, and `group` is `unknown`, because a message attribute is made of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Notification {
+    schema: u32,
+    event: Happening,
+    severity: Severity,
+    outcome: Option<String>,
+    subject: String,
+    reason: String,
+    blocks: Vec<String>,
+    what_to_do: Vec<String>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+    cluster: Option<String>,
+    group: String,
+    node: Option<NodeName>,
+    instance_id: Option<String>,
+    execution: ExecutionArn,
+}
+
+/// The fields in their order, for the documentation: name, whether it may be null, meaning.
+pub const FIELDS: [(&str, bool, &str); 15] = [
+    ("schema", false, "1"),
+    ("event", false, "what happened; the table below"),
+    (
+        "severity",
+        false,
+        "how soon somebody should look; the table below",
+    ),
+    (
+        "outcome",
+        true,
+        "how the execution ended: an outcome or the name of an error ([inputs and outcomes](inputs-and-outcomes.md)); null while it runs, \
+         and if a sweep tells",
+    ),
+    ("subject", false, "the whole in one line; the email's subject"),
+    (
+        "reason",
+        false,
+        "why, in a sentence or some; cut to 800 characters",
+    ),
+    (
+        "blocks",
+        false,
+        "what keeps the drain from going on, at most five, each in a sentence",
+    ),
+    (
+        "what_to_do",
+        false,
+        "what a person may do, line by line: sentences end with a colon or a full stop, the others are commands for a shell",
+    ),
+    (
+        "since",
+        false,
+        "since when: of the claim if it started or finished, of the blockage if it is blocked, of the put-back otherwise",
+    ),
+    (
+        "until",
+        true,
+        "when the drain ends at the latest, if it is blocked",
+    ),
+    ("cluster", true, "the EKS cluster; null if the input names none"),
+    ("group", false, "the Auto Scaling group, or `unknown`"),
+    ("node", true, "the Node's name"),
+    ("instance_id", true, "the instance; null if the input names none"),
+    (
+        "execution",
+        false,
+        "the execution that tells: one of recycle-node, or of the sweep",
+    ),
+];
+
+/// The fields of which message attributes are made, for filter policies.
+pub const ATTRIBUTES: [&str; 4] = ["severity", "event", "group", "cluster"];
+
+/// Whom a notification is about, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// Who tells.
+    pub execution: &'a ExecutionArn,
+    /// The cluster.
+    pub cluster: Option<&'a ClusterName>,
+    /// The instance.
+    pub instance: Option<&'a InstanceId>,
+    /// Its Node.
+    pub node: Option<&'a NodeName>,
+    /// Its group.
+    pub group: Option<&'a GroupName>,
+}
+
+impl<'a> About<'a> {
+    /// The node of a run.
+    #[must_use]
+    pub fn run(execution: &'a ExecutionArn, run: &'a Run) -> Self {
+        Self {
+            execution,
+            cluster: Some(&run.cluster.name),
+            instance: Some(&run.input.instance_id),
+            node: Some(&run.node),
+            group: Some(&run.group),
+        }
+    }
+
+    fn tell(&self, event: Happening, severity: Severity, since: Timestamp, reason: &str) -> Notification {
+        let place = self
+            .cluster
+            .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
+        // Not the Node's name, which would leave no room for the rest; the reason has it.
+        let who = self
+            .instance
+            .map_or_else(|| "a node".to_owned(), ToString::to_string);
+        let mut subject: String = format!("recycle-eks: {who} {}{place}", event.phrase())
+            .chars()
+            .map(|letter| if matches!(letter, ' '..='~') { letter } else { '?' })
+            .collect();
+        subject.truncate(LONGEST_SUBJECT);
+        let mut reason = reason.to_owned();
+        cut_text(&mut reason, LONGEST_REASON);
+        Notification {
+            schema: SCHEMA,
+            event,
+            severity,
+            outcome: None,
+            subject,
+            reason,
+            blocks: Vec::new(),
+            what_to_do: Vec::new(),
+            since,
+            until: None,
+            cluster: self.cluster.map(ToString::to_string),
+            group: self
+                .group
+                .map_or_else(|| "unknown".to_owned(), ToString::to_string),
+            node: self.node.cloned(),
+            instance_id: self.instance.map(ToString::to_string),
+            execution: self.execution.clone(),
+        }
+    }
+}
+
+impl Notification {
+    /// Why, as people are told it.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// It is about to be changed. `reason` is the claim's.
+#[must_use]
+pub fn tell_started(about: About<'_>, run: &Run, reason: &str) -> Notification {
+    let mut told = about.tell(Happening::Started, Severity::Info, run.claimed_at, reason);
+    told.what_to_do = vec![
+        "Watch it:".to_owned(),
+        format!("kubectl describe node {}", run.node),
+    ];
+    told
+}
+
+/// It was recycled.
+#[must_use]
+pub fn tell_finished(about: About<'_>, run: &Run, reason: &str) -> Notification {
+    let told = about.tell(Happening::Finished, Severity::Info, run.claimed_at, reason);
+    Notification {
+        outcome: Some(Outcome::Recycled.name().to_owned()),
+        ..told
+    }
+}
+
+/// What keeps a drain from going on, and what people were told of it. Travels in `run`: an execution that goes on from the records tells
+/// again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blockage {
+    /// Since when something blocks without a break; none if nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When people were told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_at: Option<Timestamp>,
+}
+
+/// Notes whether something blocks now, and says whether people are to be told: after five minutes, then daily. What goes and comes again
+/// is not told more often than that.
+fn note_blockage(
+    before: Option<Blockage>,
+    is_blocked: bool,
+    now: Timestamp,
+) -> (Option<Blockage>, Option<Timestamp>) {
+    let told_at = before.and_then(|before| before.told_at);
+    if !is_blocked {
+        let quiet = told_at.map(|told_at| Blockage {
+            since: None,
+            told_at: Some(told_at),
+        });
+        return (quiet, None);
+    }
+    let since = before.and_then(|before| before.since).unwrap_or(now);
+    let seconds_from = |moment: Timestamp| now.duration_since(moment).as_secs();
+    let is_due =
+        seconds_from(since) >= NEWS_AFTER && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
+    let noted = Blockage {
+        since: Some(since),
+        told_at: if is_due { Some(now) } else { told_at },
+    };
+    (Some(noted), is_due.then_some(since))
+}
+
+/// Everything that keeps the drain from going on by itself. Pods that are waited for and may end do not.
+#[must_use]
+pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
+    let budgets = progress.blocked.iter().map(crate::blocked::Blocker::describe);
+    let say = |pods: &[PodFacts], what: &str| {
+        let counted = count_and_name(pods.len(), &first_names(pods));
+        (!pods.is_empty()).then(|| format!("{what}: {counted}"))
+    };
+    let never_ends = say(&survey.never_ends, "never ends by itself");
+    let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
+    budgets
+        .chain(progress.held.iter().cloned())
+        .chain(never_ends)
+        .chain(stuck)
+        .take(NAMES_PER_CLASS)
+        .collect()
+}
+
+/// It does not go on.
+fn tell_blocked(
+    about: About<'_>,
+    blocks: &[String],
+    since: Timestamp,
+    until: Timestamp,
+    reason: &str,
+) -> Notification {
+    let mut told = about.tell(Happening::Blocked, Severity::Warning, since, reason);
+    told.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
+    for block in &mut told.blocks {
+        cut_text(block, LONGEST_BLOCK);
+    }
+    cut_text(&mut told.reason, LONGEST_BLOCKED_REASON);
+    told.until = Some(until);
+    let node = about
+        .node
+        .map_or_else(|| "<node>".to_owned(), ToString::to_string);
+    told.what_to_do = vec![
+        format!("The drain ends at {until} at the latest. To end it now instead:"),
+        format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
+    ];
+    told
+}
+
+/// Notes in a run what blocks now, and tells people if they are to be told.
+#[must_use]
+pub fn note_and_tell(
+    run: &mut Run,
+    blocks: &[String],
+    execution: &ExecutionArn,
+    now: Timestamp,
+    until: Timestamp,
+    reason: &str,
+) -> Option<Notification> {
+    let (noted, since) = note_blockage(run.blockage, !blocks.is_empty(), now);
+    run.blockage = noted;
+    Some(tell_blocked(
+        About::run(execution, run),
+        blocks,
+        since?,
+        until,
+        reason,
+    ))
+}
+
+/// How an execution, or a sweep, has left a node that was not recycled; none for what is no news. `error` is the execution's; `reason`
+/// without the commands.
+#[must_use]
+pub fn tell_put_back(
+    about: About<'_>,
+    verdict: RestoreVerdict,
+    error: Option<&CaughtError>,
+    since: Timestamp,
+    reason: &str,
+    what_to_do: Vec<String>,
+) -> Option<Notification> {
+    let outcome = error.map(|error| error.error.clone());
+    let (event, severity, outcome) = match verdict {
+        RestoreVerdict::Wait | RestoreVerdict::AskOwner => return None,
+        RestoreVerdict::Untouched => (Happening::Failed, Severity::Warning, Some(outcome?)),
+        RestoreVerdict::Restored => (Happening::Restored, Severity::Warning, outcome),
+        RestoreVerdict::Kept => (Happening::Failed, Severity::Critical, outcome),
+        RestoreVerdict::StandbyLeftBehind => {
+            let name = Failure::StandbyLeftBehind.name();
+            (
+                Happening::LeftBehind,
+                Severity::Critical,
+                outcome.map(|_| name.to_owned()),
+            )
+        }
+    };
+    Some(Notification {
+        outcome,
+        what_to_do: fit_commands(what_to_do),
+        ..about.tell(event, severity, since, reason)
+    })
+}
+
+/// Whole commands only: half of one would be worse than none.
+fn fit_commands(mut lines: Vec<String>) -> Vec<String> {
+    let mut bytes = 0;
+    let fitting = lines.iter().take_while(|line| {
+        bytes += line.len();
+        bytes <= COMMANDS_BUDGET
+    });
+    let count = fitting.count();
+    if count < lines.len() {
+        lines.truncate(count);
+        lines.push("The other commands are in the cause of the execution.".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::drain::write_progress;
+    use crate::fixtures::{ARN, OLD, at, id, job_pod, pod, terms};
+
+    fn about<'a>(
+        execution: &'a ExecutionArn,
+        cluster: &'a ClusterName,
+        instance: &'a InstanceId,
+        node: &'a NodeName,
+        group: &'a GroupName,
+    ) -> About<'a> {
+        About {
+            execution,
+            cluster: Some(cluster),
+            instance: Some(instance),
+            node: Some(node),
+            group: Some(group),
+        }
+    }
+
+    fn with_about<T>(test: impl FnOnce(About<'_>) -> T) -> T {
+        test(about(
+            &ARN.parse().unwrap(),
+            &"prod".parse().unwrap(),
+            &id(OLD),
+            &"ip-10-0-0-1.ec2.internal".parse().unwrap(),
+            &"workers".parse().unwrap(),
+        ))
+    }
+
+    fn caught(error: &str) -> CaughtError {
+        CaughtError {
+            error: error.to_owned(),
+            cause: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_documented_fields_are_those_of_the_message_in_their_order() {
+        let told = with_about(|about| about.tell(Happening::Started, Severity::Info, at(0), "x"));
+        let text = serde_json::to_string(&told).unwrap();
+        let places: Vec<usize> = FIELDS
+            .iter()
+            .map(|(name, ..)| text.find(&format!("\"{name}\":")).unwrap())
+            .collect();
+        assert!(places.is_sorted(), "{text}");
+        let message = serde_json::to_value(&told).unwrap();
+        assert_eq!(message.as_object().unwrap().len(), FIELDS.len());
+        for (name, may_be_null, _) in FIELDS {
+            assert!(may_be_null || !message[name].is_null(), "{name}");
+        }
+        for attribute in ATTRIBUTES {
+            assert!(message[attribute].is_string(), "{attribute}");
+        }
+    }
+
+    #[test]
+    fn a_message_says_whom_it_is_about_and_what_happened() {
+        let told = with_about(|about| {
+            tell_blocked(about, &["a budget".to_owned()], at(300), at(86_400), "it waits")
+        });
+        assert_eq!(
+            serde_json::to_value(&told).unwrap(),
+            json!({
+                "schema": 1, "event": "blocked", "severity": "warning", "outcome": null,
+                "subject": format!("recycle-eks: {OLD} is blocked, cluster prod"),
+                "reason": "it waits", "blocks": ["a budget"],
+                "what_to_do": [
+                    "The drain ends at 2027-01-02T00:00:00Z at the latest. To end it now instead:",
+                    "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now",
+                ],
+                "since": "2027-01-01T00:05:00Z", "until": "2027-01-02T00:00:00Z", "cluster": "prod", "group": "workers",
+                "node": "ip-10-0-0-1.ec2.internal", "instance_id": OLD, "execution": ARN,
+            })
+        );
+    }
+
+    #[test]
+    fn a_subject_is_what_sns_takes() {
+        let (execution, cluster) = (ARN.parse().unwrap(), "c".repeat(100).parse().unwrap());
+        let (node, group) = ("n".repeat(253).parse().unwrap(), "grün".parse().unwrap());
+        let told = about(&execution, &cluster, &id(OLD), &node, &group).tell(
+            Happening::Finished,
+            Severity::Info,
+            at(0),
+            "",
+        );
+        assert_eq!(told.subject.len(), LONGEST_SUBJECT);
+        assert_eq!(told.group, "grün");
+        let nobody = About {
+            execution: &execution,
+            cluster: None,
+            instance: None,
+            node: None,
+            group: None,
+        };
+        let told = nobody.tell(Happening::Failed, Severity::Warning, at(0), "");
+        assert_eq!(
+            (told.subject.as_str(), told.group.as_str()),
+            ("recycle-eks: a node was not recycled", "unknown")
+        );
+    }
+
+    #[test]
+    fn a_blockage_is_told_after_five_minutes_and_then_daily() {
+        let since = |since, told: Option<i64>| {
+            Some(Blockage {
+                since: Some(at(since)),
+                told_at: told.map(at),
+            })
+        };
+        let quiet = |told| {
+            Some(Blockage {
+                since: None,
+                told_at: Some(at(told)),
+            })
+        };
+        let day = REMINDER;
+        let cases = [
+            ("nothing", None, false, 0, (None, None)),
+            ("it begins", None, true, 7, (since(7, None), None)),
+            ("not yet", since(7, None), true, 306, (since(7, None), None)),
+            (
+                "five minutes",
+                since(7, None),
+                true,
+                307,
+                (since(7, Some(307)), Some(at(7))),
+            ),
+            (
+                "told",
+                since(7, Some(307)),
+                true,
+                306 + day,
+                (since(7, Some(307)), None),
+            ),
+            (
+                "a day later",
+                since(7, Some(307)),
+                true,
+                307 + day,
+                (since(7, Some(307 + day)), Some(at(7))),
+            ),
+            ("it is over", since(7, Some(307)), false, 400, (quiet(307), None)),
+            ("it is over untold", since(7, None), false, 60, (None, None)),
+            (
+                "it comes again on the same day",
+                quiet(307),
+                true,
+                500,
+                (since(500, Some(307)), None),
+            ),
+            (
+                "and lasts",
+                since(500, Some(307)),
+                true,
+                307 + day,
+                (since(500, Some(307 + day)), Some(at(500))),
+            ),
+        ];
+        for (name, before, is_blocked, now, expected) in cases {
+            assert_eq!(note_blockage(before, is_blocked, at(now)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_blocks_is_what_does_not_pass_by_itself() {
+        let mut survey = PodSurvey {
+            awaited: vec![job_pod("train"), pod("web")],
+            terminating: vec![job_pod("leaving")],
+            ..PodSurvey::default()
+        };
+        let blocks = |survey: &PodSurvey| list_blocks(survey, &write_progress(survey, Vec::new(), &terms()));
+        assert_eq!(blocks(&survey), Vec::<String>::new());
+        survey.never_ends = vec![pod("web")];
+        survey.stuck = vec![pod("a"), pod("b")];
+        survey.held_because = vec!["a volume".to_owned()];
+        assert_eq!(
+            blocks(&survey),
+            [
+                "a volume",
+                "never ends by itself: 1 pod (default/web)",
+                "should have gone more than five minutes ago: 2 pods (default/a, default/b)",
+            ]
+        );
+    }
+
+    #[test]
+    fn how_a_put_back_ended_says_how_soon_to_look() {
+        use RestoreVerdict::{AskOwner, Kept, Restored, StandbyLeftBehind, Untouched, Wait};
+        let drain = caught("DrainTimedOut");
+        let cases = [
+            (Wait, Some(&drain), None),
+            (AskOwner, None, None),
+            (Untouched, None, None),
+            (
+                Untouched,
+                Some(&drain),
+                Some(("failed", "warning", Some("DrainTimedOut"))),
+            ),
+            (Restored, None, Some(("restored", "warning", None))),
+            (
+                Restored,
+                Some(&drain),
+                Some(("restored", "warning", Some("DrainTimedOut"))),
+            ),
+            (
+                Kept,
+                Some(&drain),
+                Some(("failed", "critical", Some("DrainTimedOut"))),
+            ),
+            (
+                StandbyLeftBehind,
+                Some(&drain),
+                Some(("left_behind", "critical", Some("StandbyLeftBehind"))),
+            ),
+            (StandbyLeftBehind, None, Some(("left_behind", "critical", None))),
+        ];
+        for (verdict, error, expected) in cases {
+            let told = with_about(|about| tell_put_back(about, verdict, error, at(0), "why", Vec::new()));
+            let told = told.map(|told| serde_json::to_value(told).unwrap());
+            let expected = expected.map(|(event, severity, outcome)| json!([event, severity, outcome]));
+            let found = told.map(|told| json!([told["event"], told["severity"], told["outcome"]]));
+            assert_eq!(found, expected, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn commands_are_told_whole_or_not_at_all() {
+        let command = "c".repeat(500);
+        assert_eq!(fit_commands(vec![command.clone(); 4]).len(), 4);
+        let cut = fit_commands(vec![command.clone(); 10]);
+        assert_eq!(cut.len(), 5);
+        assert_eq!(cut[3], command);
+        assert!(cut[4].ends_with("cause of the execution."), "{}", cut[4]);
+    }
+
+    #[test]
+    fn names_are_what_serde_writes() {
+        for event in Happening::ALL {
+            assert!(!event.describe().is_empty() && serde_json::to_value(event).unwrap().is_string());
+        }
+        for severity in Severity::ALL {
+            assert!(!severity.describe().is_empty());
+        }
+    }
+}

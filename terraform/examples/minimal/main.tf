@@ -1,0 +1,17 @@
+# recycle-eks with nothing but what it cannot do without: the cluster's name and the functions' code.
+
+provider "aws" {}
+
+module "recycle_eks" {
+  # Outside this repository: the repository's address, with //terraform at the end.
+  source = "../../"
+
+  cluster_name = var.cluster_name
+  artifacts    = { directory = var.artifacts_directory }
+  architecture = var.architecture
+}
+
+output "start_execution_command" {
+  description = "Recycles one node; put the instance's id in."
+  value       = module.recycle_eks.start_execution_command
+}

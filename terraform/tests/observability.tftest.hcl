@@ -1,0 +1,100 @@
+# The dashboard, the alarms, and the functions' place in a VPC.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "alarms_are_for_what_is_worth_waking_somebody" {
+  assert {
+    condition = { for name, alarm in aws_cloudwatch_metric_alarm.this : name => [alarm.metric_name, alarm.statistic] } == {
+      overdue-claims = ["OverdueClaims", "Maximum"]
+      put-backs      = ["PutBacks", "Sum"]
+      left-behind    = ["LeftBehind", "Sum"]
+      dead-letters   = ["ApproximateNumberOfMessagesVisible", "Maximum"]
+    }
+    error_message = "one for each thing that a person has to see to"
+  }
+
+  assert {
+    condition = alltrue([
+      for alarm in aws_cloudwatch_metric_alarm.this :
+      alarm.alarm_actions == toset([aws_sns_topic.notifications["this"].arn]) && alarm.ok_actions == alarm.alarm_actions && alarm.treat_missing_data == "notBreaching"
+    ])
+    error_message = "the topic hears of each, and of its end"
+  }
+
+  assert {
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.dimensions == tomap({ cluster = "prod" }) if name != "dead-letters"])
+    error_message = "of this cluster only"
+  }
+}
+
+run "the_dashboard_is_of_this_cluster" {
+  assert {
+    condition     = aws_cloudwatch_dashboard.this["this"].dashboard_name == "recycle-eks-prod" && output.dashboard_name == "recycle-eks-prod"
+    error_message = "its name says whose it is"
+  }
+
+  assert {
+    condition     = length(jsondecode(local.dashboard).widgets) == 5 && length(regexall("\\$\\{", local.dashboard)) == 0
+    error_message = "it is JSON, with everything filled in"
+  }
+}
+
+run "neither_is_forced_on_anybody" {
+  variables {
+    alarms    = false
+    dashboard = false
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.this) == 0 && length(aws_cloudwatch_dashboard.this) == 0 && output.dashboard_name == null
+    error_message = "both can be left out"
+  }
+}
+
+run "in_a_vpc_the_functions_have_a_security_group_that_the_cluster_lets_in" {
+  variables {
+    vpc = { subnet_ids = ["subnet-1"] }
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.vpc_config[0].security_group_ids == toset([output.security_group_id])])
+    error_message = "every function is in it"
+  }
+
+  assert {
+    condition     = aws_security_group.functions["this"].vpc_id == "vpc-1"
+    error_message = "it is in the cluster's VPC"
+  }
+
+  assert {
+    condition = [
+      for rule in [aws_vpc_security_group_ingress_rule.cluster["this"]] : [rule.security_group_id, rule.referenced_security_group_id, rule.from_port, rule.to_port]
+    ] == [["sg-cluster", "sg-functions", 443, 443]]
+    error_message = "the cluster's endpoint lets it in"
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_egress_rule.functions["this"].from_port == 443 && aws_vpc_security_group_egress_rule.functions["this"].to_port == 443
+    error_message = "it may call at port 443 only"
+  }
+}
+
+run "a_security_group_that_is_given_is_used_alone" {
+  variables {
+    vpc = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-mine"] }
+  }
+
+  assert {
+    condition = alltrue([for function in aws_lambda_function.this : function.vpc_config[0].security_group_ids == toset(["sg-mine"])]) && (
+      length(aws_security_group.functions) + length(aws_vpc_security_group_ingress_rule.cluster) == 0
+    )
+    error_message = "nothing is created beside it"
+  }
+}

@@ -1,0 +1,73 @@
+"""The page of the module's inputs and outputs, docs/module.md, from the Terraform sources. `make generate` writes it.
+
+The sources are in the form that `terraform fmt` gives them: a block begins and ends at the beginning of a line, an argument of
+it is indented by two spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prepare import ROOT
+
+PAGE = ROOT / "docs" / "module.md"
+
+_INTRODUCTION = """\
+# The module's inputs and outputs
+
+<!-- Generated from terraform/variables.tf and outputs.tf by `make generate`. -->
+
+How to use them is in [Install on a cluster](install.md).
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A variable or an output: its arguments as they are written."""
+
+    kind: str
+    name: str
+    arguments: dict[str, str]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The variables and outputs of a file in their order."""
+    for kind, name, body in re.findall(r'^(variable|output) "(\w+)" \{\n(.*?)^\}$', text, re.MULTILINE | re.DOTALL):
+        arguments = re.findall(r"^  (\w+) += (.*?)(?=\n  \w|\n  #|\n\n|\n\Z)", body, re.MULTILINE | re.DOTALL)
+        yield Block(kind, name, dict(arguments))
+
+
+def render_page() -> str:
+    """The whole page."""
+    variables = [block for block in blocks((ROOT / "terraform" / "variables.tf").read_text()) if block.kind == "variable"]
+    outputs = [block for block in blocks((ROOT / "terraform" / "outputs.tf").read_text()) if block.kind == "output"]
+    inputs = "".join(
+        f"| `{each.name}` | `{in_one_line(each.arguments['type'])}` | {default_of(each)} | {description_of(each)} |\n"
+        for each in variables
+    )
+    results = "".join(f"| `{each.name}` | {description_of(each)} |\n" for each in outputs)
+    return (
+        f"{_INTRODUCTION}\n## Inputs\n\n| input | type | default | meaning |\n|---|---|---|---|\n{inputs}"
+        f"\n## Outputs\n\n| output | is |\n|---|---|\n{results}"
+    )
+
+
+def in_one_line(expression: str) -> str:
+    """Without comments and needless spaces; a bar would end the table's cell."""
+    lines = [re.sub(r"\s*#.*", "", line).strip() for line in expression.splitlines()]
+    text = re.sub(r"\s+", " ", " ".join(lines))
+    return re.sub(r"(?<=[\w)]) (?=\w+ = )", ", ", text).replace("|", "\\|")
+
+
+def default_of(block: Block) -> str:
+    if "default" not in block.arguments:
+        return "required"
+    default = in_one_line(block.arguments["default"])
+    return "none" if default == "null" else f"`{default}`"
+
+
+def description_of(block: Block) -> str:
+    """The text of a quoted description."""
+    return block.arguments["description"].strip().removeprefix('"').removesuffix('"').replace('\\"', '"').replace("|", "\\|")

@@ -1,0 +1,147 @@
+"""What people are told, by one topic in one schema: when a node starts, is blocked, goes back, stays behind, or is recycled."""
+
+import json
+
+import pytest
+
+DAY = 86_400
+
+
+def events(world) -> list[str]:
+    return [told["event"] for told in world.told]
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
+
+
+def test_a_node_that_is_recycled_is_told_of_twice(world, node):
+    execution = world.recycle(node)
+    end = execution.finishes()
+
+    started, finished = world.told
+    assert (started["event"], finished["event"]) == ("started", "finished")
+    assert finished["outcome"] == "recycled" and started["outcome"] is None
+    assert finished["reason"] == end.output["reason"]
+    for told in (started, finished):
+        assert (told["severity"], told["cluster"], told["group"]) == ("info", "world", "workers")
+        assert (told["node"], told["instance_id"], told["execution"]) == (node.name, node.instance_id, execution.arn)
+        assert told["since"] == "2027-01-01T00:00:00Z"
+
+
+def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(world, node):
+    world.recycle(node).finishes()
+
+    first = world.events.notifications[0]
+    lines = first.email.splitlines()
+    assert lines[0] == first.subject == f"recycle-eks: {node.instance_id} is being recycled, cluster world"
+    assert lines[-1] == f"kubectl describe node {node.name}"
+    values = {name: attribute["Value"] for name, attribute in first.attributes.items()}
+    assert values == {"severity": "info", "event": "started", "group": "workers", "cluster": "world"}
+
+
+def test_what_blocks_is_told_after_five_minutes_and_then_daily_until_it_is_over(world, node):
+    web = node.deployment("web", replicas=1)
+    world.budget(web, min_available=1)
+    execution = world.recycle(node, drain_timeout_seconds=3 * DAY)
+    world.run("50h")
+    execution.stop()
+
+    assert events(world) == ["started", "blocked", "blocked", "blocked"]
+    blocked = world.told[1]
+    assert blocked["severity"] == "warning"
+    assert blocked["blocks"] and blocked["blocks"][0].startswith("budget default/web has kept 1 pod since")
+    moments = [told.moment for told in world.events.notifications[1:]]
+    (began,) = execution.entered("TaintNode")[:1]
+    assert 300 <= moments[0] - began < 420
+    assert all(DAY <= later - earlier < DAY + 1_000 for earlier, later in zip(moments, moments[1:], strict=False))
+
+
+def test_a_node_that_goes_back_is_told_with_the_first_error(world, node):
+    node.job("train", labels={"app": "train"})
+
+    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600).finishes()
+
+    told = world.told[-1]
+    assert (told["event"], told["severity"], told["outcome"]) == ("restored", "warning", "DrainTimedOut")
+    assert "train" in told["reason"] and told["reason"] == end.cause
+
+
+def test_a_node_that_stays_behind_is_told_with_the_commands(world):
+    node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
+    node.job("train", labels={"app": "train"})
+
+    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600).finishes()
+
+    told = world.told[-1]
+    assert (told["event"], told["severity"], told["outcome"]) == ("left_behind", "critical", end.error)
+    assert told["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(told["what_to_do"])
+    assert end.cause.endswith("\n".join(told["what_to_do"]))
+
+
+def test_what_is_refused_is_told_as_a_failure(world, node):
+    node.group.protect(node)
+    world.recycle(node).finishes()
+    world.recycle({"instance_id": "nonsense"}).finishes()
+
+    refused, invalid = world.told
+    assert (refused["event"], refused["outcome"], refused["group"]) == ("failed", "PreflightRefused", "unknown")
+    assert (invalid["outcome"], invalid["cluster"], invalid["instance_id"]) == ("InvalidInput", None, None)
+
+
+def test_whoever_is_aborted_cannot_tell_that_and_a_rule_does(world, node):
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    execution.stop()
+    world.run("31m")
+
+    told = world.told[-1]
+    assert (told["event"], told["outcome"], told["severity"]) == ("failed", "ABORTED", "warning")
+    assert execution.arn in told["what_to_do"][1]
+    assert set(told) == set(world.told[0])
+
+
+@pytest.mark.parametrize("code", ["AuthorizationError", "InternalError"])
+def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node, code):
+    world.faults.refuse("sns:Publish", code=code, status=403 if code == "AuthorizationError" else 500, times=None)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled" and not world.told
+    assert end.at < 3_600
+
+
+def test_what_is_counted_is_in_the_functions_logs_by_cluster_and_outcome(world, node):
+    world.recycle(node).finishes()
+    world.recycle({"instance_id": "nonsense"}).finishes()
+    world.sweep().finishes()
+
+    counted = {(each.name, each.dimensions.get("outcome")): each.value for each in world.metrics}
+    assert counted["Executions", "recycled"] == counted["Executions", "InvalidInput"] == 1
+    assert counted["DrainSeconds", None] >= 0
+    assert counted["ClaimedNodes", None] == 0 == counted["OverdueClaims", None]
+    assert "node" not in {dimension for each in world.metrics for dimension in each.dimensions}
+
+
+def test_cloudwatch_has_what_was_counted(world, node):
+    world.recycle(node).finishes()
+    world.metrics_into_cloudwatch()
+
+    (row,) = world.aws.client("cloudwatch").get_metric_statistics(
+        Namespace="recycle-eks",
+        MetricName="Executions",
+        Dimensions=[{"Name": "cluster", "Value": "world"}, {"Name": "outcome", "Value": "recycled"}],
+        StartTime="2027-01-01T00:00:00Z",
+        EndTime="2027-01-02T00:00:00Z",
+        Period=86_400,
+        Statistics=["Sum"],
+    )["Datapoints"]
+    assert row["Sum"] == 1
+
+
+def test_the_message_is_json_in_one_line(world, node):
+    world.recycle(node).finishes()
+    for told in world.events.notifications:
+        assert "\n" not in told.message and json.loads(told.message)["schema"] == 1
