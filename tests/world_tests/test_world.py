@@ -96,21 +96,33 @@ def masked(text: str) -> str:
     )
 
 
+def differences(first: Any, second: Any, where: str = "") -> list[str]:
+    """Where two stories differ, each place with its surroundings: pytest would compare the megabytes for hours."""
+    if type(first) is type(second) and isinstance(first, dict):
+        keys = sorted({*first, *second}, key=str)
+        return [each for key in keys for each in differences(first.get(key), second.get(key), f"{where}[{key!r}]")]
+    if type(first) is type(second) and isinstance(first, list) and len(first) == len(second):
+        pairs = enumerate(zip(first, second, strict=True))
+        return [each for n, pair in pairs for each in differences(*pair, f"{where}[{n}]")]
+    if first == second:
+        return []
+    texts = [str(first), str(second)]
+    begin = max(0, len(os.path.commonprefix(texts)) - 200)
+    return [f"{where}: …{texts[0][begin : begin + 400]}… is not …{texts[1][begin : begin + 400]}…"]
+
+
 def test_the_same_scenario_twice_tells_the_same_story(deployed_world):
     first = story(deployed_world, twenty_hours)
     second = story(deployed_world, twenty_hours)
 
-    assert first["steps"] == second["steps"]
-    assert first["answers"] == second["answers"]
-    assert first["calls"] == second["calls"]
-    assert first == second
+    assert differences(first, second) == []
 
 
 def test_each_seed_tells_its_own_story_each_time(deployed_world):
     stories = {seed: [story(deployed_world, a_race, seed) for _ in range(2)] for seed in (None, 1, 2)}
 
     for first, second in stories.values():
-        assert first == second
+        assert differences(first, second) == []
 
 
 # -- empty each time ---------------------------------------------------------------------------------------------------
