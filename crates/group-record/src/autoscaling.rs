@@ -285,10 +285,7 @@ impl Groups {
     /// The members that groups of the cluster are terminating and wait with, in groups that have our hook.
     pub async fn find_held(&self, cluster: &ClusterName) -> Result<Vec<InstanceId>, Error> {
         let tag = format!("kubernetes.io/cluster/{cluster}");
-        let filter = aws_sdk_autoscaling::types::Filter::builder()
-            .name("tag-key")
-            .values(tag)
-            .build();
+        let filter = Filter::builder().name("tag-key").values(tag).build();
         let mut pages = self
             .client
             .describe_auto_scaling_groups()
