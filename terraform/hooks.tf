@@ -62,4 +62,8 @@ resource "aws_cloudwatch_event_target" "lifecycle_hook" {
       }
     JSON
   }
+
+  dead_letter_config {
+    arn = aws_sqs_queue.dead_letters.arn
+  }
 }

@@ -328,7 +328,7 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = local.keep_our_hook_alive
+      statements = concat(local.tell_and_ask, local.keep_our_hook_alive)
       functions  = setsubtract(keys(local.functions), ["select-nodes"])
     }
     rotate-nodes = {
@@ -343,13 +343,13 @@ locals {
     }
     sweep = {
       name       = local.sweep_name
-      statements = [local.start_recycling]
+      statements = concat(local.tell_and_ask, [local.start_recycling])
       functions  = ["restore-node", "select-nodes"]
     }
   }
 
-  # What all machines may do.
-  machine_statements = concat(
+  # What the machines may do that put nodes back.
+  tell_and_ask = concat(
     [
       {
         Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
@@ -363,6 +363,20 @@ locals {
         Action   = "sns:Publish"
         Resource = local.notification_topic_arn
       },
+    ],
+    [
+      for key in compact([local.notification_key_arn]) : {
+        Sid      = "EncryptWhatItTells"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = key
+      }
+    ],
+  )
+
+  # What all machines may do.
+  machine_statements = concat(
+    [
       {
         Sid    = "DeliverItsLog"
         Effect = "Allow"
@@ -378,14 +392,6 @@ locals {
         ]
         Resource = "*"
       },
-    ],
-    [
-      for key in compact([local.notification_key_arn]) : {
-        Sid      = "EncryptWhatItTells"
-        Effect   = "Allow"
-        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
-        Resource = key
-      }
     ],
     [
       for statement in [{

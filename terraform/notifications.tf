@@ -26,6 +26,13 @@ locals {
       what_next   = "Nodes that executions have left may not be put back until a sweep succeeds. Why it ended:"
       ends        = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
     }
+    rotate-nodes = {
+      machine     = aws_sfn_state_machine.rotate_nodes.arn
+      description = "Executions of ${local.rotate_name} that failed, timed out or were aborted"
+      severity    = "warning"
+      what_next   = "Nodes that a trigger meant may not be recycled. Why it ended:"
+      ends        = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+    }
   }
 }
 

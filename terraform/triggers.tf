@@ -97,4 +97,8 @@ resource "aws_cloudwatch_event_target" "trigger" {
       "\"@event\"", "<aws.events.event.json>",
     )
   }
+
+  dead_letter_config {
+    arn = aws_sqs_queue.dead_letters.arn
+  }
 }

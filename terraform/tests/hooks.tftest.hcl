@@ -63,10 +63,10 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
       for key, target in aws_cloudwatch_event_target.lifecycle_hook : key => jsondecode(replace(target.input_transformer[0].input_template, "/<([a-z]+)>/", "\"$1\""))
       } == {
       for key, retain in { batch = true, web = false } : key => {
-        instance_id  = "instance"
-        cluster_name = "prod"
-        urgency      = "hook"
-        hook         = { name = "hook", auto_scaling_group_name = "group", destination = "destination", fired_at = "time", retain = retain }
+        instance_id              = "instance"
+        cluster_name             = "prod"
+        urgency                  = "hook"
+        hook                     = { name = "hook", auto_scaling_group_name = "group", destination = "destination", fired_at = "time", retain = retain }
       }
     }
     error_message = "the input of an execution, with what the event says"
@@ -98,13 +98,13 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         for statement in jsondecode(policy.policy).Statement : statement.Action
         if contains(["autoscaling:RecordLifecycleActionHeartbeat", "states:StartExecution"], try(tostring(statement.Action), ""))
       ]
-    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], sweep = ["states:StartExecution"] }
-    error_message = "recycle-node keeps hooks alive, the sweep starts it"
+    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], rotate-nodes = ["states:StartExecution"], sweep = ["states:StartExecution"] }
+    error_message = "recycle-node keeps hooks alive, the others start it"
   }
 
   assert {
-    condition     = toset(flatten(jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource)) == toset([aws_sfn_state_machine.sweep.arn, "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node", aws_sfn_alias.live.arn])
-    error_message = "EventBridge may start both machines"
+    condition     = toset(flatten(jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource)) == toset([aws_sfn_state_machine.sweep.arn, aws_sfn_state_machine.rotate_nodes.arn, "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node", aws_sfn_alias.live.arn])
+    error_message = "EventBridge may start all machines"
   }
 }
 

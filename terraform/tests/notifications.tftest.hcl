@@ -7,6 +7,11 @@ mock_provider "aws" {
     target = aws_sfn_state_machine.sweep
     values = { arn = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep" }
   }
+
+  override_resource {
+    target = aws_sfn_state_machine.rotate_nodes
+    values = { arn = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes" }
+  }
 }
 
 variables {
@@ -28,6 +33,10 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
       }
       sweep = {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep"]
+        "$or"           = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+      }
+      rotate-nodes = {
+        stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"]
         "$or"           = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
       }
     }

@@ -98,8 +98,9 @@ def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_put_b
 
     end = follow(Script(check_pods=["heartbeat", "wait", "dispose"]), rendered(), Refusing())
     assert end.output["outcome"] == "recycled" and "RestoreNode" not in end.path
-    assert {call[:2] for call in asked} == {("autoscaling", "recordLifecycleActionHeartbeat")}
-    assert asked[0][2] == {
+    heartbeats = [parameters for _, action, parameters in asked if action == "recordLifecycleActionHeartbeat"]
+    assert {action for _, action, _ in asked} == {"publish", "recordLifecycleActionHeartbeat"}
+    assert heartbeats[0] == {
         "AutoScalingGroupName": "workers", "LifecycleHookName": "recycle-eks", "InstanceId": "i-0123456789abcdef0",
     }  # fmt: skip
 

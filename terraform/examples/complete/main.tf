@@ -13,9 +13,9 @@ module "recycle_eks" {
   input_defaults = var.input_defaults
 
   lifecycle_hooks = var.lifecycle_hooks
-  alarm_triggers = var.alarm_triggers
-  event_triggers = var.event_triggers
-  spot           = var.spot
+  alarm_triggers  = var.alarm_triggers
+  event_triggers  = var.event_triggers
+  spot            = var.spot
 
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture
