@@ -23,8 +23,7 @@ impl Target {
         let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
         let survey = survey_pods(&pods, &terms);
         let survey = node_record::hold_back(&self.client, &self.node, survey).await?;
-        let warning = self.hook.as_ref().and_then(|hook| hook.warn(terms.deadline.at));
-        let notes = notes.into_iter().chain(warning).collect();
+        let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         Ok(Answer {
