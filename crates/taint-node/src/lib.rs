@@ -1,4 +1,4 @@
-//! Taints and cordons the node, and records in the same request what was there before.
+//! Taints and cordons the node, and records in the same request what was there before. A person's request is answered by that, and goes.
 //!
 //! Evicts nothing and waits for nothing. When the drain begins, `check-pods` says: this function may be tried for a quarter
 //! of an hour before the taint is set.
@@ -13,7 +13,7 @@ use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
 use recycle::ids::InstanceId;
 use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint};
+use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint, is_request_taint};
 
 pub use error::Error;
 
@@ -82,7 +82,7 @@ fn change_for(
     let others = node
         .taints
         .iter()
-        .filter(|other| !is_draining_taint(other))
+        .filter(|other| !is_draining_taint(other) && !is_request_taint(other))
         .cloned();
     let change = NodeChange::new()
         .label(GROUP_LABEL, group_label(&claim.group))
