@@ -151,6 +151,7 @@ locals {
     taint-node = []
     check-pods = [
       local.read_groups,
+      local.find_our_hook,
       local.watch_instance_refreshes,
       local.watch_managed_node_groups_of_this_cluster,
     ]
@@ -334,12 +335,7 @@ locals {
     rotate-nodes = {
       name      = local.rotate_name
       functions = ["select-nodes"]
-      statements = [{
-        Sid      = "StartRecyclingNodes"
-        Effect   = "Allow"
-        Action   = "states:StartExecution"
-        Resource = local.live
-      }]
+      statements = [local.start_recycling]
     }
     sweep = {
       name       = local.sweep_name

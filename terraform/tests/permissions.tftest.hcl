@@ -45,6 +45,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       check-pods = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:DescribeLifecycleHooks",
         "eks:DescribeCluster",
         "eks:DescribeNodegroup",
         "logs:CreateLogStream",

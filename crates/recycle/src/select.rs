@@ -64,6 +64,14 @@ impl Trigger {
             Self::Manual => "manual",
         }
     }
+
+    /// Whether EC2 itself says so, of whichever instance.
+    fn is_of_ec2(self) -> bool {
+        match self {
+            Self::Spot | Self::Rebalance => true,
+            Self::Alarm | Self::Event | Self::Schedule | Self::Apply | Self::Manual => false,
+        }
+    }
 }
 
 /// The input of `rotate-nodes`.
@@ -299,7 +307,7 @@ pub struct Template {
 pub struct TemplateFacts {
     /// Its number.
     pub version: String,
-    /// The image that it names; none if it names none.
+    /// The image that it names; none if it names none, or a parameter that holds one.
     pub image: Option<String>,
 }
 
@@ -388,6 +396,7 @@ impl Choice {
 /// Those of the instances that are this cluster's and still there. Events name instances of the whole region.
 #[must_use]
 pub fn choose_listed(
+    trigger: Trigger,
     wanted: &[InstanceId],
     machines: &[Machine],
     fleets: &[Fleet],
@@ -406,6 +415,10 @@ pub fn choose_listed(
             Some(machine) if !is_of(cluster, &machine.instance, fleets) => choice
                 .left_out
                 .push(format!("{id} is no instance of cluster {cluster}")),
+            // EC2 warns of every Spot instance of the region, of Karpenter's, too. A person is told by pre-flight what to do instead.
+            Some(_) if trigger.is_of_ec2() && fleet_of(id, fleets).is_none() => choice
+                .left_out
+                .push(format!("{id} is in no Auto Scaling group of cluster {cluster}")),
             Some(_) => choice.chosen.push(id.clone()),
         }
     }
@@ -552,7 +565,13 @@ pub fn choose_alarmed(
 ) -> Choice {
     let fleet = match alarmed {
         Alarmed::Instance(id) => {
-            let listed = choose_listed(std::slice::from_ref(id), machines, fleets, cluster);
+            let listed = choose_listed(
+                Trigger::Alarm,
+                std::slice::from_ref(id),
+                machines,
+                fleets,
+                cluster,
+            );
             if listed.chosen.is_empty() {
                 return listed;
             }

@@ -37,7 +37,7 @@ impl SelectNodes {
         match &rotation.selection {
             Selection::InstanceIds(ids) => {
                 let machines = self.instances.fetch_machines(ids).await?;
-                Ok(choose_listed(ids, &machines, &fleets, cluster))
+                Ok(choose_listed(rotation.trigger, ids, &machines, &fleets, cluster))
             }
             Selection::Alarm(terms) => {
                 let alarmed = read_alarm(&rotation.event, terms)?;

@@ -174,13 +174,30 @@ fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
         (NEW, machine(NEW, 0), None),
         (OTHER, tagged(gone, key, "owned"), Some("is terminated")),
     ] {
-        let choice = choose_listed(&[id(name)], std::slice::from_ref(&machine), &fleets, &cluster());
+        let choice = choose_listed(
+            Trigger::Event,
+            &[id(name)],
+            std::slice::from_ref(&machine),
+            &fleets,
+            &cluster(),
+        );
         match words {
             None => assert_eq!(ids(&choice), [name]),
             Some(words) => assert!(choice.describe().contains(words), "{}", choice.describe()),
         }
     }
-    let unknown = choose_listed(&[id(OLD)], &[], &fleets, &cluster());
+    let tagged_alone = tagged(machine(OLD, 0), key, "owned");
+    for (trigger, is_chosen) in [
+        (Trigger::Event, true),
+        (Trigger::Manual, true),
+        (Trigger::Spot, false),
+        (Trigger::Rebalance, false),
+    ] {
+        let machines = std::slice::from_ref(&tagged_alone);
+        let choice = choose_listed(trigger, &[id(OLD)], machines, &fleets, &cluster());
+        assert_eq!(!choice.chosen.is_empty(), is_chosen, "{trigger:?}");
+    }
+    let unknown = choose_listed(Trigger::Event, &[id(OLD)], &[], &fleets, &cluster());
     assert!(
         unknown
             .describe()
