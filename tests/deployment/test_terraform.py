@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from prepare import LAMBDAS, ROOT
-from world.deployment import variables
+from prepare import LAMBDAS, ROOT, STEPS
+from world.deployment import ALARM_TOPIC, variables
 from world.terraform import Terraform
 from world.world import World
 
@@ -33,14 +33,15 @@ def test_every_function_is_published_and_called_by_version(world, applied):
     outputs, client = world.deployment.outputs, world.aws.client("stepfunctions")
     machines = [outputs["state_machine_alias_arn"].rpartition(":")[0], outputs["sweep_state_machine_arn"]]
     definitions = "".join(client.describe_state_machine(stateMachineArn=machine)["definition"] for machine in machines)
+    functions = {each["FunctionName"]: each for each in world.aws.client("lambda").list_functions()["Functions"]}
+    assert functions.keys() == {f"recycle-eks-{name}" for name in LAMBDAS}
+    for step in STEPS:
+        assert f'{functions[f"recycle-eks-{step}"]["FunctionArn"]}:1"' in definitions
+
+
+def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applied):
     functions = world.aws.client("lambda").list_functions()["Functions"]
-    assert len(functions) == len(LAMBDAS)
-    for function in functions:
-        assert f'{function["FunctionArn"]}:1"' in definitions
-
-
-def test_every_role_may_enter_the_cluster(world, applied):
-    roles = {function["Role"] for function in world.aws.client("lambda").list_functions()["Functions"]}
+    roles = {function["Role"] for function in functions if function["FunctionName"] != "recycle-eks-start-rotation"}
     entries = world.eks.access_entries()
     assert {principal for principal, _, _ in entries} == roles
     assert all(groups == ["recycle-eks"] for _, _, groups in entries)
@@ -57,12 +58,13 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
 
 
 def test_the_page_names_the_apis_that_each_function_calls(world, applied):
-    """A function's permissions are what its code calls; logs are Lambda's own, from outside of any VPC."""
+    """A function's permissions are what its code calls; logs, and the queue of what failed, are Lambda's own, from outside of
+    any VPC."""
     iam, called = world.aws.client("iam"), {}
     for function in LAMBDAS:
         policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}", PolicyName=function)["PolicyDocument"]
         actions = [action for statement in policy["Statement"] for action in as_list(statement["Action"])]
-        called[function] = {action.partition(":")[0] for action in actions} - {"logs"}
+        called[function] = {action.partition(":")[0] for action in actions} - {"logs", "sqs"}
     rows = re.findall(r"^\| `([a-z-]+)` \| (`[a-z`, 0-9]+) \|$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
     assert {function: set(re.findall(r"`([a-z0-9]+)`", apis)) for function, apis in rows} == called
 
@@ -79,6 +81,8 @@ def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []
     assert world.aws.client("logs").describe_log_groups()["logGroups"] == []
-    assert world.aws.client("sns").list_topics()["Topics"] == []
+    assert [topic["TopicArn"] for topic in world.aws.client("sns").list_topics()["Topics"]] == [ALARM_TOPIC]
+    assert world.aws.client("sns").list_subscriptions()["Subscriptions"] == []
+    assert world.aws.client("scheduler").list_schedules()["Schedules"] == []
     assert world.aws.client("events").list_rules()["Rules"] == []
     assert world.eks.access_entries() == []
