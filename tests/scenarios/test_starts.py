@@ -113,3 +113,72 @@ def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(w
     wait(world, "5m")
     (kept,) = world.queued("dead-letters")
     assert "node-cpu" in json.dumps(kept["requestPayload"])
+
+
+# Schedules: the world's clock begins on Friday, 2027-01-01, at midnight UTC.
+
+DAY = 86_400
+
+
+def new_version(world, **data):
+    """The template of the group gets a version, which is what it launches from then."""
+    world.aws.client("ec2").create_launch_template_version(
+        LaunchTemplateName="workers", SourceVersion="1", LaunchTemplateData=data
+    )
+
+
+def rotations(world):
+    """When rotations began that found something, as how many seconds after the scenario."""
+    ends = [(execution.entered("SelectNodes")[0], execution.finishes().outcome) for execution in world.executions("rotate-nodes")]
+    return [moment for moment, outcome in ends if outcome == "started"]
+
+
+def recycled(world):
+    """The instances of the executions, which have all ended well."""
+    assert set(outcomes(world, "recycle-node")) == {"recycled"}
+    return sorted(json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions())
+
+
+def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_time_in_its_zone(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    new_version(world, EbsOptimized=True)
+    world.let_schedules_run()
+
+    world.run("2d2h29m")
+    assert outcomes(world) == ["nothing_selected"] * 2  # each day, for another image
+    world.run("2d6h")
+
+    # Sunday, 3:30 in Berlin.
+    assert rotations(world) == [2 * DAY + 2.5 * 3600]
+    assert recycled(world) == old
+    given = [json.loads(world.engine.execution(each.arn).input_text)["drain_timeout_seconds"] for each in world.executions()]
+    assert given == [7200, 7200]
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_a_schedule_rotates_what_runs_another_image_once_however_often_it_is_delivered(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    images = {image["ImageId"] for image in world.aws.client("ec2").describe_images()["Images"]}
+    new_version(world, ImageId=min(images - {"ami-12c6146b"}))
+    world.events.repeat("*rotate-nodes", seconds=30)
+    world.let_schedules_run()
+
+    world.run("1d6h")
+
+    # The second finds one that is claimed, and one that waits for its turn: the same executions.
+    assert len(world.executions("rotate-nodes")) == 2
+    assert recycled(world) == old
+    world.run("2d1h")
+    assert outcomes(world)[2:] == ["nothing_selected"]
+
+
+def test_a_schedule_rotates_what_is_too_old_and_leaves_the_others(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    scale_out = {"AutoScalingGroupName": "workers", "DesiredCapacity": 3}
+    world.at("1d", lambda: world.aws.client("autoscaling").set_desired_capacity(**scale_out))
+    world.let_schedules_run()
+
+    world.run("3d8h")
+
+    assert rotations(world) == [3 * DAY + 3 * 3600]
+    assert recycled(world) == old

@@ -76,7 +76,7 @@ TRIGGERS: dict[str, object] = {
             "recycle": {"drain_timeout_seconds": 7200},
         },
         "ami": {"schedule_expression": "rate(1 day)", "selection": {"outdated": {"groups": ["workers"], "ami": True}}},
-        "age": {"schedule_expression": "at(2027-01-02T03:00:00)", "selection": {"outdated": {"older_than_hours": 24}}},
+        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than_hours": 72}}},
     },
     "rotate_on_change": {
         "workers": {"value": "1", "selection": {"outdated": {"groups": ["workers"], "launch_template": True}}},

@@ -34,6 +34,7 @@ from world.kubernetes import Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
 from world.metrics import Measurement, read_metrics
+from world.schedules import Schedules
 from world.sdk_integrations import AwsServices
 from world.stepfunctions import Engine
 from world.stepfunctions import Execution as EngineExecution
@@ -78,6 +79,7 @@ class World:
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
         self.alarms = Alarms(self.clock, self._emit, self.events.publish)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
@@ -294,6 +296,10 @@ class World:
         """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""
         self.events.silent = "" if after_bad_ends else "*-sweep-ended-badly"
         self.events.run_schedules()
+
+    def let_schedules_run(self) -> None:
+        """From now on the schedules of EventBridge Scheduler come at their times, as deployed."""
+        self.schedules.run()
 
     @property
     def told(self) -> list[dict[str, Any]]:
