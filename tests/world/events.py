@@ -1,5 +1,5 @@
-"""EventBridge's default bus and SNS's topics in the world: moto's rules, targets and subscriptions on the virtual clock, and deliveries
-that can go wrong.
+"""EventBridge's default bus and SNS's topics in the world: moto's rules, targets and subscriptions on the virtual clock, and
+deliveries that can go wrong.
 
     events = Events(clock, engine, ACCOUNT, REGION, LOCK)
     uninstall = events.install()
@@ -66,8 +66,8 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal. `rule` is the topic's or schedule's
-    ARN if one of these delivered."""
+    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal. `rule` is the topic's or
+    schedule's ARN if one of these delivered."""
 
     moment: float
     rule: str

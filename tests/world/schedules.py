@@ -1,14 +1,14 @@
 """EventBridge Scheduler in the world: moto's schedules, which reach their targets on the virtual clock.
 
     schedules = Schedules(clock, events, ACCOUNT, REGION, LOCK)
-    schedules.run()                                          # every schedule comes at its times from now on, until the clock is reset
+    schedules.run()                                          # every schedule comes at its times, until the clock is reset
     next_time("cron(30 3 ? * SUN *)", "Europe/Berlin", now)  # in UTC
 
-Source of the expressions and of the words in an input: EventBridge Scheduler user guide, "Schedule types" and "Context attributes". A
-schedule with a rate counts from the beginning of the scenario, and comes for the first time one interval later.
+Source of the expressions and of the words in an input: EventBridge Scheduler user guide, "Schedule types" and "Context
+attributes". A schedule with a rate counts from the beginning of the scenario, and comes for the first time one interval later.
 
-What this does not do: flexible windows, start and end dates, L, W and # in cron, deletion after completion, another attempt at a target
-that refuses.
+What this does not do: flexible windows, start and end dates, L, W and # in cron, deletion after completion, another attempt at a
+target that refuses.
 """
 
 from __future__ import annotations
