@@ -1,5 +1,7 @@
 //! What is written when a person's request leads to nothing.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use node_record::{Occasion, answer_request, get_node};
 use recycle::ids::Fence;
 use scripted_kube::ScriptedKube;
