@@ -359,8 +359,8 @@ locals {
       functions  = setsubtract(local.in_cluster, ["select-nodes"])
     }
     rotate-nodes = {
-      name      = local.rotate_name
-      functions = ["select-nodes"]
+      name       = local.rotate_name
+      functions  = ["select-nodes"]
       statements = [local.start_recycling]
     }
     sweep = {

@@ -40,7 +40,7 @@ locals {
         paths = {}
         input = {
           trigger   = "alarm"
-          selection = { alarm = { for term in ["group", "pick", "cooldown_minutes"] : term => trigger[term] if can(trigger[term]) } }
+          selection = { alarm = { for term in ["group", "pick", "cooldown_minutes"] : term => trigger[term] if try(trigger[term], null) != null } }
           recycle   = try(trigger.recycle, {})
         }
       }

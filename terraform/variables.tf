@@ -77,6 +77,12 @@ variable "lifecycle_hooks" {
   }
 
   validation {
+    # Its executions would do nothing, and the hook end with nobody having seen to the pods.
+    condition     = length(var.lifecycle_hooks) == 0 || try(var.input_defaults.dry_run, false) != true
+    error_message = "lifecycle_hooks must be empty as long as input_defaults has dry_run = true: nobody would keep a hook alive, and members would go with their pods."
+  }
+
+  validation {
     condition     = alltrue([for key in keys(var.lifecycle_hooks) : can(regex("^[a-zA-Z0-9_.-]{1,30}$", key))])
     error_message = "lifecycle_hooks: a name may hold letters, digits, -, _ and ., at most 30 of them: it becomes part of a rule's name."
   }
@@ -133,7 +139,7 @@ variable "alarm_triggers" {
   }
 
   validation {
-    condition     = alltrue([for trigger in values(var.alarm_triggers) : contains(["oldest", "absent"], try(trigger.pick, "absent"))])
+    condition     = alltrue([for trigger in values(var.alarm_triggers) : contains(["oldest", "absent"], try(coalesce(trigger.pick, "absent"), "absent"))])
     error_message = "alarm_triggers: pick must be oldest, or absent."
   }
 

@@ -74,13 +74,13 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
   }
 
   assert {
-    condition = [
-      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : values(values(statement.Condition)[0])[0]
-      ] == [
-      [for rule in aws_cloudwatch_event_rule.untold : rule.arn],
-      "arn:aws-us-gov:cloudwatch:us-gov-west-1:123456789012:alarm:recycle-eks-*",
-    ]
-    error_message = "nobody else's"
+    condition = {
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : statement.Principal.Service => try(statement.Condition, null)
+      } == {
+      "events.amazonaws.com"     = null
+      "cloudwatch.amazonaws.com" = { ArnLike = { "aws:SourceArn" = "arn:aws-us-gov:cloudwatch:us-gov-west-1:123456789012:alarm:recycle-eks-*" } }
+    }
+    error_message = "nobody else's alarms; EventBridge allows no condition"
   }
 
   assert {

@@ -1,6 +1,6 @@
 """The widgets of a dashboard's body as lines of values: what CloudWatch would show of these measurements.
 
-Metrics are those of the body: `[namespace, name, dimension, value, …, {options}]`, or a search `SEARCH('{namespace,dimensions}
+Metrics are those of the body: `[namespace, name, dimension, value, …, {options}]`, or a search `SEARCH('{"namespace",dimensions}
 terms', 'statistic', period)` as the CloudWatch user guide, "Using search expressions in graphs", has it. Nothing else is known.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from world.metrics import Measurement
 
 _STATISTICS = {"Sum": sum, "Maximum": max, "Minimum": min, "Average": lambda values: sum(values) / len(values)}
-_SEARCH = re.compile(r"SEARCH\('\{([^}]*)\} MetricName=\"(\w+)\" (\w+)=\"([^\"]*)\"', '(\w+)', (\d+)\)")
+_SEARCH = re.compile(r"SEARCH\('\{\"([^\"]+)\",([^}]*)\} MetricName=\"(\w+)\" (\w+)=\"([^\"]*)\"', '(\w+)', (\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def _search(expression: str, measured: list[Measurement]) -> Iterator[Line]:
     found = _SEARCH.fullmatch(expression)
     if found is None:
         raise ValueError(f"this search is not known: {expression}")
-    schema, name, dimension, value, statistic, period = found.groups()
-    namespace, *dimensions = schema.split(",")
+    namespace, schema, name, dimension, value, statistic, period = found.groups()
+    dimensions = schema.split(",")
     groups: dict[str, list[Measurement]] = {}
     for each in measured:
         if (each.namespace, each.name) == (namespace, name) and list(each.dimensions) == dimensions:

@@ -52,7 +52,7 @@ def test_a_line_has_one_value_for_each_period():
 
 
 def test_a_search_finds_the_metrics_with_exactly_these_dimensions():
-    search = "SEARCH('{recycle-eks,cluster,outcome} MetricName=\"Executions\" cluster=\"world\"', 'Sum', 3600)"
+    search = 'SEARCH(\'{"recycle-eks",cluster,outcome} MetricName="Executions" cluster="world"\', \'Sum\', 3600)'
     values = [
         measured(0, "Executions", 1, outcome="recycled"),
         measured(3_599, "Executions", 1, outcome="recycled"),

@@ -326,6 +326,70 @@ def test_the_hook_takes_a_planned_drain_over(world):
     assert node.instance_id not in workers.states
 
 
+@pytest.mark.parametrize("urgency", ["planned", "spot"])
+@pytest.mark.parametrize("is_lost", [False, True], ids=["its event arrives", "its event is lost"])
+def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_alive(world, urgency, is_lost):
+    if is_lost:
+        world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
+    workers = world.group("impatient", size=2, minimum=1, maximum=4)
+    node = workers.nodes[0]
+    job = with_job(world, node, "3h")
+    world.recycle(node, urgency=urgency, replacement="after")
+    world.run("1h")
+
+    workers.terminate(node)
+    ends = ended(world, 1 if is_lost else 2)
+
+    assert [end.outcome for end in ends] == (["recycled"] if is_lost else ["superseded", "recycled"])
+    assert job.phase == "Succeeded" and node.instance_id not in workers.states
+
+
+def test_members_that_cannot_be_worked_on_are_tried_once_in_a_quarter_of_an_hour(world):
+    world.let_sweep()
+    workers = world.group("retained", size=3, minimum=0, maximum=4, retains=True)
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"on_drain_timeout": "terminate"})}
+    workers.grow(1)
+    world.run("1h50s")
+
+    every = world.executions()
+    assert {each.finishes().error for each in every} == {"InvalidInput"}
+    assert 2 * 4 <= len(every) <= 2 * 6, len(every)
+    del world.host.variables["recycle-eks-claim-node"]
+    world.run("2h")
+    assert sorted(workers.states.values()) == ["InService"]
+
+
+def test_what_fails_after_the_claim_is_gone_on_with_by_the_sweep(world):
+    world.let_sweep()
+    world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=200)
+    workers = group_of(world, retains=True)
+    node = workers.nodes[0]
+    job = with_job(world, node, "5h")
+    workers.terminate(node)
+    ends = ended(world, 2)
+
+    assert ends[0].status == "FAILED" and ends[-1].outcome == "recycled", [end.error for end in ends]
+    assert job.phase == "Succeeded" and "recycle-eks:gave-up" not in world.instance(node.instance_id).tags
+
+
+def test_a_member_that_waits_for_somebody_elses_hook_is_drained_once(world):
+    world.let_sweep()
+    workers = group_of(world)
+    world.aws.client("autoscaling").put_lifecycle_hook(
+        AutoScalingGroupName="held",
+        LifecycleHookName="theirs",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        HeartbeatTimeout=7_200,
+        DefaultResult="CONTINUE",
+    )
+    node = workers.nodes[0]
+    workers.terminate(node)
+    world.run("2h30m")
+
+    assert [each.finishes().outcome for each in world.executions()] == ["recycled"]
+    assert node.instance_id not in workers.states
+
+
 def test_a_dry_run_by_default_does_nothing_for_the_hook_either(world):
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
     workers = group_of(world, retains=True)

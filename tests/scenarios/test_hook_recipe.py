@@ -39,7 +39,7 @@ def test_a_managed_node_group_that_is_emptied_waits_for_pods_that_a_budget_prote
             named = {"metadata": {"name": job.name, "namespace": job.namespace}}
             answers.append(world.kubernetes.client.call("POST", f"{job.path}/eviction", EVICTION | named).status)
 
-    # Whenever a managed group ends a node EKS evicts its pods, for 15 minutes (EKS user guide, "Managed node group update behavior").
+    # Whenever a managed group ends a node EKS evicts its pods, for 15 minutes (EKS user guide, "Managed node group updates").
     for minute in range(1, 16):
         world.at(minute * 60, eks_evicts)
     workers.grow(0)

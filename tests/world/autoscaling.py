@@ -1136,12 +1136,14 @@ class AutoScaling:
         return {"LifecycleHooks": hooks}
 
     def delete_lifecycle_hook(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """A hook that is deleted while an instance waits for it is completed with its default result."""
+        """A hook that is deleted while an instance waits for it is completed with CONTINUE if the instance terminates, and with
+        ABANDON if it launches, whatever its default (API reference, DeleteLifecycleHook)."""
         group, name = self.group(parameters["AutoScalingGroupName"]), parameters["LifecycleHookName"]
         self.backend.lifecycle_hooks.pop(f"{group.name}_{name}", None)
         for member in list(group.instance_states):
             if name in member.waits:
-                self._hook_done(member, member.waits[name], member.waits[name].hook.default_result)
+                wait = member.waits[name]
+                self._hook_done(member, wait, "CONTINUE" if wait.hook.lifecycle_transition == TERMINATING else "ABANDON")
         return {}
 
     def complete_lifecycle_action(self, parameters: dict[str, Any]) -> dict[str, Any]:

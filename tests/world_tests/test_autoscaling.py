@@ -688,8 +688,11 @@ def test_continue_lets_other_hooks_go_on_and_abandon_ends_them(account):
     assert account.states[second] == "Terminating:Proceed"
 
 
-def test_a_deleted_hook_lets_its_members_go(account):
+@pytest.mark.parametrize("retains", [False, True])
+def test_a_deleted_hook_lets_its_members_go_also_where_the_group_retains(account, retains):
     account.group().hook()
+    if retains:
+        account.retain()
     first = account.ids[0]
     account.terminate(first)
     account.client("autoscaling").delete_lifecycle_hook(AutoScalingGroupName="workers", LifecycleHookName="drain")
