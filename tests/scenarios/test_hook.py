@@ -361,7 +361,7 @@ def test_members_that_cannot_be_worked_on_are_tried_once_in_a_quarter_of_an_hour
 
 def test_what_fails_after_the_claim_is_gone_on_with_by_the_sweep(world):
     world.let_sweep()
-    world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=200)
+    world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=11)
     workers = group_of(world, retains=True)
     node = workers.nodes[0]
     job = with_job(world, node, "5h")
