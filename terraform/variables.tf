@@ -95,7 +95,7 @@ variable "max_parallel_per_group" {
 }
 
 variable "max_surge_per_group" {
-  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days."
+  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days, if what does not get its turn within 24 hours is started again (docs/triggers.md, Many nodes of a group)."
   type        = number
   default     = 5
   nullable    = false
