@@ -4,9 +4,10 @@
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file, wherever it lies
 # make package   the functions' release zips for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
+# make dashboard runs two days of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario package bench generate
+.PHONY: help demo test check scenario package bench dashboard generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -33,6 +34,9 @@ package:
 
 bench:
 	export PYTHONPATH=tests; $(python) -m bench $(ARGS)
+
+dashboard:
+	export PYTHONPATH=tests; $(python) -m dashboard
 
 generate:
 	$(python) tests/run.py generate

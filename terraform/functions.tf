@@ -18,7 +18,23 @@ locals {
     detach-terminate = { timeout = 60, environment = {} }
     restore-node     = { timeout = 60, environment = {} }
     select-nodes     = { timeout = 60, environment = {} }
+    start-rotation = {
+      timeout = 60
+      environment = {
+        ROTATE_STATE_MACHINE_ARN = local.rotate
+        # Only topics tell the function of alarms. Its environment has 4 KB.
+        ALARM_TRIGGERS = jsonencode({
+          for key, trigger in var.alarm_triggers : key => {
+            alarm_names = trigger.alarm_names
+            rotation    = local.triggers["alarm-${key}"].input
+          } if length(var.alarm_topics) > 0
+        })
+      }
+    }
   }
+
+  # Those that ask Kubernetes: all but the one that only starts executions.
+  in_cluster = setsubtract(keys(local.functions), ["start-rotation"])
 }
 
 ################################################################################

@@ -151,6 +151,7 @@ locals {
     taint-node = []
     check-pods = [
       local.read_groups,
+      local.find_our_hook,
       local.watch_instance_refreshes,
       local.watch_managed_node_groups_of_this_cluster,
     ]
@@ -217,24 +218,50 @@ locals {
         Resource = "*"
       },
     ]
+    start-rotation = concat([local.start_rotations], local.leave_dead_letters)
   }
 
-  # What every function may do.
-  common_statements = {
-    for function in keys(local.functions) : function => [
-      {
-        Sid      = "FindTheEndpointOfThisCluster"
+  start_rotations = {
+    Sid      = "StartRotations"
+    Effect   = "Allow"
+    Action   = "states:StartExecution"
+    Resource = local.rotate
+  }
+  leave_dead_letters = concat(
+    [{
+      Sid      = "LeaveWhatItCouldNotStart"
+      Effect   = "Allow"
+      Action   = "sqs:SendMessage"
+      Resource = aws_sqs_queue.dead_letters.arn
+    }],
+    [
+      for key in compact([var.kms_key_arn]) : {
+        Sid      = "EncryptWhatItLeaves"
         Effect   = "Allow"
-        Action   = "eks:DescribeCluster"
-        Resource = data.aws_eks_cluster.this.arn
-      },
-      {
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = key
+      }
+    ],
+  )
+
+  # What every function may do, and every one that asks Kubernetes.
+  common_statements = {
+    for function in keys(local.functions) : function => concat(
+      [
+        for statement in [{
+          Sid      = "FindTheEndpointOfThisCluster"
+          Effect   = "Allow"
+          Action   = "eks:DescribeCluster"
+          Resource = data.aws_eks_cluster.this.arn
+        }] : statement if contains(local.in_cluster, function)
+      ],
+      [{
         Sid      = "WriteItsOwnLog"
         Effect   = "Allow"
         Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
         Resource = "${aws_cloudwatch_log_group.function[function].arn}:*"
-      },
-    ]
+      }],
+    )
   }
 
   tracing_statements = [
@@ -329,17 +356,12 @@ locals {
     recycle-node = {
       name       = local.machine_name
       statements = concat(local.tell_and_ask, local.keep_our_hook_alive)
-      functions  = setsubtract(keys(local.functions), ["select-nodes"])
+      functions  = setsubtract(local.in_cluster, ["select-nodes"])
     }
     rotate-nodes = {
       name      = local.rotate_name
       functions = ["select-nodes"]
-      statements = [{
-        Sid      = "StartRecyclingNodes"
-        Effect   = "Allow"
-        Action   = "states:StartExecution"
-        Resource = local.live
-      }]
+      statements = [local.start_recycling]
     }
     sweep = {
       name       = local.sweep_name

@@ -5,7 +5,7 @@
 #   state-machine.tf  the machine, its versions and the alias to start
 #   hooks.tf          the lifecycle hooks, and what their events start
 #   sweep.tf          the sweep: its machine, and when it runs
-#   triggers.tf       what starts it: alarms, Spot, other events
+#   triggers.tf       what starts it: alarms, Spot, other events, schedules, terraform apply
 #   access.tf         who the functions are for Kubernetes
 #   notifications.tf  what people are told, and what could not be delivered
 #   observability.tf  dashboard and alarms
@@ -41,8 +41,9 @@ locals {
   sweep_name   = "${var.name}-sweep"
   rotate_name  = "${var.name}-rotate-nodes"
 
-  # By name: the sweep's definition needs it before the alias is there.
-  live = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
+  # By name: the sweep's definition needs the one before the alias is there, a function the other before its machine is.
+  live   = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
+  rotate = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.rotate_name}"
 
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {

@@ -147,13 +147,25 @@ resource "aws_sqs_queue_policy" "dead_letters" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [{
-      Sid       = "OurRulesLeaveWhatTheyCouldNotDeliver"
-      Effect    = "Allow"
-      Action    = "sqs:SendMessage"
-      Principal = { Service = "events.amazonaws.com" }
-      Resource  = aws_sqs_queue.dead_letters.arn
-      Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*" } }
-    }]
+    Statement = concat(
+      [{
+        Sid       = "OurRulesLeaveWhatTheyCouldNotDeliver"
+        Effect    = "Allow"
+        Action    = "sqs:SendMessage"
+        Principal = { Service = "events.amazonaws.com" }
+        Resource  = aws_sqs_queue.dead_letters.arn
+        Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*" } }
+      }],
+      [
+        for topics in [values(var.alarm_topics)] : {
+          Sid       = "TopicsOfAlarmsLeaveWhatTheyCouldNotTell"
+          Effect    = "Allow"
+          Action    = "sqs:SendMessage"
+          Principal = { Service = "sns.amazonaws.com" }
+          Resource  = aws_sqs_queue.dead_letters.arn
+          Condition = { ArnEquals = { "aws:SourceArn" = topics } }
+        } if length(topics) > 0
+      ],
+    )
   })
 }

@@ -25,7 +25,7 @@ output "function_version_arns" {
 
 output "role_arns" {
   description = "The functions' roles by step: the ones that need access to the cluster."
-  value       = { for function, resource in aws_iam_role.function : function => resource.arn }
+  value       = { for function in local.in_cluster : function => aws_iam_role.function[function].arn }
 }
 
 output "state_machine_role_arn" {

@@ -26,7 +26,8 @@ locals {
   triggers = merge(
     {
       for key, trigger in var.alarm_triggers : "alarm-${key}" => {
-        description = "CloudWatch alarms ${join(", ", trigger.alarm_names)} that enter ALARM"
+        # The longest that EventBridge allows.
+        description = substr("CloudWatch alarms that enter ALARM: ${join(", ", trigger.alarm_names)}", 0, 512)
         pattern = {
           source      = ["aws.cloudwatch"]
           detail-type = ["CloudWatch Alarm State Change"]
@@ -46,7 +47,7 @@ locals {
     },
     {
       for key, trigger in var.event_triggers : "event-${key}" => {
-        description = "Events that name an instance at ${trigger.instance_id_path}"
+        description = substr("Events that name an instance at ${trigger.instance_id_path}", 0, 512)
         pattern     = trigger.event_pattern
         paths       = { instance = trigger.instance_id_path }
         input       = { trigger = "event", selection = { instance_ids = "@instance" }, recycle = try(trigger.recycle, {}) }
@@ -101,4 +102,133 @@ resource "aws_cloudwatch_event_target" "trigger" {
   dead_letter_config {
     arn = aws_sqs_queue.dead_letters.arn
   }
+}
+
+################################################################################
+# Alarms through a topic, and terraform apply: by a function, which may be told twice
+################################################################################
+
+resource "aws_sns_topic_subscription" "alarms" {
+  for_each = var.alarm_topics
+
+  topic_arn      = each.value
+  protocol       = "lambda"
+  endpoint       = aws_lambda_function.this["start-rotation"].arn
+  redrive_policy = jsonencode({ deadLetterTargetArn = aws_sqs_queue.dead_letters.arn })
+
+  depends_on = [aws_lambda_permission.alarms]
+}
+
+resource "aws_lambda_permission" "alarms" {
+  for_each = var.alarm_topics
+
+  statement_id  = "TheTopicTellsOfAlarms-${each.key}"
+  action        = "lambda:InvokeFunction"
+  function_name = aws_lambda_function.this["start-rotation"].function_name
+  principal     = "sns.amazonaws.com"
+  source_arn    = each.value
+}
+
+# Lambda repeats what failed twice, within three minutes.
+resource "aws_lambda_function_event_invoke_config" "start_rotation" {
+  function_name = aws_lambda_function.this["start-rotation"].function_name
+
+  destination_config {
+    on_failure {
+      destination = aws_sqs_queue.dead_letters.arn
+    }
+  }
+}
+
+# Invoked when it is created and destroyed, too: the function starts nothing then.
+resource "aws_lambda_invocation" "rotate_on_change" {
+  for_each = var.rotate_on_change
+
+  function_name   = aws_lambda_function.this["start-rotation"].function_name
+  lifecycle_scope = "CRUD"
+
+  input = jsonencode({
+    value    = each.value.value
+    rotation = { trigger = "apply", selection = each.value.selection, recycle = try(each.value.recycle, {}) }
+  })
+
+  depends_on = [aws_sfn_state_machine.rotate_nodes, aws_sfn_alias.live]
+}
+
+################################################################################
+# Schedules
+################################################################################
+
+resource "aws_scheduler_schedule" "rotation" {
+  for_each = var.schedules
+
+  name                         = "${local.rotate_name}-${each.key}"
+  description                  = "Starts ${local.rotate_name}"
+  schedule_expression          = each.value.schedule_expression
+  schedule_expression_timezone = try(each.value.timezone, "UTC")
+
+  flexible_time_window {
+    mode = "OFF"
+  }
+
+  target {
+    arn      = aws_sfn_state_machine.rotate_nodes.arn
+    role_arn = aws_iam_role.scheduler["this"].arn
+
+    # The event's id is the same however often one time is delivered. jsonencode would write < and > as escapes, which the
+    # Scheduler does not take for its words.
+    input = replace(replace(jsonencode({
+      trigger   = "schedule"
+      selection = each.value.selection
+      recycle   = try(each.value.recycle, {})
+      event     = { id = "<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>" }
+    }), "\\u003c", "<"), "\\u003e", ">")
+
+    # Of the times that were missed for longer, the next one makes up.
+    retry_policy {
+      maximum_event_age_in_seconds = 3600
+      maximum_retry_attempts       = 185
+    }
+
+    dead_letter_config {
+      arn = aws_sqs_queue.dead_letters.arn
+    }
+  }
+}
+
+locals {
+  schedulers = { for name in ["this"] : name => "${var.name}-scheduler" if length(var.schedules) > 0 }
+}
+
+resource "aws_iam_role" "scheduler" {
+  for_each = local.schedulers
+
+  name                 = each.value
+  path                 = var.role_path
+  description          = "recycle-eks: what EventBridge Scheduler starts"
+  permissions_boundary = var.permissions_boundary
+  tags                 = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "TheSchedulerStartsOurMachine"
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "scheduler.amazonaws.com" }
+      Condition = { StringEquals = { "aws:SourceAccount" = local.account } }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "scheduler" {
+  for_each = local.schedulers
+
+  name = "start"
+  role = aws_iam_role.scheduler[each.key].name
+
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = concat([local.start_rotations], local.leave_dead_letters)
+  })
 }

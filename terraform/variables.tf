@@ -128,7 +128,7 @@ variable "alarm_triggers" {
   }
 
   validation {
-    condition     = length(setsubtract(flatten([for trigger in values(var.alarm_triggers) : keys(trigger)]), ["alarm_names", "group", "pick", "cooldown_minutes", "recycle"])) == 0
+    condition     = alltrue(flatten([for trigger in values(var.alarm_triggers) : [for term in keys(trigger) : contains(["alarm_names", "group", "pick", "cooldown_minutes", "recycle"], term)]]))
     error_message = "alarm_triggers: there are alarm_names, group, pick, cooldown_minutes and recycle."
   }
 
@@ -138,8 +138,40 @@ variable "alarm_triggers" {
   }
 
   validation {
-    condition     = length(setsubtract(flatten([for trigger in values(var.alarm_triggers) : keys(try(trigger.recycle, {}))]), keys(local.input_fields))) == 0
+    condition     = alltrue(flatten([for trigger in values(var.alarm_triggers) : [for field in keys(try(trigger.recycle, {})) : contains(keys(local.input_fields), field)]]))
     error_message = "alarm_triggers: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
+  }
+
+  validation {
+    condition     = alltrue([for key in keys(var.alarm_triggers) : can(regex("^[a-zA-Z0-9_.-]+$", key)) && length("${var.name}-rotate-nodes-alarm-${key}") <= 64])
+    error_message = "alarm_triggers: a name may hold letters, digits, -, _ and ., and <name>-rotate-nodes-alarm-<it>, which is a rule's name, at most 64 characters."
+  }
+}
+
+variable "alarm_topics" {
+  description = "SNS topics, by a name of yours, that alarms of `alarm_triggers` notify: what they tell is heard, too. For alarms whose events do not come to this account's and region's EventBridge, and as a second way for the others; an alarm that comes both ways begins one rotation."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in values(var.alarm_topics) : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", arn))])
+    error_message = "alarm_topics: each must be the ARN of an SNS topic."
+  }
+
+  validation {
+    condition     = length(distinct(values(var.alarm_topics))) == length(var.alarm_topics)
+    error_message = "alarm_topics: each topic once."
+  }
+
+  validation {
+    condition     = alltrue([for key in keys(var.alarm_topics) : can(regex("^[a-zA-Z0-9_-]{1,60}$", key))])
+    error_message = "alarm_topics: a name may hold letters, digits, - and _, at most 60 of them."
+  }
+
+  validation {
+    condition     = length(var.alarm_topics) == 0 || length(jsonencode(var.alarm_triggers)) <= 2500
+    error_message = "alarm_topics: alarm_triggers has more than 2500 characters as JSON, which do not fit into a function's environment of 4 KB."
   }
 }
 
@@ -156,13 +188,79 @@ variable "event_triggers" {
   }
 
   validation {
-    condition     = length(setsubtract(flatten([for trigger in values(var.event_triggers) : keys(trigger)]), ["event_pattern", "instance_id_path", "recycle"])) == 0
+    condition     = alltrue(flatten([for trigger in values(var.event_triggers) : [for term in keys(trigger) : contains(["event_pattern", "instance_id_path", "recycle"], term)]]))
     error_message = "event_triggers: there are event_pattern, instance_id_path and recycle."
   }
 
   validation {
-    condition     = length(setsubtract(flatten([for trigger in values(var.event_triggers) : keys(try(trigger.recycle, {}))]), keys(local.input_fields))) == 0
+    condition     = alltrue(flatten([for trigger in values(var.event_triggers) : [for field in keys(try(trigger.recycle, {})) : contains(keys(local.input_fields), field)]]))
     error_message = "event_triggers: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
+  }
+
+  validation {
+    condition     = alltrue([for key in keys(var.event_triggers) : can(regex("^[a-zA-Z0-9_.-]+$", key)) && length("${var.name}-rotate-nodes-event-${key}") <= 64])
+    error_message = "event_triggers: a name may hold letters, digits, -, _ and ., and <name>-rotate-nodes-event-<it>, which is a rule's name, at most 64 characters."
+  }
+}
+
+variable "schedules" {
+  description = "Rotations by the clock, by a name of yours: `schedule_expression` (`rate(7 days)`, `cron(0 3 ? * SUN *)` or `at(2027-01-31T03:00:00)`), `timezone` (UTC) and `selection`, such as `{ outdated = { older_than_hours = 336 } }`. `recycle` has fields of an execution's input that go over `input_defaults`. See docs/triggers.md."
+  # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
+  type     = any
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for schedule in values(var.schedules) : can(regex("^(rate|cron|at)\\(.+\\)$", schedule.schedule_expression)) && can(keys(schedule.selection))])
+    error_message = "schedules: each needs schedule_expression, which is rate(…), cron(…) or at(…), and selection."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for schedule in values(var.schedules) : [for term in keys(schedule) : contains(["schedule_expression", "timezone", "selection", "recycle"], term)]]))
+    error_message = "schedules: there are schedule_expression, timezone, selection and recycle."
+  }
+
+  validation {
+    condition     = alltrue([for schedule in values(var.schedules) : try(contains(["outdated", "instance_ids"], one(keys(schedule.selection))), false)])
+    error_message = "schedules: selection has either outdated or instance_ids."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for schedule in values(var.schedules) : [for field in keys(try(schedule.recycle, {})) : contains(keys(local.input_fields), field)]]))
+    error_message = "schedules: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
+  }
+
+  validation {
+    condition     = alltrue([for key in keys(var.schedules) : can(regex("^[a-zA-Z0-9_.-]+$", key)) && length("${var.name}-rotate-nodes-${key}") <= 64])
+    error_message = "schedules: a name may hold letters, digits, -, _ and ., and <name>-rotate-nodes-<it>, which is the schedule's name, at most 64 characters."
+  }
+}
+
+variable "rotate_on_change" {
+  description = "Values whose change by `terraform apply` begins a rotation, by a name of yours: `value`, such as a group's launch template version, and `selection`, such as `{ outdated = { groups = [\"workers\"], launch_template = true } }`. The apply does not wait for it. `recycle` has fields of an execution's input that go over `input_defaults`. See docs/triggers.md."
+  # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
+  type     = any
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : can(change.value) && can(keys(change.selection))])
+    error_message = "rotate_on_change: each needs value and selection."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for change in values(var.rotate_on_change) : [for term in keys(change) : contains(["value", "selection", "recycle"], term)]]))
+    error_message = "rotate_on_change: there are value, selection and recycle."
+  }
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : try(contains(["outdated", "instance_ids"], one(keys(change.selection))), false)])
+    error_message = "rotate_on_change: selection has either outdated or instance_ids."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for change in values(var.rotate_on_change) : [for field in keys(try(change.recycle, {})) : contains(keys(local.input_fields), field)]]))
+    error_message = "rotate_on_change: recycle has a field that is none of ${join(", ", keys(local.input_fields))}."
   }
 }
 
@@ -293,7 +391,7 @@ variable "role_path" {
 }
 
 variable "kms_key_arn" {
-  description = "KMS key for the log groups, the module's topic and its queue. The key's policy must let `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` use it."
+  description = "KMS key for the log groups, the module's topic and its queue. The key's policy must let `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` use it, and `sns.amazonaws.com` if there are `alarm_topics`."
   type        = string
   default     = null
 

@@ -25,7 +25,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-LAMBDAS = [
+#: The functions that are steps of a state machine, and all of them.
+STEPS = [
     "claim-node",
     "standby-node",
     "taint-node",
@@ -35,6 +36,7 @@ LAMBDAS = [
     "restore-node",
     "select-nodes",
 ]
+LAMBDAS = [*STEPS, "start-rotation"]
 
 #: command, how to ask for its version, the least version, where it comes from
 TOOLS = [

@@ -22,6 +22,7 @@ run "every_step_is_a_published_function_of_its_own" {
       detach-terminate = "recycle-eks-detach-terminate"
       restore-node     = "recycle-eks-restore-node"
       select-nodes     = "recycle-eks-select-nodes"
+      start-rotation   = "recycle-eks-start-rotation"
     }
     error_message = "one function for each step, named after it"
   }
@@ -63,7 +64,7 @@ run "every_step_is_a_published_function_of_its_own" {
   }
 }
 
-run "only_claim_node_has_an_environment" {
+run "only_claim_node_and_start_rotation_have_an_environment" {
   command = plan
 
   variables {
@@ -94,7 +95,7 @@ run "only_claim_node_has_an_environment" {
   }
 
   assert {
-    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if step != "claim-node"])
+    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if !contains(["claim-node", "start-rotation"], step)])
     error_message = "the other functions read nothing of ours"
   }
 }

@@ -45,6 +45,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       check-pods = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:DescribeLifecycleHooks",
         "eks:DescribeCluster",
         "eks:DescribeNodegroup",
         "logs:CreateLogStream",
@@ -65,6 +66,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:CreateLogStream",
         "logs:PutLogEvents",
       ])
+      start-rotation = tolist(["logs:CreateLogStream", "logs:PutLogEvents", "sqs:SendMessage", "states:StartExecution"])
       select-nodes = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeLifecycleHooks",
@@ -134,11 +136,11 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
   # Everything but reading, Kubernetes' endpoint and logs.
   assert {
     condition = alltrue(flatten([
-      for policy in aws_iam_role_policy.function : [
+      for step, policy in aws_iam_role_policy.function : [
         for statement in jsondecode(policy.policy).Statement :
         statement.Condition.StringEquals == { "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }
         if !can(regex("^(ec2:Describe|autoscaling:Describe|elasticloadbalancing:Describe|eks:Describe|logs:)", flatten([statement.Action])[0]))
-      ]
+      ] if step != "start-rotation"
     ]))
     error_message = "a statement that changes something asks for the cluster's tag"
   }
@@ -184,6 +186,23 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
   }
 }
 
+run "start_rotation_may_start_rotations_and_leave_what_it_could_not_and_nothing_else" {
+  variables {
+    kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(aws_iam_role_policy.function["start-rotation"].policy).Statement : statement.Sid => statement.Resource if statement.Sid != "WriteItsOwnLog"
+      } == {
+      StartRotations           = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
+      LeaveWhatItCouldNotStart = aws_sqs_queue.dead_letters.arn
+      EncryptWhatItLeaves      = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+    }
+    error_message = "this machine, this queue, its key"
+  }
+}
+
 run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
   variables {
     vpc = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
@@ -216,7 +235,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
       ][0])
       } == {
       recycle-node = toset([
-        for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if step != "select-nodes"
+        for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if !contains(["select-nodes", "start-rotation"], step)
       ])
       rotate-nodes = toset(["arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this["select-nodes"].function_name}:*"])
       sweep = toset([

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from prepare import LAMBDAS, ROOT
+from prepare import ROOT, STEPS
 from world.clock import Call, Clock
 from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.state_errors import StateError
@@ -91,7 +91,7 @@ class Script:
     """What the functions answer in one execution, and what they were asked."""
 
     def __init__(self, **answers: list[Any]) -> None:
-        self._left = {name: list(answers.get(name.replace("-", "_"), STRAIGHT[name])) for name in LAMBDAS}
+        self._left = {name: list(answers.get(name.replace("-", "_"), STRAIGHT[name])) for name in STEPS}
         self.requests: list[dict[str, Any]] = []
 
     def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class NoServices:
 def follow(script: Script, definition: dict[str, Any], services: Any = None) -> Walk:
     """Runs a definition after a script, by the local world's interpreter."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
-    functions.update({name: partial(script.answer, name) for name in LAMBDAS})
+    functions.update({name: partial(script.answer, name) for name in STEPS})
     engine = Engine(clock, machines, functions, services or NoServices())
     execution = engine.start_execution(machines.put("machine", definition), json.dumps(INPUT))
     clock.run(until=lambda: execution.status != "RUNNING", limit=10 * 86_400)
@@ -185,7 +185,7 @@ def rendered(machine: str = "recycle-node") -> dict[str, Any]:
         "live": LIVE,
     }.items():
         text = text.replace("${" + name + "}", value)
-    for name in LAMBDAS:
+    for name in STEPS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")
     retry = [{"ErrorEquals": ["ServiceUnavailable"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}]
     return json.loads(text.replace('"${retry}"', json.dumps(retry)).replace('"${publish_retry}"', json.dumps(retry)))

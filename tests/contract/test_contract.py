@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prepare import LAMBDAS, ROOT, install_linter
+from prepare import LAMBDAS, ROOT, STEPS, install_linter
 
 CONTRACT = Path(__file__).with_name("contract.json")
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
@@ -72,14 +72,14 @@ def test_the_page_of_notifications_is_what_the_crate_says():
     assert (ROOT / "docs" / "notifications.md").read_text() == generated("notifications"), "stale: run `make generate`"
 
 
-def test_each_lambda_is_one_task_state_of_its_name():
+def test_each_step_is_one_task_state_of_its_name():
     invoked = {
         (name, state["Arguments"]["FunctionName"])
         for machine in MACHINES
         for name, state in all_states(definition_of(machine))
         if "lambda:invoke" in state.get("Resource", "")
     }
-    assert invoked == {(pascal(name), "${" + name.replace("-", "_") + "}") for name in LAMBDAS}
+    assert invoked == {(pascal(name), "${" + name.replace("-", "_") + "}") for name in STEPS}
 
 
 def test_each_crate_of_a_lambda_composes_only_in_its_main():

@@ -72,6 +72,11 @@ TABLE = [
     Row("restore-node", STEP_OF_THE_INSTANCE, "puts Node, instance and group back"),
     Row("select-nodes", STEP_OF_THE_INSTANCE, "looks for our marks on Nodes and instances"),
     Row(
+        "start-rotation",
+        {"recycle", "aws-config", "aws-sdk-sfn", "group-record", "lambda-step", "tokio"},
+        "starts executions and looks at nothing; how AWS's refusals are sorted it has from group-record",
+    ),
+    Row(
         "scripted-aws",
         {"aws-config", "aws-credential-types", "aws-smithy-runtime-api", "aws-smithy-types"},
         "tests' AWS, below the SDK's clients: it links none of them",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from picture import Machine, Step, draw, list_tasks, steps, tells_people, with_pictures
-from prepare import LAMBDAS, ROOT
+from prepare import ROOT, STEPS
 
 README = ROOT / "README.md"
 
@@ -45,7 +45,7 @@ def test_each_of_those_states_is_in_one_box(definition):
 def test_every_link_of_the_picture_leads_to_a_file():
     picture = re.search(r"<!-- picture: .*<!-- end of picture -->", README.read_text(), re.DOTALL)[0]
     links = re.findall(r'(?:\]\(|href ")([^)"]+)', picture)
-    assert {f"crates/{name}/src/lib.rs" for name in LAMBDAS} <= set(links)
+    assert {f"crates/{name}/src/lib.rs" for name in STEPS} <= set(links)
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 

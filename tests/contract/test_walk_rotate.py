@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from contract.scripts import INPUT, LIVE, NoServices, Script, rendered
-from prepare import LAMBDAS
+from prepare import STEPS
 from world.clock import Clock
 from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.stepfunctions import Engine
@@ -26,7 +26,7 @@ class Walked:
     def __init__(self, answer: Any, there: tuple[str, ...] = (), without_machine: bool = False) -> None:
         clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
         script = Script(select_nodes=[answer])
-        functions.update({name: lambda request, name=name: script.answer(name, request) for name in LAMBDAS})
+        functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
         self.engine = Engine(clock, machines, functions, NoServices())
         started = "nobody" if without_machine else machines.put("recycle-node", ENDS_AT_ONCE)
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))

@@ -1,4 +1,4 @@
-"""The module's CloudWatch dashboard, drawn from what the functions of a run on the local world counted.
+"""What a run on the local world shows people: the module's CloudWatch dashboard as a picture, and a message of each kind.
 
-python -m dashboard     runs three days of a group's life and writes docs/dashboard.svg
+make dashboard     runs two days of two groups' life, and writes docs/dashboard.svg and docs/messages.md
 """

@@ -1,8 +1,8 @@
-"""Runs three days of a group's life on the local world, and draws the module's dashboard from what the functions counted."""
+"""Runs two days of two groups' life on the local world, and writes what people are shown of it."""
 
 import sys
 
-from dashboard.picture import PICTURE, draw_a_run
+from dashboard.run import live_through, pages
 from world.world import World
 
 
@@ -10,10 +10,12 @@ def main() -> int:
     world = World(print)
     world.start()
     try:
-        PICTURE.write_text(draw_a_run(world))
+        live_through(world)
+        for page, text in pages(world).items():
+            page.write_text(text)
+            print(f"wrote {page}")
     finally:
         world.stop()
-    print(f"wrote {PICTURE}")
     return 0
 
 

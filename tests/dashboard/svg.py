@@ -38,7 +38,8 @@ def _widget(widget: Widget, start: float, end: float) -> Iterator[str]:
         yield f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end" fill="#687078">{_figure(highest * share)}</text>'
     for day in range(int((end - start) // 86_400) + 1):
         x = LEFT + inner[0] * day * 86_400 / (end - start)
-        yield f'<text x="{x:.0f}" y="{TOP + inner[1] + 14}" text-anchor="middle" fill="#687078">day {day}</text>'
+        anchor = "end" if x == LEFT + inner[0] else "middle"
+        yield f'<text x="{x:.0f}" y="{TOP + inner[1] + 14}" text-anchor="{anchor}" fill="#687078">day {day}</text>'
     for number, line in enumerate(widget.lines):
         colour = COLOURS[number % len(COLOURS)]
         yield from _line(line, widget.period, colour, start, end, inner, highest)
@@ -53,7 +54,7 @@ def _highest(widget: Widget) -> float:
 def _line(
     line: Line, period: int, colour: str, start: float, end: float, inner: tuple[int, int], highest: float
 ) -> Iterator[str]:
-    """Points that follow each other are joined; each is a dot, too, since most metrics have few."""
+    """Points that follow each other are joined, one by itself is a dot: most metrics have few."""
     places = [
         (
             LEFT + inner[0] * (moment - start) / (end - start),
@@ -62,11 +63,14 @@ def _line(
         )
         for moment, value in line.points
     ]
+    joined: set[float] = set()
     for (x, y, moment), (next_x, next_y, next_moment) in zip(places, places[1:], strict=False):
         if next_moment - moment <= period:
-            yield f'<path d="M{x:.1f} {y:.1f}L{next_x:.1f} {next_y:.1f}" stroke="{colour}" fill="none"/>'
-    for x, y, _ in places:
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>'
+            joined |= {moment, next_moment}
+            yield f'<path d="M{x:.1f} {y:.1f}L{next_x:.1f} {next_y:.1f}" stroke="{colour}" stroke-width="2"/>'
+    for x, y, moment in places:
+        if moment not in joined:
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>'
 
 
 def _legend(lines: list[Line], y: int) -> str:
@@ -75,9 +79,9 @@ def _legend(lines: list[Line], y: int) -> str:
     for number, line in enumerate(lines):
         parts.append(f'<rect x="{x}" y="{y - 9}" width="9" height="9" fill="{COLOURS[number % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 13}" y="{y}" fill="#16191f">{escape(line.label)}</text>')
-        x += 26 + 7 * len(line.label)
+        x += 22 + 6 * len(line.label)
     return "".join(parts)
 
 
 def _figure(value: float) -> str:
-    return f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}"
+    return f"{value / 1000:.3g}k" if value >= 10_000 else f"{value:.3g}"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from prepare import LAMBDAS, ROOT
-from world.deployment import variables
-from world.terraform import Terraform
+from prepare import LAMBDAS, ROOT, STEPS
+from world.deployment import ALARM_TOPIC, HOOKED, variables
+from world.terraform import Terraform, TerraformFailed
 from world.world import World
 
 
@@ -29,18 +29,23 @@ def test_a_second_plan_is_empty(applied):
     assert applied.plan_is_empty(**variables())
 
 
+def test_a_first_apply_starts_nothing(world, applied):
+    assert not world.executions("rotate-nodes")
+
+
 def test_every_function_is_published_and_called_by_version(world, applied):
     outputs, client = world.deployment.outputs, world.aws.client("stepfunctions")
     machines = [outputs["state_machine_alias_arn"].rpartition(":")[0], outputs["sweep_state_machine_arn"]]
     definitions = "".join(client.describe_state_machine(stateMachineArn=machine)["definition"] for machine in machines)
+    functions = {each["FunctionName"]: each for each in world.aws.client("lambda").list_functions()["Functions"]}
+    assert functions.keys() == {f"recycle-eks-{name}" for name in LAMBDAS}
+    for step in STEPS:
+        assert f'{functions[f"recycle-eks-{step}"]["FunctionArn"]}:1"' in definitions
+
+
+def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applied):
     functions = world.aws.client("lambda").list_functions()["Functions"]
-    assert len(functions) == len(LAMBDAS)
-    for function in functions:
-        assert f'{function["FunctionArn"]}:1"' in definitions
-
-
-def test_every_role_may_enter_the_cluster(world, applied):
-    roles = {function["Role"] for function in world.aws.client("lambda").list_functions()["Functions"]}
+    roles = {function["Role"] for function in functions if function["FunctionName"] != "recycle-eks-start-rotation"}
     entries = world.eks.access_entries()
     assert {principal for principal, _, _ in entries} == roles
     assert all(groups == ["recycle-eks"] for _, _, groups in entries)
@@ -56,13 +61,51 @@ def test_a_failed_execution_is_told_to_the_topic(world, applied):
         assert words in notification.message
 
 
+def with_value(value: object, **selection: object) -> dict[str, object]:
+    """The variables, with a value whose change rotates the group of that name."""
+    selected = {"groups": ["workers"], "launch_template": True, **selection}
+    return {**variables(), "rotate_on_change": {"workers": {"value": value, "selection": {"outdated": selected}}}}
+
+
+def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applied):
+    world.finish_deployment()
+    for hooked in HOOKED:
+        world.group(hooked, size=0, minimum=0)
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    old = set(workers.states)
+    template = {"LaunchTemplateName": "workers", "SourceVersion": "1", "LaunchTemplateData": {"EbsOptimized": True}}
+    world.aws.client("ec2").create_launch_template_version(**template)
+
+    applied.apply(**with_value("2"))
+
+    (rotation,) = world.executions("rotate-nodes")
+    assert rotation.status == "RUNNING"
+    assert applied.plan_is_empty(**with_value("2"))
+    assert rotation.finishes().outcome == "started"
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
+    assert not old & set(workers.states)
+
+    applied.apply(**with_value("2", ami=True))
+    assert len(world.executions("rotate-nodes")) == 1
+
+
+def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied):
+    with pytest.raises(TerraformFailed, match="outdated needs launch_template, ami or older_than_hours"):
+        applied.apply(**with_value("3", launch_template=False))
+    # The provider takes a refused change for made.
+    assert applied.plan_is_empty(**with_value("3", launch_template=False))
+    applied.apply(**with_value("4"))
+    assert world.executions("rotate-nodes")[-1].finishes().outcome == "nothing_selected"
+
+
 def test_the_page_names_the_apis_that_each_function_calls(world, applied):
-    """A function's permissions are what its code calls; logs are Lambda's own, from outside of any VPC."""
+    """A function's permissions are what its code calls; logs, and the queue of what failed, are Lambda's own, from outside of
+    any VPC."""
     iam, called = world.aws.client("iam"), {}
     for function in LAMBDAS:
         policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}", PolicyName=function)["PolicyDocument"]
         actions = [action for statement in policy["Statement"] for action in as_list(statement["Action"])]
-        called[function] = {action.partition(":")[0] for action in actions} - {"logs"}
+        called[function] = {action.partition(":")[0] for action in actions} - {"logs", "sqs"}
     rows = re.findall(r"^\| `([a-z-]+)` \| (`[a-z`, 0-9]+) \|$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
     assert {function: set(re.findall(r"`([a-z0-9]+)`", apis)) for function, apis in rows} == called
 
@@ -72,13 +115,17 @@ def as_list(value: str | list[str]) -> list[str]:
 
 
 def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):
+    rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
+    assert len(world.executions("rotate-nodes")) == rotations
     assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []
     assert world.aws.client("logs").describe_log_groups()["logGroups"] == []
-    assert world.aws.client("sns").list_topics()["Topics"] == []
+    assert [topic["TopicArn"] for topic in world.aws.client("sns").list_topics()["Topics"]] == [ALARM_TOPIC]
+    assert world.aws.client("sns").list_subscriptions()["Subscriptions"] == []
+    assert world.aws.client("scheduler").list_schedules()["Schedules"] == []
     assert world.aws.client("events").list_rules()["Rules"] == []
     assert world.eks.access_entries() == []

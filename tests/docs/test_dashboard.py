@@ -1,10 +1,13 @@
-"""docs/dashboard.svg is what the module's dashboard shows of a run on the local world."""
+"""docs/dashboard.svg and docs/messages.md are what people are shown of a run on the local world."""
+
+import re
 
 import pytest
 
-from dashboard.picture import PICTURE, draw_a_run
+from dashboard.run import live_through, pages
 from dashboard.svg import draw
 from dashboard.widgets import Line, read_widgets
+from prepare import ROOT
 from world.metrics import Measurement
 
 
@@ -17,8 +20,29 @@ def body(*metrics: list) -> dict:
     return {"widgets": [{"x": 0, "y": 0, "width": 12, "height": 6, "properties": about}]}
 
 
-def test_the_picture_is_of_the_run(world):
-    assert PICTURE.read_text() == draw_a_run(world), "stale: run `PYTHONPATH=tests python -m dashboard`"
+@pytest.fixture(scope="module")
+def shown(deployed_world):
+    deployed_world.reset()
+    live_through(deployed_world)
+    return deployed_world, pages(deployed_world)
+
+
+def test_picture_and_messages_are_those_of_the_run(shown):
+    for page, text in shown[1].items():
+        assert page.read_text() == text, "stale: run `make dashboard`"
+
+
+def test_every_widget_of_the_module_shows_something_that_the_run_has_counted(shown):
+    world, _ = shown
+    body = (ROOT / "terraform" / "dashboard.json").read_text()
+    names = {each.name for each in world.metrics}
+    assert {name for name in re.findall(r'"recycle-eks", "(\w+)"|MetricName=\\"(\w+)', body) for name in name if name} <= names
+
+
+def test_every_kind_of_message_is_shown(shown):
+    world, _ = shown
+    kinds = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "notifications.md").read_text().split("## Events")[1], re.MULTILINE)
+    assert {told["event"] for told in world.told} == set(kinds) - {"info", "warning", "critical"}
 
 
 def test_a_line_has_one_value_for_each_period():
@@ -41,10 +65,10 @@ def test_a_search_finds_the_metrics_with_exactly_these_dimensions():
         read_widgets(body([{"expression": "FILL(m1, 0)"}]), values)
 
 
-def test_texts_are_escaped_and_every_value_is_a_dot():
+def test_texts_are_escaped_and_a_value_without_neighbours_is_a_dot():
     (widget,) = read_widgets(
         body(["recycle-eks", "PutBacks", "cluster", "world", {"label": "a < b"}]),
-        [measured(moment, "PutBacks", 1) for moment in (0, 900, 5_000)],
+        [measured(moment, "PutBacks", 1) for moment in (0, 900, 1_800, 5_000)],
     )
     picture = draw([widget], 0, 86_400)
-    assert "a &lt; b" in picture and picture.count("<circle") == 3
+    assert "a &lt; b" in picture and picture.count("<circle") == 1

@@ -170,6 +170,32 @@ def test_a_request_whose_execution_was_stopped_is_over(world, workers):
     assert not node.has_taint(REQUEST) and node.group.states[node.instance_id] == "InService"
 
 
+def test_a_request_for_a_node_that_was_left_in_standby_goes_on_with_it(world):
+    node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
+    job = node.job("train", annotations={"recycle-eks/drain": "wait"})
+    assert world.recycle(node, drain_timeout_seconds=600).finishes().error == "StandbyLeftBehind"
+    job.finishes()
+    ask(node)
+
+    assert sweep(world).outcome == "recycled"
+    assert len(world.calls("autoscaling:EnterStandby", succeeded=True)) == 1
+
+
+def test_a_node_that_its_group_terminates_is_not_begun(world):
+    """One of which the drain has failed: it is a person's."""
+    workers = world.group("retained", size=2, minimum=1, maximum=3, retains=True)
+    node = workers.nodes[0]
+    node.job("train", annotations={"recycle-eks/drain": "wait"})
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout_seconds": 600})}
+    workers.terminate(node)
+    world.clock.run(until=lambda: bool(world.executions()), limit=3600)
+    assert world.executions()[0].finishes().error == "DrainTimedOut"
+    ask(node)
+
+    assert sweep(world) is None and sweep(world) is None
+    assert workers.states[node.instance_id].startswith("Terminating")
+
+
 def test_a_node_that_no_group_has_is_refused(world, workers):
     node = workers.nodes[0]
     world.aws.client("autoscaling").detach_instances(

@@ -7,12 +7,15 @@
 Nothing measures: an alarm changes when SetAlarmState says so. A call that sets the state that it has changes nothing, as with
 AWS. Source of the event: CloudWatch user guide, "Alarm events and EventBridge".
 
-What this does not do: actions of alarms (SNS topics), composite alarms, contributors.
+An alarm whose actions are topics tells them, in the words of "Notifying users on alarm changes" there.
+
+What this does not do: actions that are no topics, composite alarms, contributors.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -24,14 +27,17 @@ from world.clock import Clock
 STATE_CHANGE = "CloudWatch Alarm State Change"
 
 Emit = Callable[[str, str, dict[str, Any], list[str]], None]
+#: Publishes a text with a subject to the topic of this ARN.
+Publish = Callable[[str, str, str], None]
 
 
 class Alarms:
     """The alarms of the account, as far as the world hears of them."""
 
-    def __init__(self, clock: Clock, emit: Emit) -> None:
+    def __init__(self, clock: Clock, emit: Emit, publish: Publish) -> None:
         self._clock = clock
         self._emit = emit
+        self._publish = publish
         original = moto_original(Alarm, "update_state")
 
         def update_state(alarm: Alarm, reason: str, reason_data: str, state_value: str) -> None:
@@ -51,6 +57,62 @@ class Alarms:
             "state": {"value": alarm.state_value, "reason": alarm.state_reason, "timestamp": moment},
         }
         self._emit("aws.cloudwatch", STATE_CHANGE, detail, [alarm.alarm_arn])
+        for topic in actions_of(alarm):
+            subject = f'{alarm.state_value}: "{alarm.name}" in {alarm.region_name}'
+            self._publish(topic, json.dumps(message_of(alarm, before, moment)), subject)
+
+
+def actions_of(alarm: Alarm) -> list[str]:
+    """The topics that hear of the state that the alarm has now."""
+    actions = {"ALARM": alarm.alarm_actions, "OK": alarm.ok_actions, "INSUFFICIENT_DATA": alarm.insufficient_data_actions}
+    every = actions[alarm.state_value] or [] if alarm.actions_enabled else []
+    return [action for action in every if action.split(":")[2] == "sns"]
+
+
+def message_of(alarm: Alarm, before: str, moment: str) -> dict[str, Any]:
+    """What a topic is told; of the trigger, what says what is measured."""
+    trigger: dict[str, Any] = {
+        "Period": alarm.period,
+        "Threshold": alarm.threshold,
+        "ComparisonOperator": alarm.comparison_operator,
+    }
+    if alarm.metric_data_queries:
+        trigger["Metrics"] = [
+            {
+                "Id": query.id,
+                "ReturnData": query.return_data == "true",
+                **({"Expression": query.expression} if query.expression else {}),
+                **({"MetricStat": _told_stat(query.metric_stat)} if query.metric_stat else {}),
+            }
+            for query in alarm.metric_data_queries
+        ]
+    else:
+        trigger |= {"MetricName": alarm.metric_name, "Namespace": alarm.namespace, "Dimensions": _told_pairs(alarm.dimensions)}
+    return {
+        "AlarmName": alarm.name,
+        "AlarmDescription": alarm.description,
+        "AWSAccountId": alarm.alarm_arn.split(":")[4],
+        "NewStateValue": alarm.state_value,
+        "NewStateReason": alarm.state_reason,
+        "StateChangeTime": moment,
+        "Region": alarm.region_name,
+        "AlarmArn": alarm.alarm_arn,
+        "OldStateValue": before,
+        "OKActions": alarm.ok_actions or [],
+        "AlarmActions": alarm.alarm_actions or [],
+        "InsufficientDataActions": alarm.insufficient_data_actions or [],
+        "Trigger": trigger,
+    }
+
+
+def _told_stat(stat: Any) -> dict[str, Any]:
+    metric = stat.metric
+    told = {"Namespace": metric.namespace, "MetricName": metric.metric_name, "Dimensions": _told_pairs(metric.dimensions)}
+    return {"Metric": told, "Period": stat.period, "Stat": stat.stat}
+
+
+def _told_pairs(dimensions: list[Any]) -> list[dict[str, str]]:
+    return [{"value": dimension.value, "name": dimension.name} for dimension in dimensions]
 
 
 def metrics_of(alarm: Alarm) -> list[dict[str, Any]]:

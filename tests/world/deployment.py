@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from prepare import ROOT, host_architecture
-from world.aws import REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.aws import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
 from world.folders import temporary_folder
 from world.terraform import Terraform, copy_of_project
 
@@ -44,7 +44,11 @@ def variables() -> dict[str, object]:
     }
 
 
-#: What starts nodes by itself in the local world: alarms of these names, events of this source, Spot.
+#: A topic that alarms may notify, as somebody's operators have one.
+ALARM_TOPIC = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT}:operators"
+
+#: What starts nodes by itself in the local world: alarms of these names, also through a topic, events of this source, Spot, the
+#: clock, a changed value.
 TRIGGERS: dict[str, object] = {
     "alarm_triggers": {
         "cpu": {"alarm_names": ["node-cpu", "group-cpu", "math"]},
@@ -55,6 +59,7 @@ TRIGGERS: dict[str, object] = {
         },
         "stop": {"alarm_names": ["busy-stop"], "pick": "oldest", "recycle": {"label_selector": "app=train", "dispose": "stop"}},
     },
+    "alarm_topics": {"operators": ALARM_TOPIC},
     "event_triggers": {
         "sick": {
             "event_pattern": {"source": ["my.monitoring"], "detail-type": ["Node is sick"]},
@@ -63,6 +68,19 @@ TRIGGERS: dict[str, object] = {
         }
     },
     "spot": True,
+    "schedules": {
+        "template": {
+            "schedule_expression": "cron(30 3 ? * SUN *)",
+            "timezone": "Europe/Berlin",
+            "selection": {"outdated": {"launch_template": True}},
+            "recycle": {"drain_timeout_seconds": 7200},
+        },
+        "ami": {"schedule_expression": "rate(1 day)", "selection": {"outdated": {"groups": ["workers"], "ami": True}}},
+        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than_hours": 72}}},
+    },
+    "rotate_on_change": {
+        "workers": {"value": "1", "selection": {"outdated": {"groups": ["workers"], "launch_template": True}}},
+    },
 }
 
 
@@ -104,6 +122,7 @@ class Deployment:
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
         terraform.init()
         self._make_hooked_groups()
+        self._aws.client("sns").create_topic(Name=ALARM_TOPIC.rpartition(":")[2])
         terraform.apply(**variables())
         self.outputs = terraform.outputs()
         return terraform

@@ -1,4 +1,5 @@
-"""EventBridge's default bus in the world: events on the virtual clock, moto's rules, deliveries that can go wrong.
+"""EventBridge's default bus and SNS's topics in the world: moto's rules, targets and subscriptions on the virtual clock, and
+deliveries that can go wrong.
 
     events = Events(clock, engine, ACCOUNT, REGION, LOCK)
     uninstall = events.install()
@@ -9,7 +10,9 @@
 
 Rules and targets are those of moto's events backend, patterns are matched by moto. Targets are state machines (StartExecution),
 Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target that refuses is
-recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing.
+recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. What a topic is told, functions that
+subscribe to it get in the same way, other subscribers by moto. An invocation that a function fails for good goes where its
+configuration for asynchronous invocation says, if that is a queue.
 """
 
 from __future__ import annotations
@@ -25,9 +28,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from moto.awslambda.models import LambdaBackend
+from moto.awslambda.utils import get_backend
 from moto.core.exceptions import ServiceException
 from moto.events.models import Rule, events_backends
-from moto.sns.models import SNSBackend, Topic, sns_backends
+from moto.sns.models import SNSBackend, Subscription, Topic, sns_backends
+from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
 from world.clock import Clock
@@ -45,6 +51,7 @@ STATUS_CHANGE = "Step Functions Execution Status Change"
 _SERVICES = ("states", "lambda", "sns")
 _MOTO_SEND = Rule.send_to_targets
 _MOTO_PUBLISH = Topic.publish
+_MOTO_TELL = Subscription.publish
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,8 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal."""
+    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal. `rule` is the topic's or
+    schedule's ARN if one of these delivered."""
 
     moment: float
     rule: str
@@ -101,6 +109,7 @@ class Events:
         self._lock = lock or contextlib.nullcontext()
         self.reset()
         engine.listeners.append(self._status_changed)
+        engine.on_abandoned.append(self._abandoned)
 
     def reset(self) -> None:
         """Forgets what was emitted, delivered and published, and every fault."""
@@ -115,7 +124,7 @@ class Events:
     def install(self) -> Callable[[], None]:
         """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The answer puts back what was before."""
         events = self
-        before = Rule.send_to_targets, Topic.publish
+        before = Rule.send_to_targets, Topic.publish, Subscription.publish
 
         def send_to_targets(rule: Rule, event: dict[str, Any], transform_input: bool = True) -> None:
             events._sent_by_moto(rule, event, transform_input)
@@ -124,11 +133,18 @@ class Events:
             events._published(topic, message, *arguments, **options)
             return _MOTO_PUBLISH(topic, message, *arguments, **options)
 
+        def tell(subscription: Subscription, message: str, message_id: str, **options: Any) -> None:
+            if subscription.protocol == "lambda":
+                events._tell(subscription, message, message_id, options)
+            else:
+                _MOTO_TELL(subscription, message, message_id, **options)
+
         Rule.send_to_targets = send_to_targets
         Topic.publish = publish
+        Subscription.publish = tell
 
         def uninstall() -> None:
-            Rule.send_to_targets, Topic.publish = before
+            Rule.send_to_targets, Topic.publish, Subscription.publish = before
 
         return uninstall
 
@@ -215,11 +231,13 @@ class Events:
         self.faults.append(DeliveryFault("postpone", target, nth, seconds))
 
     def _deliver(self, rule_name: str, target: dict[str, Any], event: dict[str, Any]) -> None:
-        payload = payload_for(target, event)
-        arn = target["Arn"]
+        self.send(rule_name, target["Arn"], payload_for(target, event))
+
+    def send(self, sender: str, arn: str, payload: str) -> None:
+        """Delivers a text to a target, or what a fault makes of that."""
 
         def hand_over() -> None:
-            self._note(rule_name, arn, payload, self._hand_over(arn, payload))
+            self._note(sender, arn, payload, self._hand_over(arn, payload))
 
         fault = self._due_fault(arn)
         if fault is None or fault.kind == "repeat":
@@ -227,7 +245,7 @@ class Events:
         if fault is not None and fault.kind in ("repeat", "postpone"):
             self._clock.after(fault.seconds, hand_over)
         if fault is not None and fault.kind == "lose":
-            self._note(rule_name, arn, payload, "lost")
+            self._note(sender, arn, payload, "lost")
 
     def _due_fault(self, arn: str) -> DeliveryFault | None:
         due = None
@@ -249,14 +267,50 @@ class Events:
             elif service == "lambda":
                 self._engine.invoke_async(arn, json.loads(payload))
             elif service == "sns":
-                with self._lock:
-                    backend: SNSBackend = sns_backends[self._account][self._region]
-                    backend.publish(payload, arn=arn)
+                self.publish(arn, payload)
             else:
                 return f"a target of this kind is not part of the world: {arn}"
         except (ApiError, ServiceException, HTTPException, ValueError) as error:
             return str(error)
         return "delivered"
+
+    # Topics
+
+    def publish(self, topic: str, message: str, subject: str | None = None) -> None:
+        """Publishes as an AWS service does."""
+        with self._lock:
+            backend: SNSBackend = sns_backends[self._account][self._region]
+            backend.publish(message, arn=topic, subject=subject)
+
+    def _tell(self, subscription: Subscription, message: str, message_id: str, options: dict[str, Any]) -> None:
+        """SNS developer guide, "Fanout to Lambda functions": one record for each delivery."""
+        attributes, matcher = options.get("message_attributes"), subscription._filter_policy_matcher
+        if matcher is not None and not matcher.matches(attributes, message):
+            return
+        if options.get("message_structure") == "json":
+            message = subscription._parse_message_structure(message, "lambda")
+        told = {
+            "Type": "Notification",
+            "MessageId": message_id,
+            "TopicArn": subscription.topic_arn,
+            "Subject": options.get("subject"),
+            "Message": message,
+            "Timestamp": self._time(),
+            "MessageAttributes": attributes or {},
+        }
+        record = {"EventSource": "aws:sns", "EventVersion": "1.0", "EventSubscriptionArn": subscription.arn, "Sns": told}
+        payload = json.dumps({"Records": [record]})
+        self._clock.after(self.latency, lambda: self.send(subscription.topic_arn, subscription.endpoint, payload))
+
+    def _abandoned(self, function_arn: str, payload: Any) -> None:
+        """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": what a destination gets."""
+        with self._lock:
+            destination = _destination(get_backend(self._account, self._region), function_arn.split(":")[6])
+            if destination is None:
+                return
+            context = {"functionArn": function_arn, "condition": "RetriesExhausted", "approximateInvokeCount": 3}
+            record = {"version": "1.0", "timestamp": self._time(), "requestContext": context, "requestPayload": payload}
+            sqs_backends[self._account][self._region].send_message(destination.split(":")[-1], json.dumps(record))
 
     def _published(
         self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **options: Any
@@ -273,6 +327,13 @@ def interval_of(rule: Rule) -> float | None:
     """Seconds between two runs of a rule with a rate; None for any other rule."""
     found = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", rule.scheduled_expression or "")
     return int(found[1]) * {"minute": 60, "hour": 3_600, "day": 86_400}[found[2]] if found else None
+
+
+def _destination(backend: LambdaBackend, function: str) -> str | None:
+    """Where asynchronous invocations of a function go that failed for good."""
+    known = [each for each in backend.list_functions() if each.function_name == function]
+    configured = known[0].event_invoke_config if known else []
+    return configured[-1].config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination") if configured else None
 
 
 def _service(target: dict[str, Any]) -> str:

@@ -134,6 +134,8 @@ class Engine:
         self.services = services
         self.account, self.region, self.partition = account, region, partition
         self.listeners: list[Callable[[Execution], None]] = []
+        #: Called with the ARN and the payload of an asynchronous invocation that failed for good.
+        self.on_abandoned: list[Callable[[str, Any], None]] = []
         self.history_limit = HISTORY_LIMIT
         self.payload_limit = PAYLOAD_LIMIT
         self.sync_delay = SYNC_DELAY
@@ -325,6 +327,8 @@ class Engine:
                 pass
             if pause is not None:
                 yield pause
+        for hear in self.on_abandoned:
+            hear(function_arn, payload)
 
     def report_task(self, token: str, result: Any) -> None:
         """SendTaskSuccess with a result, or SendTaskFailure with a StateError."""

@@ -34,6 +34,7 @@ from world.kubernetes import Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
 from world.metrics import Measurement, read_metrics
+from world.schedules import Schedules
 from world.sdk_integrations import AwsServices
 from world.stepfunctions import Engine
 from world.stepfunctions import Execution as EngineExecution
@@ -78,7 +79,8 @@ class World:
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
-        self.alarms = Alarms(self.clock, self._emit)
+        self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
+        self.alarms = Alarms(self.clock, self._emit, self.events.publish)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
         self.groups: dict[str, Group] = {}
@@ -295,15 +297,27 @@ class World:
         self.events.silent = "" if after_bad_ends else "*-sweep-ended-badly"
         self.events.run_schedules()
 
+    def let_schedules_run(self) -> None:
+        """From now on the schedules of EventBridge Scheduler come at their times, as deployed."""
+        self.schedules.run()
+
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The notifications, which all have one schema."""
-        return [json.loads(told.message) for told in self.events.notifications]
+        """The notifications, which all have one schema: what the module's topic was told."""
+        topic = self.deployment.outputs["notification_topic_arn"]
+        return [json.loads(told.message) for told in self.events.notifications if told.topic == topic]
 
     @property
     def notifications(self) -> list[str]:
         """The notifications that are not only for information: what somebody should look at."""
         return [json.dumps(told) for told in self.told if told["severity"] != "info"]
+
+    def queued(self, queue: str) -> list[dict[str, Any]]:
+        """What lies in a queue of the module, such as `dead-letters`."""
+        client = self.aws.client("sqs")
+        url = client.get_queue_url(QueueName=f"recycle-eks-{queue}")["QueueUrl"]
+        found = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0).get("Messages", [])
+        return [json.loads(message["Body"]) for message in found]
 
     @property
     def metrics(self) -> list[Measurement]:

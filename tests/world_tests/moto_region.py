@@ -14,6 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from moto.events.models import events_backends
+from moto.scheduler.models import scheduler_backends
 from moto.server import ThreadedMotoServer
 from moto.sns.models import sns_backends
 from moto.stepfunctions.models import stepfunctions_backends
@@ -80,5 +81,5 @@ def region(moto_endpoint: str) -> Iterator[MotoRegion]:
     yield region
     for put_back in undo:
         put_back()
-    for backends in (stepfunctions_backends, events_backends, sns_backends):
+    for backends in (stepfunctions_backends, events_backends, sns_backends, scheduler_backends):
         backends[ACCOUNT][REGION].reset()

@@ -1,5 +1,7 @@
 """Alarms: what becomes of SetAlarmState on the bus."""
 
+import json
+
 import pytest
 
 from world.alarms import STATE_CHANGE
@@ -39,3 +41,49 @@ def test_the_state_that_it_has_already_is_no_event(world, alarm):
     for state in ("OK", "ALARM", "ALARM", "OK"):
         alarm(state)
     assert [detail["state"]["value"] for detail in emitted(world)] == ["ALARM", "OK"]
+
+
+METRIC = {
+    "Namespace": "AWS/EC2",
+    "MetricName": "CPUUtilization",
+    "Dimensions": [{"Name": "AutoScalingGroupName", "Value": "workers"}],
+}
+
+
+def told(world: World, **options) -> list[dict]:
+    """What the topic `t` is told of an alarm that goes to ALARM and back to OK."""
+    topic = world.aws.client("sns").create_topic(Name="t")["TopicArn"]
+    client = world.aws.client("cloudwatch")
+    client.put_metric_alarm(
+        AlarmName="told",
+        AlarmActions=[topic, "arn:aws:automate:eu-west-1:ec2:reboot"],
+        EvaluationPeriods=1,
+        Threshold=90,
+        ComparisonOperator="GreaterThanThreshold",
+        **options,
+    )
+    for state in ("ALARM", "OK"):
+        client.set_alarm_state(AlarmName="told", StateValue=state, StateReason="because")
+    return [json.loads(each.message) for each in world.events.notifications if each.topic == topic]
+
+
+def test_the_topic_of_an_action_is_told_of_the_states_that_it_is_for(world):
+    (message,) = told(world, **METRIC, Statistic="Average", Period=60)
+    assert (message["AlarmName"], message["OldStateValue"], message["NewStateValue"]) == ("told", "OK", "ALARM")
+    assert message["Trigger"]["Dimensions"] == [{"value": "workers", "name": "AutoScalingGroupName"}]
+    (event,) = [detail for detail in emitted(world) if detail["state"]["value"] == "ALARM"]
+    assert message["StateChangeTime"] == event["state"]["timestamp"]
+    assert world.events.notifications[-1].subject == 'ALARM: "told" in eu-west-1'
+
+
+def test_metric_math_is_told_query_by_query(world):
+    stat = {"Metric": METRIC, "Period": 60, "Stat": "Average"}
+    queries = [{"Id": "m", "MetricStat": stat, "ReturnData": False}, {"Id": "e", "Expression": "m * 2", "ReturnData": True}]
+    (message,) = told(world, Metrics=queries)
+    measured, computed = message["Trigger"]["Metrics"]
+    assert measured["MetricStat"]["Metric"]["Dimensions"] == [{"value": "workers", "name": "AutoScalingGroupName"}]
+    assert computed["Expression"] == "m * 2" and "MetricStat" not in computed
+
+
+def test_an_alarm_whose_actions_are_switched_off_tells_nobody(world):
+    assert told(world, **METRIC, Statistic="Average", Period=60, ActionsEnabled=False) == []

@@ -266,3 +266,42 @@ def test_a_template_is_filled_with_quoted_or_bare_values(template, filled):
 )
 def test_a_target_gets_the_event_a_part_of_it_or_a_constant(target, payload):
     assert json.loads(payload_for(target, EVENT)) == payload
+
+
+def subscribe(region: MotoRegion, **attributes: str) -> str:
+    sns = region.client("sns")
+    topic = sns.create_topic(Name="t")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="lambda", Endpoint=FUNCTION, Attributes=attributes)
+    return topic
+
+
+def test_a_function_that_subscribes_to_a_topic_gets_each_message_in_a_record(region: MotoRegion, calls: Log):
+    topic = subscribe(region)
+    region.client("sns").publish(TopicArn=topic, Message="hello", Subject="a subject")
+    region.clock.run()
+    ((moment, event),) = calls
+    (record,) = event["Records"]
+    assert moment == 1 and record["EventSource"] == "aws:sns"
+    assert (record["Sns"]["TopicArn"], record["Sns"]["Message"], record["Sns"]["Subject"]) == (topic, "hello", "a subject")
+
+
+def test_a_message_may_be_lost_repeated_or_late(region: MotoRegion, calls: Log):
+    topic = subscribe(region)
+    region.events.lose(FUNCTION, nth=1)
+    region.events.repeat(FUNCTION, nth=2, seconds=10)
+    region.events.postpone(60, FUNCTION, nth=3)
+    for text in ("lost", "twice", "late"):
+        region.client("sns").publish(TopicArn=topic, Message=text)
+    region.clock.run()
+    got = [(moment, event["Records"][0]["Sns"]["Message"]) for moment, event in calls]
+    assert got == [(1, "twice"), (11, "twice"), (61, "late")]
+    assert [delivery.outcome for delivery in region.events.deliveries].count("lost") == 1
+
+
+def test_a_subscription_hears_only_what_its_filter_lets_through(region: MotoRegion, calls: Log):
+    topic = subscribe(region, FilterPolicy='{"severity": ["critical"]}')
+    for severity in ("info", "critical"):
+        attributes = {"severity": {"DataType": "String", "StringValue": severity}}
+        region.client("sns").publish(TopicArn=topic, Message=severity, MessageAttributes=attributes)
+    region.clock.run()
+    assert [event["Records"][0]["Sns"]["Message"] for _, event in calls] == ["critical"]

@@ -16,7 +16,9 @@ use node_record::{
     read_progress, tainted_since, tell,
 };
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, describe_instance};
+use recycle::contract::{
+    Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, WayIn, describe_instance,
+};
 use recycle::drain::{DrainVerdict, Progress, Terms, describe_waiting, judge_drain, only_waits};
 use recycle::lost::{find_loss, note_holders};
 use recycle::metrics::Metric;
@@ -49,6 +51,10 @@ pub async fn check_pods(
     let checked = match opened {
         Ok((client, node)) => {
             let meanwhile = look(outside, node.as_ref(), &run).await;
+            if let Some(hook) = &meanwhile.hook {
+                run.hook = Some(hook.clone());
+                run.way_in = WayIn::Hook;
+            }
             if let (Some(hook), Some(state)) = (&mut run.hook, &meanwhile.lifecycle_state) {
                 hook.see(state.as_deref());
             }

@@ -8,6 +8,7 @@ use eks_auth::Access;
 use group_record::autoscaling::Groups;
 use recycle::contract::Run;
 use recycle::failure::with_causes;
+use recycle::hook::{HeldByHook, WAITING};
 use recycle::midway::{Fate, Sight, find_remarks, judge_fate};
 use recycle::node::{Group, NodeFacts};
 use recycle::preflight::{Refusal, node_group};
@@ -47,6 +48,8 @@ pub(crate) struct Meanwhile {
     pub(crate) fate: Fate,
     /// The member's lifecycle state, or none if it is no member any more; none if it could not be asked.
     pub(crate) lifecycle_state: Option<Option<String>>,
+    /// Our hook, if it holds the member and the execution does not know of it: its event was lost, or is still on its way.
+    pub(crate) hook: Option<HeldByHook>,
     /// What people should know.
     pub(crate) remarks: Vec<Refusal>,
     /// Why it could not be asked, if it could not.
@@ -59,6 +62,7 @@ impl Meanwhile {
         Self {
             fate: Fate::Goes,
             lifecycle_state: None,
+            hook: None,
             remarks: Vec::new(),
             unseen: None,
         }
@@ -107,13 +111,27 @@ async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile
         }
         None => None,
     };
-    Ok(judge(
+    let judged = judge(
         node,
         run,
         &group,
         refresh.as_deref(),
         node_group_status.as_deref(),
-    ))
+    );
+    let is_waiting = judged.lifecycle_state.as_ref().and_then(Option::as_deref) == Some(WAITING);
+    if run.hook.is_some() || !is_waiting {
+        return Ok(judged);
+    }
+    let hook = find_hook(outside.groups(), run).await.map_err(describe)?;
+    Ok(Meanwhile { hook, ..judged })
+}
+
+async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, group_record::Error> {
+    let Some(timeout) = groups.find_hook(&run.group).await? else {
+        return Ok(None);
+    };
+    let membership = groups.find_membership(&run.input.instance_id).await?;
+    Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
 }
 
 fn describe(error: impl std::error::Error) -> String {
@@ -144,6 +162,7 @@ fn judge(
                 .member(sight.id)
                 .map(|member| member.lifecycle_state.clone()),
         ),
+        hook: None,
         remarks: find_remarks(&sight),
         unseen: None,
     }

@@ -213,7 +213,9 @@ impl Found {
     pub(crate) fn find_release(&self, input: &Input) -> Option<String> {
         let (hook, instance) = (input.hook.as_ref()?, self.instance.as_ref()?);
         let was_asked = self.missing_permissions.is_empty() && !self.is_unreachable;
-        let is_going = is_held(self.lifecycle_state.as_deref()) || hook.destination != TO_EC2;
+        let state = self.lifecycle_state.as_deref();
+        let is_warm = state.is_some_and(|state| state.starts_with("Warmed:"));
+        let is_going = is_held(state) || is_warm || hook.destination != TO_EC2;
         let release = find_release(hook, input, instance, self.node.as_ref());
         release.filter(|_| was_asked && is_going)
     }

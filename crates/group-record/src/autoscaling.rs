@@ -1,7 +1,7 @@
 //! EC2 Auto Scaling: groups and their members, Standby and back, leaving for good, and the changes of a group's size by which a
 //! put-back undoes what Standby began.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::types::{Filter, LaunchTemplateSpecification};
@@ -283,7 +283,7 @@ impl Groups {
     }
 
     /// The members that groups of the cluster are terminating and wait with, in groups that have our hook.
-    pub async fn find_held(&self, cluster: &ClusterName) -> Result<Vec<InstanceId>, Error> {
+    pub async fn find_held(&self, cluster: &ClusterName) -> Result<BTreeSet<InstanceId>, Error> {
         let tag = format!("kubernetes.io/cluster/{cluster}");
         let filter = Filter::builder().name("tag-key").values(tag).build();
         let mut pages = self
@@ -293,7 +293,7 @@ impl Groups {
             .into_paginator()
             .items()
             .send();
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         while let Some(group) = pages.next().await {
             let group = group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
             let group = to_group(&group)?;

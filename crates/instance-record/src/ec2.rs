@@ -125,7 +125,11 @@ impl Instances {
                     what: format!("{} has no version {}", template.id, template.version),
                 })?
                 .to_string(),
-            image: data.and_then(|data| data.image_id()).map(str::to_owned),
+            // `resolve:ssm:…` names a parameter: which image that is, only EC2's launch finds out.
+            image: data
+                .and_then(|data| data.image_id())
+                .filter(|image| image.starts_with("ami-"))
+                .map(str::to_owned),
         })
     }
 

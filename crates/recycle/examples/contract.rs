@@ -3,7 +3,7 @@
 
 use recycle::contract::{
     CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SCHEMA, SelectVerdict,
-    StandbyVerdict, TaintVerdict,
+    StandbyVerdict, StartVerdict, TaintVerdict,
 };
 use recycle::failure::{Failure, Outcome};
 use recycle::{input, names, notification};
@@ -21,6 +21,7 @@ fn main() {
             "DetachTerminate": DisposeVerdict::ALL,
             "RestoreNode": RestoreVerdict::ALL,
             "SelectNodes": SelectVerdict::ALL,
+            "StartRotation": StartVerdict::ALL,
         },
         "outcomes": Outcome::ALL,
         "failures": Failure::ALL,

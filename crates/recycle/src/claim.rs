@@ -35,10 +35,10 @@ pub enum Phase {
 pub enum Urgency {
     /// A person, a schedule, an alarm.
     Planned,
-    /// The group is terminating the instance.
-    Hook,
     /// EC2 is likely to take the instance away.
     Spot,
+    /// The group is terminating the instance, and waits for heartbeats.
+    Hook,
     /// EC2 takes the instance away within two minutes.
     Interruption,
 }
@@ -469,18 +469,21 @@ mod tests {
 
     #[test]
     fn the_more_urgent_takes_over_from_a_living_owner_as_long_as_the_node_is_not_disposed_of() {
-        use Urgency::{Hook, Planned, Spot};
+        use Urgency::{Hook, Interruption, Planned, Spot};
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
         let dead = owner(other_fence().execution.as_str(), "FAILED");
         let cases = [
             (Planned, Hook, "take over"),
             (Planned, Spot, "take over"),
-            (Hook, Spot, "take over"),
+            (Spot, Hook, "take over"),
+            (Spot, Interruption, "take over"),
+            (Hook, Interruption, "take over"),
             (Planned, Planned, "duplicate"),
             (Hook, Hook, "duplicate"),
             (Spot, Spot, "duplicate"),
             (Hook, Planned, "duplicate"),
-            (Spot, Hook, "duplicate"),
+            (Hook, Spot, "duplicate"),
+            (Interruption, Hook, "duplicate"),
         ];
         for (theirs, mine, expected) in cases {
             for phase in Phase::ALL {

@@ -583,6 +583,16 @@ verdict!(
     }
 );
 
+verdict!(
+    /// What `start-rotation` answers, to whom it tells: SNS, or Terraform.
+    StartVerdict {
+        /// Rotations were started, or found as they had been.
+        Started,
+        /// There is none to start; the reason says why.
+        NothingToStart,
+    }
+);
+
 fn empty_object_is_none<'de, D: serde::Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -116,10 +116,12 @@ impl HeldByHook {
         }
     }
 
-    /// What a person should know beforehand: the hook ends before the drain may.
+    /// What a person should know beforehand: the hook ends before the drain may, by more than a heartbeat, since a drain begins a little
+    /// after its hook.
     #[must_use]
     pub fn warn(&self, until: Timestamp) -> Option<String> {
-        let ends_at = self.ends_at.filter(|at| !self.retain && *at < until)?;
+        let is_short = |at: Timestamp| until.duration_since(at).as_secs() > i64::from(self.heartbeat_timeout);
+        let ends_at = self.ends_at.filter(|at| !self.retain && is_short(*at))?;
         Some(format!(
             "the hook ends at {ends_at}, however often it is kept alive, and what still runs then ends with the instance, because the \
              group's instance lifecycle policy does not retain it"
@@ -249,9 +251,10 @@ mod tests {
             retain: true,
             ..hook()
         };
-        assert_eq!(hook().warn(at(172_800)), None);
-        assert!(hook().warn(at(172_801)).unwrap().contains("2027-01-03T00:00:00Z"));
-        assert_eq!(retained.warn(at(172_801)), None);
+        let late = 172_800 + 3_601;
+        assert_eq!(hook().warn(at(late - 1)), None, "it began within a heartbeat of its hook");
+        assert!(hook().warn(at(late)).unwrap().contains("2027-01-03T00:00:00Z"));
+        assert_eq!(retained.warn(at(late)), None);
         assert!(retained.describe_end().contains(RETAINED));
         assert!(hook().describe_end().contains("within 3600 seconds"));
     }

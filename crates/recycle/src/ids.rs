@@ -120,6 +120,20 @@ identifier!(
     }
 );
 
+identifier!(
+    /// The ARN of a Step Functions state machine, in any partition, without version or alias.
+    StateMachineArn,
+    "the ARN of a Step Functions state machine",
+    |text| {
+        let parts: Vec<&str> = text.split(':').collect();
+        parts.len() == 7
+            && parts[0] == "arn"
+            && parts[2] == "states"
+            && parts[5] == "stateMachine"
+            && parts[1..].iter().all(|part| !part.is_empty())
+    }
+);
+
 /// The fence of a claim, `executionArn#redriveCount`: a redriven execution has another fence than its first run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -226,6 +240,10 @@ mod tests {
                 "arn:aws:states:eu-west-1:1:execution:m",
                 "arn:aws:states::1:execution:m:e",
             ],
+        );
+        check::<StateMachineArn>(
+            &["arn:aws-cn:states:cn-north-1:123456789012:stateMachine:m"],
+            &["", "arn:aws:states:eu-west-1:1:stateMachine:m:live", ARN],
         );
         check::<Fence>(
             &[&format!("{ARN}#0")],

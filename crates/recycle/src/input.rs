@@ -358,8 +358,8 @@ const URGENCY: Field = Field {
     name: "urgency",
     kind: Kind::OneOf(&[
         choice("planned", "a person, a schedule, an alarm"),
+        choice("spot", "EC2 is likely to take the instance away, or does so"),
         choice("hook", "the group is terminating the instance"),
-        choice("spot", "EC2 takes the instance away, or is likely to"),
     ]),
     default: "\"planned\"",
     required: false,
@@ -1084,7 +1084,7 @@ mod tests {
             ),
             (
                 json!({"urgency": "very"}),
-                "urgency must be one of \"planned\", \"hook\", \"spot\", but is \"very\"",
+                "urgency must be one of \"planned\", \"spot\", \"hook\", but is \"very\"",
             ),
             (
                 json!({"dry_run": "true"}),

@@ -33,6 +33,7 @@ pub mod put_back;
 pub mod replacement;
 pub mod select;
 pub mod selector;
+pub mod start;
 pub mod sweep;
 pub mod tables;
 pub mod turn;

@@ -10,6 +10,7 @@ use crate::contract::{CaughtError, RestoreVerdict, Run};
 use crate::drain::{Progress, count_and_name};
 use crate::failure::{Failure, Outcome};
 use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
+use crate::input::OnDrainTimeout;
 use crate::pods::{NAMES_PER_CLASS, PodFacts, PodSurvey, cut_text, first_names};
 
 /// The version of [`Notification`].
@@ -345,6 +346,7 @@ fn tell_blocked(
     blocks: &[String],
     since: Timestamp,
     until: Timestamp,
+    end: Option<&str>,
     reason: &str,
 ) -> Notification {
     let mut told = about.tell(Happening::Blocked, Severity::Warning, since, reason);
@@ -357,11 +359,30 @@ fn tell_blocked(
     let node = about
         .node
         .map_or_else(|| "<node>".to_owned(), ToString::to_string);
-    told.what_to_do = vec![
-        format!("The drain ends at {until} at the latest. To end it now instead:"),
-        format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
-    ];
+    told.what_to_do = match end {
+        Some(end) => vec![
+            format!("The drain ends at {until} at the latest; then {end}. To end it now instead:"),
+            format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
+        ],
+        None => vec![format!("EC2 takes the instance away; the drain ends at {until}.")],
+    };
     told
+}
+
+/// What the end of the drain's time means; none if nobody can choose it.
+fn describe_end(run: &Run) -> Option<String> {
+    match (&run.hook, run.input.interrupted_at) {
+        (_, Some(_)) => None,
+        (Some(hook), None) => Some(hook.describe_end()),
+        (None, None) => Some(
+            match run.input.on_drain_timeout {
+                OnDrainTimeout::Restore => "the node is put back",
+                OnDrainTimeout::Evict => "the pods that are waited for are evicted",
+                OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+            }
+            .to_owned(),
+        ),
+    }
 }
 
 /// Notes in a run what blocks now, and tells people if they are to be told.
@@ -381,6 +402,7 @@ pub fn note_and_tell(
         blocks,
         since?,
         until,
+        describe_end(run).as_deref(),
         reason,
     ))
 }
@@ -496,7 +518,15 @@ mod tests {
     #[test]
     fn a_message_says_whom_it_is_about_and_what_happened() {
         let told = with_about(|about| {
-            tell_blocked(about, &["a budget".to_owned()], at(300), at(86_400), "it waits")
+            let blocks = ["a budget".to_owned()];
+            tell_blocked(
+                about,
+                &blocks,
+                at(300),
+                at(86_400),
+                Some("the node is put back"),
+                "it waits",
+            )
         });
         assert_eq!(
             serde_json::to_value(&told).unwrap(),
@@ -505,7 +535,7 @@ mod tests {
                 "subject": format!("recycle-eks: {OLD} is blocked, cluster prod"),
                 "reason": "it waits", "blocks": ["a budget"],
                 "what_to_do": [
-                    "The drain ends at 2027-01-02T00:00:00Z at the latest. To end it now instead:",
+                    "The drain ends at 2027-01-02T00:00:00Z at the latest; then the node is put back. To end it now instead:",
                     "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now",
                 ],
                 "since": "2027-01-01T00:05:00Z", "until": "2027-01-02T00:00:00Z", "cluster": "prod", "group": "workers",

@@ -394,10 +394,11 @@ mod tests {
                     deadline: find_deadline(at(0), at(now), LONGEST_DRAIN, None).0,
                     ..terms()
                 };
-                match judge_drain(&busy_survey(), &terms.held_by(Some(&hook)), polls, false) {
-                    DrainVerdict::Evict(wait) => now += i64::from(wait),
-                    verdict => panic!("after {polls} polls {verdict:?}"),
-                }
+                let verdict = judge_drain(&busy_survey(), &terms.held_by(Some(&hook)), polls, false);
+                let DrainVerdict::Evict(wait) = verdict else {
+                    panic!("after {polls} polls {verdict:?}");
+                };
+                now += i64::from(wait);
                 polls += 1;
             }
             assert!(polls < HOOK_POLL_BUDGET, "{polls}");

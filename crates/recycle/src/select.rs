@@ -64,6 +64,14 @@ impl Trigger {
             Self::Manual => "manual",
         }
     }
+
+    /// Whether EC2 itself says so, of whichever instance.
+    fn is_of_ec2(self) -> bool {
+        match self {
+            Self::Spot | Self::Rebalance => true,
+            Self::Alarm | Self::Event | Self::Schedule | Self::Apply | Self::Manual => false,
+        }
+    }
 }
 
 /// The input of `rotate-nodes`.
@@ -254,11 +262,24 @@ impl Rotation {
         Some(warned + SignedDuration::from_secs(SPOT_NOTICE))
     }
 
-    /// The execution of a node: an event that is delivered twice names the same one. `execution` stands for what has no event.
+    /// The execution of a node: an event that is delivered twice names the same one, and so does an alarm, whichever way it came.
+    /// `execution` stands for what has no event.
     #[must_use]
     pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
-        let event = self.event.get("id").and_then(Value::as_str);
-        Start::new(self.trigger.name(), instance, event.unwrap_or(execution))
+        let event = || self.event.get("id").and_then(Value::as_str).map(str::to_owned);
+        let cause = self.change_of_alarm().or_else(event);
+        Start::new(
+            self.trigger.name(),
+            instance,
+            cause.as_deref().unwrap_or(execution),
+        )
+    }
+
+    /// The alarm and when it changed: what the event and the message to a topic have in common.
+    fn change_of_alarm(&self) -> Option<String> {
+        let at = |pointer: &str| self.event.pointer(pointer).and_then(Value::as_str);
+        let (alarm, moment) = (at("/resources/0")?, at("/detail/state/timestamp")?);
+        (self.trigger == Trigger::Alarm).then(|| format!("{alarm} {moment}"))
     }
 }
 
@@ -299,7 +320,7 @@ pub struct Template {
 pub struct TemplateFacts {
     /// Its number.
     pub version: String,
-    /// The image that it names; none if it names none.
+    /// The image that it names; none if it names none, or a parameter that holds one.
     pub image: Option<String>,
 }
 
@@ -388,6 +409,7 @@ impl Choice {
 /// Those of the instances that are this cluster's and still there. Events name instances of the whole region.
 #[must_use]
 pub fn choose_listed(
+    trigger: Trigger,
     wanted: &[InstanceId],
     machines: &[Machine],
     fleets: &[Fleet],
@@ -406,6 +428,10 @@ pub fn choose_listed(
             Some(machine) if !is_of(cluster, &machine.instance, fleets) => choice
                 .left_out
                 .push(format!("{id} is no instance of cluster {cluster}")),
+            // EC2 warns of every Spot instance of the region, of Karpenter's, too. A person is told by pre-flight what to do instead.
+            Some(_) if trigger.is_of_ec2() && fleet_of(id, fleets).is_none() => choice
+                .left_out
+                .push(format!("{id} is in no Auto Scaling group of cluster {cluster}")),
             Some(_) => choice.chosen.push(id.clone()),
         }
     }
@@ -436,7 +462,7 @@ pub enum Alarmed {
     OldestOf(GroupName),
 }
 
-/// Reads it from the alarm's event, or from what the alarm tells an SNS topic.
+/// Reads it from the alarm's event.
 pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidInput> {
     let metrics = list_metrics(event);
     if let [dimensions] = metrics.as_slice()
@@ -471,47 +497,23 @@ pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidI
     }
 }
 
-/// The dimensions of each metric of the alarm.
+/// The dimensions of each metric of the alarm (CloudWatch user guide, "Alarm events and EventBridge").
 fn list_metrics(event: &Value) -> Vec<BTreeMap<String, String>> {
-    let list = |pointer: &str| event.pointer(pointer).and_then(Value::as_array);
-    // AWS docs, "Alarm events and EventBridge": an object of names and values.
-    if let Some(metrics) = list("/detail/configuration/metrics") {
-        let dimensions = metrics
-            .iter()
-            .filter_map(|metric| metric.pointer("/metricStat/metric"));
-        return dimensions
-            .map(|metric| read_pairs(&metric["dimensions"]))
-            .collect();
-    }
-    // What SNS is told: a list of names and values, of one metric or of several.
-    if let Some(metrics) = list("/detail/Trigger/Metrics") {
-        let dimensions = metrics
-            .iter()
-            .filter_map(|metric| metric.pointer("/MetricStat/Metric"));
-        return dimensions
-            .map(|metric| read_list(&metric["Dimensions"]))
-            .collect();
-    }
-    let single = event.pointer("/detail/Trigger/Dimensions").map(read_list);
-    single.into_iter().collect()
+    let metrics = event
+        .pointer("/detail/configuration/metrics")
+        .and_then(Value::as_array);
+    metrics
+        .into_iter()
+        .flatten()
+        .filter_map(|metric| metric.pointer("/metricStat/metric"))
+        .map(|metric| read_pairs(&metric["dimensions"]))
+        .collect()
 }
 
 fn read_pairs(dimensions: &Value) -> BTreeMap<String, String> {
     let pairs = dimensions.as_object().into_iter().flatten();
     pairs
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-        .collect()
-}
-
-fn read_list(dimensions: &Value) -> BTreeMap<String, String> {
-    let pairs = dimensions.as_array().into_iter().flatten();
-    pairs
-        .filter_map(|pair| {
-            Some((
-                pair.get("name")?.as_str()?.to_owned(),
-                pair.get("value")?.as_str()?.to_owned(),
-            ))
-        })
         .collect()
 }
 
@@ -552,7 +554,13 @@ pub fn choose_alarmed(
 ) -> Choice {
     let fleet = match alarmed {
         Alarmed::Instance(id) => {
-            let listed = choose_listed(std::slice::from_ref(id), machines, fleets, cluster);
+            let listed = choose_listed(
+                Trigger::Alarm,
+                std::slice::from_ref(id),
+                machines,
+                fleets,
+                cluster,
+            );
             if listed.chosen.is_empty() {
                 return listed;
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::claim::{Claim, ClaimDecision, StoredClaim, Urgency, decide_claim};
+use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_claim};
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
@@ -28,6 +28,23 @@ pub const LONGEST_CALL: i64 = 300;
 pub const BY_HOOK: &str = "hook";
 /// What the names of executions begin with that a sweep starts for a node which a person has tainted.
 pub const BY_REQUEST: &str = "request";
+
+/// What makes the execution that a sweep starts for a node another than those before: the quarter of an hour, and whose work it goes on
+/// with. However often sweeps come in it, one that cannot begin is not begun again by its own end.
+#[must_use]
+pub fn find_cause(former: Option<&Claim>, now: Timestamp) -> String {
+    let quarter = now.as_second().div_euclid(INTERVAL);
+    former.map_or_else(
+        || quarter.to_string(),
+        |former| format!("{quarter} {}", former.fence.execution),
+    )
+}
+
+/// Whether the execution that held this claim has drained the member and let go of it: its group waits for somebody else's hook.
+#[must_use]
+pub fn is_done_with(former: &Claim, owner: Option<&Owner>) -> bool {
+    former.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
+}
 
 /// Whether a person's taint has started this execution: then it answers the taint, whatever its end.
 #[must_use]
@@ -79,17 +96,28 @@ fn is_marked(node: &NodeFacts) -> bool {
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
-/// Those that this sweep sees to. If there are too many, the next sweep begins where this one ends.
+/// Those that this sweep sees to: first of all whom our hook holds and nobody has claimed, as heartbeats are due. If there are too many,
+/// the next sweep begins where this one ends.
 #[must_use]
-pub fn take_turns(leftovers: BTreeSet<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
-    let mut leftovers: Vec<InstanceId> = leftovers.into_iter().collect();
-    if leftovers.len() > MOST_NODES {
+pub fn take_turns(
+    leftovers: BTreeSet<InstanceId>,
+    held: &BTreeSet<InstanceId>,
+    now: Timestamp,
+) -> Vec<InstanceId> {
+    let unclaimed = held.difference(&leftovers).cloned().collect();
+    let mut turns = rotate(unclaimed, now);
+    turns.extend(rotate(leftovers.into_iter().collect(), now));
+    turns.truncate(MOST_NODES);
+    turns
+}
+
+fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
+    if ids.len() > MOST_NODES {
         let sweeps = usize::try_from(now.as_second() / INTERVAL).unwrap_or_default();
-        let first = sweeps.wrapping_mul(MOST_NODES) % leftovers.len();
-        leftovers.rotate_left(first);
-        leftovers.truncate(MOST_NODES);
+        let first = sweeps.wrapping_mul(MOST_NODES) % ids.len();
+        ids.rotate_left(first);
     }
-    leftovers
+    ids
 }
 
 /// What a sweep does about the claim of a node.
@@ -141,7 +169,6 @@ pub fn judge_leftover(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Phase;
     use crate::contract::Start;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
     use crate::names::{
@@ -276,16 +303,65 @@ mod tests {
         let ids: BTreeSet<InstanceId> = (0..100).map(|n| id(&format!("i-{n:017x}"))).collect();
         let mut seen = BTreeSet::new();
         for sweep in 0..3 {
-            let turn = take_turns(ids.clone(), at(sweep * INTERVAL));
+            let turn = take_turns(ids.clone(), &BTreeSet::new(), at(sweep * INTERVAL));
             assert_eq!(turn.len(), MOST_NODES);
             seen.extend(turn);
         }
         assert_eq!(seen, ids);
         let few: BTreeSet<InstanceId> = ids.into_iter().take(3).collect();
         assert_eq!(
-            take_turns(few.clone(), at(INTERVAL)),
+            take_turns(few.clone(), &BTreeSet::new(), at(INTERVAL)),
             few.into_iter().collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn whom_a_hook_holds_unclaimed_is_seen_to_before_all_others() {
+        let ids = |from: u32, to: u32| -> BTreeSet<InstanceId> {
+            (from..to).map(|n| id(&format!("i-{n:017x}"))).collect()
+        };
+        let (leftovers, held) = (ids(0, 100), ids(90, 130));
+        let turns = take_turns(leftovers, &held, at(0));
+        assert_eq!(turns.len(), MOST_NODES);
+        let unclaimed = ids(100, 130);
+        assert!(
+            turns.iter().take(30).all(|id| unclaimed.contains(id)),
+            "{turns:?}"
+        );
+        let turns = take_turns(ids(0, 3), &ids(1, 5), at(0));
+        assert_eq!(turns.into_iter().collect::<BTreeSet<_>>(), ids(0, 5));
+    }
+
+    #[test]
+    fn however_often_sweeps_come_one_start_is_made_in_a_quarter_of_an_hour_and_for_each_that_ended() {
+        let quarter = |seconds| find_cause(None, at(seconds));
+        assert_eq!(quarter(0), quarter(INTERVAL - 1));
+        assert_ne!(quarter(0), quarter(INTERVAL));
+        let former = claim(Phase::Draining);
+        let after = |seconds| find_cause(Some(&former), at(seconds));
+        assert_ne!(after(0), quarter(0));
+        assert_eq!(after(0), after(INTERVAL - 1));
+    }
+
+    #[test]
+    fn who_has_ended_well_after_the_drain_left_nothing_to_do() {
+        let owner = |status: &str| Owner {
+            execution: ARN.parse().unwrap(),
+            status: status.to_owned(),
+            ended_at: None,
+        };
+        for (phase, owner, expected) in [
+            (Phase::Disposing, Some(owner("SUCCEEDED")), true),
+            (Phase::Disposing, Some(owner("ABORTED")), false),
+            (Phase::Disposing, None, false),
+            (Phase::Draining, Some(owner("SUCCEEDED")), false),
+        ] {
+            assert_eq!(
+                is_done_with(&claim(phase), owner.as_ref()),
+                expected,
+                "{phase:?} {owner:?}"
+            );
+        }
     }
 
     #[test]

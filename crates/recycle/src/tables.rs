@@ -65,30 +65,9 @@ Everything about two groups but their beginnings:
 {"group": ["workers", "gpu"], "event": [{"anything-but": "started"}]}
 ```
 
-## One of them
+## One of each
 
-```json
-{
-    "schema": 1,
-    "event": "blocked",
-    "severity": "warning",
-    "outcome": null,
-    "subject": "recycle-eks: i-0123456789abcdef0 is blocked, cluster prod",
-    "reason": "it has still to evict 1 pod (shop/web-0); budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: …",
-    "blocks": ["budget shop/web has kept 1 pod since 2027-01-01T00:02:40Z: The disruption budget web needs 1 healthy pods and has 1 currently (shop/web-0)"],
-    "what_to_do": [
-        "The drain ends at 2027-01-03T00:02:30Z at the latest. To end it now instead:",
-        "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now"
-    ],
-    "since": "2027-01-01T00:03:10Z",
-    "until": "2027-01-03T00:02:30Z",
-    "cluster": "prod",
-    "group": "workers",
-    "node": "ip-10-0-0-1.ec2.internal",
-    "instance_id": "i-0123456789abcdef0",
-    "execution": "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:one"
-}
-```
+[One message of each kind](messages.md), as a run on the local world has published them.
 "#;
 
 /// The page about notifications.

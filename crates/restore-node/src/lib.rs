@@ -62,7 +62,7 @@ impl RestoreNode {
         }
         self.look_around(&mut target, &request).await?;
         if let Standing::Free(former) = &standing
-            && let Some(answer) = self.find_start(&target, former.as_ref()).await?
+            && let Some(answer) = self.find_start(&target, former.as_ref(), &request).await?
         {
             return Ok(answer);
         }

@@ -4,6 +4,7 @@ use instance_record::protection;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
+use recycle::failure::Failure;
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
@@ -284,7 +285,10 @@ impl RestoreNode {
             return Ok(target.forget(request));
         }
         let verdict = target.tell_once(RestoreVerdict::Kept, request);
-        self.give_up(&mut target, false, request).await?;
+        // A sweep goes on with a member that our hook holds, unless its time is over.
+        if !(target.was_ours_to_end() && may_be_tried_again(request)) {
+            self.give_up(&mut target, false, request).await?;
+        }
         if target.cluster.is_ok() {
             // It would hold the node, and a place in its group's queue.
             let node = self.release(&target, &[], &[]).await?;
@@ -432,6 +436,12 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Whether what ended the execution was not the drain's own time.
+fn may_be_tried_again(request: &RestoreRequest) -> bool {
+    let error = request.failure.as_ref().map(|failure| failure.error.as_str());
+    error.is_some_and(|error| error != Failure::DrainTimedOut.name())
 }
 
 #[cfg(test)]

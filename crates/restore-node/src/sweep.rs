@@ -6,7 +6,7 @@ use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, Start};
 use recycle::input::{Hook, TO_EC2};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::node::NodeFacts;
-use recycle::sweep::{BY_HOOK, BY_REQUEST, LeftoverDecision, judge_leftover};
+use recycle::sweep::{BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover};
 
 use crate::news::tell;
 use crate::target::Target;
@@ -67,13 +67,18 @@ impl RestoreNode {
         &self,
         target: &Target,
         former: Option<&Claim>,
+        request: &RestoreRequest,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
+        if target.is_held() && former.is_some_and(|former| is_done_with(former, request.owner.as_ref())) {
+            let reason = target.say("is drained, and its group waits for a hook that is not ours");
+            return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
+        }
         let id = &target.subject.instance;
-        let sweep = target.me.execution.as_str();
+        let cause = find_cause(former, request.context.now());
         if let Some(hook) = self.find_hook_to_start(target, former).await? {
             let start = Start {
                 hook: Some(hook),
-                ..Start::new(BY_HOOK, id, sweep)
+                ..Start::new(BY_HOOK, id, &cause)
             };
             let reason = target.say("is held by our lifecycle hook, and nobody works on it");
             return Ok(Some(start_of(start, reason)));
@@ -81,7 +86,7 @@ impl RestoreNode {
         let is_requested = target.node().is_some_and(NodeFacts::is_requested);
         if is_requested && former.is_none() && !target.is_going() {
             let reason = target.say("is asked for by the taint recycle-eks/request, and nobody works on it");
-            return Ok(Some(start_of(Start::new(BY_REQUEST, id, sweep), reason)));
+            return Ok(Some(start_of(Start::new(BY_REQUEST, id, &cause), reason)));
         }
         Ok(None)
     }
@@ -345,7 +350,7 @@ mod tests {
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
             let step = RestoreNode::new(&aws.config());
-            let answer = step.find_start(&target, former).await.unwrap();
+            let answer = step.find_start(&target, former, &request(None)).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
             if let Some(answer) = answer {
                 assert_eq!(answer.verdict, RestoreVerdict::Start);
@@ -388,7 +393,10 @@ mod tests {
             let tags = &mut target.instance.as_mut().unwrap().tags;
             tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
             let step = RestoreNode::new(&ScriptedAws::new().config());
-            let answer = step.find_start(&target, former.as_ref()).await.unwrap();
+            let answer = step
+                .find_start(&target, former.as_ref(), &request(None))
+                .await
+                .unwrap();
             let start = answer.and_then(|answer| answer.start);
             let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();
             assert_eq!(start.is_some_and(|start| is_request(&start)), expected, "{name}");

@@ -1,5 +1,5 @@
 //! AWS that answers from a script and remembers what it was asked, below the SDK's clients. For tests of adapters only, and for
-//! what they call (EC2, Auto Scaling, Elastic Load Balancing, EKS): how the real ones behave is the local world's business.
+//! what they call (EC2, Auto Scaling, Elastic Load Balancing, EKS, Step Functions): how the real ones behave is the local world's business.
 //!
 //! It stands in for the SDK's own test clients, whose features would have all of the SDK compiled a second time for tests.
 
@@ -20,6 +20,8 @@ use aws_smithy_types::body::SdkBody;
 
 /// Tells EC2's requests from those of others: its answers have another shape.
 const EC2_VERSION: &str = "Version=2016-11-15";
+/// Where Step Functions is told which action is meant.
+const TARGET: &str = "x-amz-target";
 /// Where EKS has its clusters. The only calls of its protocol that anyone makes are `GET` of one of them, or of a node group of it.
 const CLUSTERS: &str = "/clusters/";
 
@@ -60,6 +62,7 @@ enum Protocol {
     Query,
     Ec2Query,
     RestJson,
+    Json,
 }
 
 impl ScriptedAws {
@@ -69,7 +72,7 @@ impl ScriptedAws {
         Self::default()
     }
 
-    /// Answers one call of `action` with this content of its result: XML, for EKS the whole JSON. Scenes of one action are
+    /// Answers one call of `action` with this content of its result: XML, for EKS and Step Functions the whole JSON. Scenes of one action are
     /// played in order.
     #[must_use]
     pub fn on(self, action: &'static str, content: &str) -> Self {
@@ -177,7 +180,7 @@ impl Protocol {
                 format!("<{action}Response><{action}Result>{content}</{action}Result></{action}Response>")
             }
             Self::Ec2Query => format!("<{action}Response>{content}</{action}Response>"),
-            Self::RestJson => content.to_owned(),
+            Self::RestJson | Self::Json => content.to_owned(),
         }
     }
 
@@ -187,6 +190,7 @@ impl Protocol {
             Self::Query => format!("<ErrorResponse>{error}</ErrorResponse>"),
             Self::Ec2Query => format!("<Response><Errors>{error}</Errors></Response>"),
             Self::RestJson => format!("{{\"message\": {message:?}}}"),
+            Self::Json => format!("{{\"__type\": {code:?}, \"message\": {message:?}}}"),
         }
     }
 }
@@ -203,6 +207,13 @@ fn read(request: &HttpRequest) -> (Protocol, String, String) {
         return (Protocol::RestJson, action.to_owned(), call);
     }
     let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
+    if let Some((_, action)) = request
+        .headers()
+        .get(TARGET)
+        .and_then(|target| target.split_once('.'))
+    {
+        return (Protocol::Json, action.to_owned(), body);
+    }
     let action = body
         .strip_prefix("Action=")
         .and_then(|rest| rest.split('&').next())

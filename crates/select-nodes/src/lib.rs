@@ -54,17 +54,17 @@ impl SelectNodes {
             .as_deref()
             .ok()
             .map(|nodes| measure_claims(nodes, request.context.now()));
-        let mut leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
-        leftovers.extend(self.groups.find_held(cluster).await?);
+        let leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
+        let held = self.groups.find_held(cluster).await?;
         let mut reason = format!(
             "something of ours is left on or for {} instances, or holds them",
-            leftovers.len()
+            leftovers.union(&held).count()
         );
         if let Err(error) = nodes {
             reason = format!("{reason}; the cluster cannot be asked: {}", with_causes(&error));
         }
         Ok(Answer {
-            nodes: Some(take_turns(leftovers, request.context.now())),
+            nodes: Some(take_turns(leftovers, &held, request.context.now())),
             ..Answer::new(SelectVerdict::EachNode, reason).counting(counted.into_iter().flatten())
         })
     }

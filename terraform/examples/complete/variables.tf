@@ -55,3 +55,21 @@ variable "spot" {
   type        = bool
   default     = false
 }
+
+variable "alarm_topics" {
+  description = "SNS topics that those alarms notify."
+  type        = map(string)
+  default     = {}
+}
+
+variable "schedules" {
+  description = "Rotations by the clock, such as { weekly = { schedule_expression = \"cron(0 3 ? * SUN *)\", selection = { outdated = { ami = true } } } }."
+  type        = any
+  default     = {}
+}
+
+variable "rotate_on_change" {
+  description = "Values whose change by terraform apply begins a rotation."
+  type        = any
+  default     = {}
+}

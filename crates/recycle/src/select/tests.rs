@@ -149,6 +149,21 @@ fn what_each_execution_is_started_with_comes_from_the_trigger() {
 }
 
 #[test]
+fn the_execution_of_an_alarm_is_named_after_its_change_and_not_after_the_way_it_came() {
+    let start = |trigger: &str, event_id: &str, moment: &str| {
+        let rotation = parse_rotation(&json!({
+            "trigger": trigger,
+            "selection": {"instance_ids": [OLD]},
+            "event": {"id": event_id, "resources": ["arn:alarm"], "detail": {"state": {"timestamp": moment}}},
+        }));
+        rotation.unwrap().start(&id(OLD), "run").name
+    };
+    assert_eq!(start("alarm", "e-1", "now"), start("alarm", "e-2", "now"));
+    assert_ne!(start("alarm", "e-1", "now"), start("alarm", "e-1", "then"));
+    assert_ne!(start("event", "e-1", "now"), start("event", "e-2", "now"));
+}
+
+#[test]
 fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
     let gone = Machine {
         instance: Instance {
@@ -174,13 +189,30 @@ fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
         (NEW, machine(NEW, 0), None),
         (OTHER, tagged(gone, key, "owned"), Some("is terminated")),
     ] {
-        let choice = choose_listed(&[id(name)], std::slice::from_ref(&machine), &fleets, &cluster());
+        let choice = choose_listed(
+            Trigger::Event,
+            &[id(name)],
+            std::slice::from_ref(&machine),
+            &fleets,
+            &cluster(),
+        );
         match words {
             None => assert_eq!(ids(&choice), [name]),
             Some(words) => assert!(choice.describe().contains(words), "{}", choice.describe()),
         }
     }
-    let unknown = choose_listed(&[id(OLD)], &[], &fleets, &cluster());
+    let tagged_alone = tagged(machine(OLD, 0), key, "owned");
+    for (trigger, is_chosen) in [
+        (Trigger::Event, true),
+        (Trigger::Manual, true),
+        (Trigger::Spot, false),
+        (Trigger::Rebalance, false),
+    ] {
+        let machines = std::slice::from_ref(&tagged_alone);
+        let choice = choose_listed(trigger, &[id(OLD)], machines, &fleets, &cluster());
+        assert_eq!(!choice.chosen.is_empty(), is_chosen, "{trigger:?}");
+    }
+    let unknown = choose_listed(Trigger::Event, &[id(OLD)], &[], &fleets, &cluster());
     assert!(
         unknown
             .describe()
@@ -200,7 +232,6 @@ fn event(metrics: &[Value]) -> Value {
 fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
     let instance = json!({"InstanceId": OLD, "ClusterName": "world"});
     let group = json!({"AutoScalingGroupName": "workers"});
-    let told = json!({"detail": {"Trigger": {"Dimensions": [{"name": "InstanceId", "value": OLD}]}}});
     let the_instance = Ok(Alarmed::Instance(id(OLD)));
     let the_oldest = Ok(Alarmed::OldestOf("workers".parse().unwrap()));
     for (name, event, given, expected) in [
@@ -210,7 +241,6 @@ fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
             json!({}),
             &the_instance,
         ),
-        ("through SNS", told, json!({}), &the_instance),
         (
             "a group",
             event(std::slice::from_ref(&group)),

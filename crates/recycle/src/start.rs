@@ -1,0 +1,509 @@
+//! Which rotations begin because of what `start-rotation` is told: by an alarm through an SNS topic, or by `terraform apply`.
+//!
+//! Which nodes a rotation means, [`crate::select`] says. Whether what a trigger asks for makes sense, it asks only where the answer is
+//! seen by whoever wrote it: in `terraform apply`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::contract::{Answer, StartVerdict};
+use crate::ids::short_hash;
+use crate::input::InvalidInput;
+use crate::pods::cut_text;
+use crate::select::parse_rotation;
+
+/// Characters of a reason: an answer stays under 8 KB, whatever an alarm is called.
+const LONGEST_REASON: usize = 1_000;
+
+/// What `start-rotation` is given.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum StartRequest {
+    /// By SNS (developer guide, "Fanout to Lambda functions").
+    Deliveries {
+        /// One for each message.
+        #[serde(rename = "Records")]
+        records: Vec<Delivery>,
+    },
+    /// By Terraform.
+    Apply(Change),
+}
+
+/// What SNS delivers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Delivery {
+    /// The part that is SNS's.
+    #[serde(rename = "Sns")]
+    pub sns: Message,
+}
+
+/// What was published to the topic.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Message {
+    /// Its text.
+    #[serde(rename = "Message")]
+    pub message: String,
+}
+
+/// What the module's `aws_lambda_invocation` passes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Change {
+    /// The value whose change begins a rotation.
+    pub value: Value,
+    /// The input of that rotation.
+    pub rotation: Value,
+    /// What Terraform does.
+    pub tf: Lifecycle,
+}
+
+/// What Terraform adds to an invocation (AWS provider, `aws_lambda_invocation`, `lifecycle_scope = "CRUD"`).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Lifecycle {
+    /// What becomes of the resource.
+    pub action: Action,
+    /// What the resource passed before; null for one that is new.
+    #[serde(default)]
+    pub prev_input: Value,
+}
+
+/// What becomes of the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is new: nothing has changed.
+    Create,
+    /// It is another one than before.
+    Update,
+    /// It goes.
+    Delete,
+}
+
+/// An entry of the module's `alarm_triggers`, as far as alarms that tell a topic are concerned.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlarmTrigger {
+    /// The alarms.
+    pub alarm_names: Vec<String>,
+    /// The input of the rotation that each of them begins, but for its event.
+    pub rotation: Value,
+}
+
+/// The entries by name.
+pub type AlarmTriggers = BTreeMap<String, AlarmTrigger>;
+
+/// An execution of `rotate-nodes` to start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RotationStart {
+    /// Its name: who starts it again finds it there. None: what began it has no name that is not used again.
+    pub name: Option<String>,
+    /// Its input.
+    pub input: Value,
+}
+
+/// What is to be started, and why, or why nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Starts {
+    /// The executions.
+    pub starts: Vec<RotationStart>,
+    reasons: Vec<String>,
+}
+
+impl Starts {
+    /// The answer, when they are started.
+    #[must_use]
+    pub fn answer(&self) -> Answer<StartVerdict> {
+        let verdict = if self.starts.is_empty() {
+            StartVerdict::NothingToStart
+        } else {
+            StartVerdict::Started
+        };
+        let mut reason = self.reasons.join("; ");
+        cut_text(&mut reason, LONGEST_REASON);
+        Answer::new(verdict, reason)
+    }
+
+    fn nothing(why: String) -> Self {
+        Self {
+            starts: Vec::new(),
+            reasons: vec![why],
+        }
+    }
+}
+
+/// Decides what to start.
+pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result<Starts, InvalidInput> {
+    match request {
+        StartRequest::Deliveries { records } => {
+            let mut all = Starts::default();
+            for found in records.iter().map(|record| hear(&record.sns.message, triggers)) {
+                all.starts.extend(found.starts);
+                all.reasons.extend(found.reasons);
+            }
+            Ok(all)
+        }
+        StartRequest::Apply(change) => apply(change),
+    }
+}
+
+/// What CloudWatch tells a topic (CloudWatch user guide, "Notifying users on alarm changes"), as far as we read it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct AlarmMessage {
+    alarm_name: String,
+    alarm_arn: String,
+    old_state_value: String,
+    new_state_value: String,
+    state_change_time: String,
+    /// None of a composite alarm.
+    #[serde(default)]
+    trigger: Value,
+}
+
+/// Only an alarm of ours that enters ALARM begins something: a topic has other listeners, and other senders.
+fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
+    let alarm: AlarmMessage = match serde_json::from_str(message) {
+        Ok(alarm) => alarm,
+        Err(error) => return Starts::nothing(format!("the message is none of a CloudWatch alarm: {error}")),
+    };
+    let name = &alarm.alarm_name;
+    let (before, now) = (&alarm.old_state_value, &alarm.new_state_value);
+    if now != "ALARM" || before == "ALARM" {
+        return Starts::nothing(format!(
+            "alarm {name} went from {before} to {now}, which is not entering ALARM"
+        ));
+    }
+    let meant: Vec<(&String, &AlarmTrigger)> = triggers
+        .iter()
+        .filter(|(_, trigger)| trigger.alarm_names.contains(name))
+        .collect();
+    if meant.is_empty() {
+        return Starts::nothing(format!("alarm {name} is in none of alarm_triggers"));
+    }
+    Starts {
+        starts: meant
+            .iter()
+            .map(|(key, trigger)| alarm.start(key, trigger))
+            .collect(),
+        reasons: meant
+            .iter()
+            .map(|(key, _)| format!("alarm {name} entered ALARM: a rotation is started for {key}"))
+            .collect(),
+    }
+}
+
+impl AlarmMessage {
+    /// Named after the alarm and the moment, so that a message that is delivered again begins nothing.
+    fn start(&self, key: &str, trigger: &AlarmTrigger) -> RotationStart {
+        let moment: String = self
+            .state_change_time
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
+        let mut input = trigger.rotation.clone();
+        if let Some(fields) = input.as_object_mut() {
+            fields.insert("event".to_owned(), self.as_event());
+        }
+        RotationStart {
+            name: Some(format!("alarm-{key}-{moment}-{}", short_hash(&self.alarm_arn))),
+            input,
+        }
+    }
+
+    /// The event that the same change is on EventBridge's bus, as far as `select-nodes` reads it.
+    fn as_event(&self) -> Value {
+        let mut detail = json!({
+            "alarmName": self.alarm_name,
+            "previousState": {"value": self.old_state_value},
+            "state": {"value": self.new_state_value, "timestamp": self.state_change_time},
+        });
+        if !self.trigger.is_null() {
+            detail["configuration"] = json!({"metrics": read_metrics(&self.trigger)});
+        }
+        json!({
+            "source": "aws.cloudwatch",
+            "detail-type": "CloudWatch Alarm State Change",
+            "resources": [self.alarm_arn],
+            "detail": detail,
+        })
+    }
+}
+
+/// The alarm's metrics: those of its metric math, or the only one.
+fn read_metrics(trigger: &Value) -> Vec<Value> {
+    let metric =
+        |dimensions: &Value| json!({"metricStat": {"metric": {"dimensions": read_dimensions(dimensions)}}});
+    let Some(queries) = trigger["Metrics"].as_array() else {
+        return vec![metric(&trigger["Dimensions"])];
+    };
+    let stats = queries
+        .iter()
+        .filter_map(|query| query.pointer("/MetricStat/Metric"));
+    stats.map(|found| metric(&found["Dimensions"])).collect()
+}
+
+/// A topic is told a list of names and values, the bus an object.
+fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
+    let pairs = dimensions.as_array().into_iter().flatten();
+    pairs
+        .filter_map(|pair| Some((pair["name"].as_str()?, pair["value"].as_str()?)))
+        .collect()
+}
+
+/// A rotation that makes no sense is refused when it is written, not when it is needed; what goes is not looked at.
+fn apply(change: &Change) -> Result<Starts, InvalidInput> {
+    match change.tf.action {
+        Action::Create => {
+            parse_rotation(&change.rotation)?;
+            Ok(Starts::nothing(
+                "the value is new: a rotation begins when it changes".to_owned(),
+            ))
+        }
+        Action::Delete => Ok(Starts::nothing("nobody watches the value any more".to_owned())),
+        Action::Update => {
+            parse_rotation(&change.rotation)?;
+            if change.tf.prev_input.get("value") == Some(&change.value) {
+                return Ok(Starts::nothing(
+                    "the value is the same: only what a rotation does has changed".to_owned(),
+                ));
+            }
+            // No name: a value may come back, and has to begin a rotation then, too.
+            Ok(Starts {
+                starts: vec![RotationStart {
+                    name: None,
+                    input: change.rotation.clone(),
+                }],
+                reasons: vec![format!(
+                    "the value is {} now: a rotation is started",
+                    change.value
+                )],
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::OLD;
+    use crate::select::{AlarmTerms, Alarmed, read_alarm};
+
+    const ALARM: &str = "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu";
+    const TIME: &str = "2027-01-01T00:00:01.250+0000";
+
+    fn triggers() -> AlarmTriggers {
+        let rotation = |pick: Value| json!({"trigger": "alarm", "selection": {"alarm": pick}, "recycle": {}});
+        serde_json::from_value(json!({
+            "busy": {"alarm_names": ["cpu", "load"], "rotation": rotation(json!({"pick": "oldest"}))},
+            "too": {"alarm_names": ["load"], "rotation": rotation(json!({}))},
+        }))
+        .unwrap()
+    }
+
+    fn message(change: &Value) -> Value {
+        let mut message = json!({
+            "AlarmName": "cpu",
+            "AlarmDescription": null,
+            "AWSAccountId": "123456789012",
+            "NewStateValue": "ALARM",
+            "NewStateReason": "Threshold Crossed",
+            "StateChangeTime": TIME,
+            "Region": "EU (Ireland)",
+            "AlarmArn": ALARM,
+            "OldStateValue": "OK",
+            "Trigger": {"MetricName": "CPUUtilization", "Dimensions": [{"value": OLD, "name": "InstanceId"}], "Period": 60},
+        });
+        let fields = message.as_object_mut().unwrap();
+        fields.extend(change.as_object().unwrap().clone());
+        message
+    }
+
+    fn delivered(messages: &[String]) -> Starts {
+        let records: Vec<Value> = messages
+            .iter()
+            .map(|message| json!({"EventSource": "aws:sns", "Sns": {"Type": "Notification", "Message": message}}))
+            .collect();
+        let request = serde_json::from_value(json!({"Records": records})).unwrap();
+        decide_starts(&request, &triggers()).unwrap()
+    }
+
+    fn told(change: &Value) -> Starts {
+        delivered(&[message(change).to_string()])
+    }
+
+    #[test]
+    fn only_an_alarm_of_ours_that_enters_alarm_begins_a_rotation() {
+        for (name, change, words) in [
+            (
+                "over",
+                json!({"NewStateValue": "OK", "OldStateValue": "ALARM"}),
+                "from ALARM to OK",
+            ),
+            (
+                "no data",
+                json!({"NewStateValue": "INSUFFICIENT_DATA"}),
+                "to INSUFFICIENT_DATA",
+            ),
+            ("still", json!({"OldStateValue": "ALARM"}), "from ALARM to ALARM"),
+            (
+                "another's",
+                json!({"AlarmName": "disk"}),
+                "alarm disk is in none of alarm_triggers",
+            ),
+            (
+                "no alarm",
+                json!({"AlarmArn": null}),
+                "none of a CloudWatch alarm",
+            ),
+        ] {
+            let starts = told(&change);
+            assert!(starts.starts.is_empty(), "{name}");
+            let answer = starts.answer();
+            assert_eq!(answer.verdict, StartVerdict::NothingToStart, "{name}");
+            assert!(answer.reason.contains(words), "{name}: {}", answer.reason);
+        }
+        for text in ["", "hello", "{}", "[1]"] {
+            let answer = delivered(&[text.to_owned()]).answer();
+            assert!(answer.reason.contains("none of a CloudWatch alarm"), "{text}");
+        }
+        for before in ["OK", "INSUFFICIENT_DATA"] {
+            let starts = told(&json!({"OldStateValue": before}));
+            assert_eq!(starts.starts.len(), 1);
+            assert_eq!(starts.answer().verdict, StartVerdict::Started);
+        }
+    }
+
+    #[test]
+    fn a_rotation_is_named_after_the_alarm_and_its_moment_and_not_after_the_delivery() {
+        let name = |change: &Value| told(change).starts[0].name.clone().unwrap();
+        let first = name(&json!({}));
+        assert_eq!(
+            first,
+            format!("alarm-busy-202701010000012500000-{}", short_hash(ALARM))
+        );
+        assert_eq!(first, name(&json!({"NewStateReason": "another text"})));
+        assert_ne!(
+            first,
+            name(&json!({"StateChangeTime": "2027-01-01T00:05:01.250+0000"}))
+        );
+        assert_ne!(first, name(&json!({"AlarmArn": format!("{ALARM}-too")})));
+    }
+
+    #[test]
+    fn an_alarm_begins_a_rotation_for_each_trigger_that_has_it() {
+        let both = told(&json!({"AlarmName": "load"}));
+        let names: Vec<&str> = both
+            .starts
+            .iter()
+            .filter_map(|start| start.name.as_deref())
+            .collect();
+        assert!(
+            names[0].starts_with("alarm-busy-") && names[1].starts_with("alarm-too-"),
+            "{names:?}"
+        );
+        let answer = delivered(&[message(&json!({})).to_string(), "hello".to_owned()]).answer();
+        assert_eq!(answer.verdict, StartVerdict::Started);
+        assert!(
+            answer.reason.contains("for busy; the message is none of"),
+            "{}",
+            answer.reason
+        );
+    }
+
+    #[test]
+    fn the_rotation_is_the_triggers_with_the_event_that_the_bus_would_have() {
+        let starts = told(&json!({}));
+        assert_eq!(
+            starts.starts[0].input,
+            json!({
+                "trigger": "alarm",
+                "selection": {"alarm": {"pick": "oldest"}},
+                "recycle": {},
+                "event": {
+                    "source": "aws.cloudwatch",
+                    "detail-type": "CloudWatch Alarm State Change",
+                    "resources": [ALARM],
+                    "detail": {
+                        "alarmName": "cpu",
+                        "previousState": {"value": "OK"},
+                        "state": {"value": "ALARM", "timestamp": TIME},
+                        "configuration": {"metrics": [{"metricStat": {"metric": {"dimensions": {"InstanceId": OLD}}}}]},
+                    },
+                },
+            })
+        );
+        assert!(parse_rotation(&starts.starts[0].input).is_ok());
+    }
+
+    #[test]
+    fn select_nodes_reads_every_kind_of_alarm_from_it() {
+        let of_group = json!([{"name": "AutoScalingGroupName", "value": "workers"}]);
+        let query = |dimensions: &Value| json!({"Id": "m", "MetricStat": {"Metric": {"Dimensions": dimensions}, "Stat": "Average"}});
+        let math = json!({"Metrics": [query(&of_group), {"Id": "e", "Expression": "m * 2"}]});
+        let several =
+            json!({"Metrics": [query(&of_group), query(&json!([{"name": "InstanceId", "value": OLD}]))]});
+        let oldest = Ok(Alarmed::OldestOf("workers".parse().unwrap()));
+        let refused = |dimensions: &str| {
+            Err(InvalidInput(format!(
+                "the alarm names neither one instance nor one group (it has {dimensions}): write group and pick = \"oldest\""
+            )))
+        };
+        for (name, trigger, expected) in [
+            ("one metric", json!({"Dimensions": of_group}), oldest.clone()),
+            ("metric math", math, oldest),
+            (
+                "several metrics",
+                several,
+                refused(&format!(
+                    "2 metrics: AutoScalingGroupName=workers / InstanceId={OLD}"
+                )),
+            ),
+            ("no dimension", json!({"Dimensions": []}), refused("no dimension")),
+            ("a composite alarm", Value::Null, refused("no metric of its own")),
+        ] {
+            let terms: AlarmTerms = serde_json::from_value(json!({"pick": "oldest"})).unwrap();
+            let event = &told(&json!({"Trigger": trigger})).starts[0].input["event"];
+            assert_eq!(read_alarm(event, &terms), expected, "{name}");
+        }
+    }
+
+    fn applied(action: &str, before: &Value, rotation: &Value) -> Result<Starts, InvalidInput> {
+        let request =
+            json!({"value": "2", "rotation": rotation, "tf": {"action": action, "prev_input": before}});
+        decide_starts(&serde_json::from_value(request).unwrap(), &triggers())
+    }
+
+    #[test]
+    fn only_a_value_that_changed_begins_a_rotation() {
+        let rotation = json!({"trigger": "apply", "selection": {"outdated": {"ami": true}}, "recycle": {}});
+        for (name, action, before, expected) in [
+            ("the first apply", "create", Value::Null, 0),
+            ("another value", "update", json!({"value": "1"}), 1),
+            (
+                "the same value for another selection",
+                "update",
+                json!({"value": "2", "rotation": {}}),
+                0,
+            ),
+            ("nobody knows what it was", "update", Value::Null, 1),
+            ("destroy", "delete", json!({"value": "1"}), 0),
+        ] {
+            let starts = applied(action, &before, &rotation).unwrap().starts;
+            assert_eq!(starts.len(), expected, "{name}");
+            for start in starts {
+                assert_eq!((start.name, start.input), (None, rotation.clone()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rotation_that_makes_no_sense_is_refused_when_it_is_written_and_never_keeps_it_from_going() {
+        let wrong = json!({"trigger": "apply", "selection": {"outdated": {}}});
+        for action in ["create", "update"] {
+            let error = applied(action, &Value::Null, &wrong).unwrap_err().to_string();
+            assert!(error.contains("outdated needs launch_template"), "{error}");
+        }
+        assert!(applied("delete", &Value::Null, &wrong).is_ok());
+    }
+}

@@ -1,0 +1,81 @@
+//! The environment: what to start, and for which alarms.
+
+use recycle::ids::StateMachineArn;
+use recycle::start::AlarmTriggers;
+
+use crate::Error;
+
+const MACHINE: &str = "ROTATE_STATE_MACHINE_ARN";
+const ALARM_TRIGGERS: &str = "ALARM_TRIGGERS";
+
+/// What the function is set to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The state machine `rotate-nodes`.
+    pub machine: StateMachineArn,
+    /// The module's `alarm_triggers`.
+    pub alarm_triggers: AlarmTriggers,
+}
+
+/// Reads the environment through `variable`.
+pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
+    let read = |name| variable(name).ok_or_else(|| invalid(name, "it is not set".to_owned()));
+    Ok(Settings {
+        machine: read(MACHINE)?
+            .parse()
+            .map_err(|reason| invalid(MACHINE, format!("it {reason}")))?,
+        alarm_triggers: serde_json::from_str(&read(ALARM_TRIGGERS)?)
+            .map_err(|reason| invalid(ALARM_TRIGGERS, format!("it must be a JSON object: {reason}")))?,
+    })
+}
+
+fn invalid(variable: &'static str, reason: String) -> Error {
+    Error::InvalidEnvironment { variable, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARN: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes";
+
+    fn read(machine: Option<&str>, triggers: Option<&str>) -> Result<Settings, String> {
+        let variable = |name: &str| match name {
+            MACHINE => machine.map(str::to_owned),
+            ALARM_TRIGGERS => triggers.map(str::to_owned),
+            other => panic!("nobody documented the variable {other}"),
+        };
+        read_settings(variable).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn it_has_a_machine_and_triggers_by_name() {
+        let triggers = r#"{"cpu": {"alarm_names": ["node-cpu"], "rotation": {"trigger": "alarm"}}}"#;
+        let settings = read(Some(ARN), Some(triggers)).unwrap();
+        assert_eq!(settings.machine.as_str(), ARN);
+        assert_eq!(settings.alarm_triggers["cpu"].alarm_names, ["node-cpu"]);
+        assert!(read(Some(ARN), Some("{}")).unwrap().alarm_triggers.is_empty());
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable() {
+        for (machine, triggers, words) in [
+            (None, Some("{}"), "ROTATE_STATE_MACHINE_ARN: it is not set"),
+            (
+                Some("machine"),
+                Some("{}"),
+                "ROTATE_STATE_MACHINE_ARN: it must be the ARN",
+            ),
+            (Some(ARN), None, "ALARM_TRIGGERS: it is not set"),
+            (Some(ARN), Some("[]"), "ALARM_TRIGGERS: it must be a JSON object"),
+            (
+                Some(ARN),
+                Some(r#"{"a": {}}"#),
+                "ALARM_TRIGGERS: it must be a JSON object: missing field",
+            ),
+        ] {
+            let text = read(machine, triggers).unwrap_err();
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The Lambda function `start-rotation`; see the library.
+
+use start_rotation::{StartRotation, read_settings};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), lambda_step::Error> {
+    let settings = read_settings(|name| std::env::var(name).ok())?;
+    let function = StartRotation::new(settings, &lambda_step::configure().await);
+    lambda_step::serve(|request| function.handle(request)).await
+}

@@ -1,0 +1,373 @@
+# What starts rotations: alarms, events, Spot, topics, schedules, terraform apply.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  cluster_name = "prod"
+  artifacts    = { directory = "./tests/artifacts" }
+}
+
+run "by_default_nothing_starts_by_itself" {
+  assert {
+    condition = (
+      length(aws_cloudwatch_event_rule.trigger) + length(aws_sns_topic_subscription.alarms) + length(aws_scheduler_schedule.rotation)
+      + length(aws_lambda_invocation.rotate_on_change) + length(aws_iam_role.scheduler)
+    ) == 0
+    error_message = "no rule, no subscription, no schedule, no invocation"
+  }
+}
+
+run "alarms_events_and_spot_are_rules_that_start_rotations" {
+  variables {
+    alarm_triggers = {
+      cpu  = { alarm_names = ["node-cpu"] }
+      busy = { alarm_names = ["busy", "hot"], group = "workers", pick = "oldest", cooldown_minutes = 30, recycle = { dispose = "stop" } }
+    }
+    event_triggers = {
+      sick = { event_pattern = { source = ["my.monitoring"], detail = { severe = [true] } }, instance_id_path = "$.detail.machine" }
+      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { force = ["last_target"] } }
+    }
+    spot = true
+  }
+
+  assert {
+    condition = { for key, rule in aws_cloudwatch_event_rule.trigger : key => rule.name } == {
+      for key in ["alarm-busy", "alarm-cpu", "event-old", "event-sick", "rebalance", "spot"] : key => "recycle-eks-rotate-nodes-${key}"
+    }
+    error_message = "a rule for each, named after it"
+  }
+
+  assert {
+    condition = jsondecode(aws_cloudwatch_event_rule.trigger["alarm-busy"].event_pattern) == {
+      source      = ["aws.cloudwatch"]
+      detail-type = ["CloudWatch Alarm State Change"]
+      detail      = { alarmName = ["busy", "hot"], state = { value = ["ALARM"] }, previousState = { value = [{ anything-but = ["ALARM"] }] } }
+    }
+    error_message = "only alarms that enter ALARM"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_event_target.trigger["alarm-busy"].input_transformer[0].input_template
+      == "{\"event\":<aws.events.event.json>,\"recycle\":{\"dispose\":\"stop\"},\"selection\":{\"alarm\":{\"cooldown_minutes\":30,\"group\":\"workers\",\"pick\":\"oldest\"}},\"trigger\":\"alarm\"}"
+    )
+    error_message = "the whole event, what is meant by it, and the fields of an execution"
+  }
+
+  assert {
+    condition     = strcontains(aws_cloudwatch_event_target.trigger["spot"].input_transformer[0].input_template, "\"instance_ids\":[<instance>]")
+    error_message = "the instance of a warning, outside of quotes"
+  }
+
+  assert {
+    condition = alltrue([
+      for target in aws_cloudwatch_event_target.trigger :
+      target.arn == aws_sfn_state_machine.rotate_nodes.arn && target.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
+    ])
+    error_message = "all start rotate-nodes, and what could not be delivered is kept"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["start-rotation"].environment[0].variables["ALARM_TRIGGERS"] == "{}"
+    error_message = "without a topic nobody tells the function of alarms"
+  }
+}
+
+run "a_topic_of_alarms_tells_start_rotation" {
+  variables {
+    alarm_triggers = { busy = { alarm_names = ["busy"], pick = "oldest", recycle = { dispose = "stop" } } }
+    alarm_topics   = { ops = "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops" }
+  }
+
+  assert {
+    condition = (
+      aws_sns_topic_subscription.alarms["ops"].topic_arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"
+      && aws_sns_topic_subscription.alarms["ops"].protocol == "lambda"
+      && aws_sns_topic_subscription.alarms["ops"].endpoint == aws_lambda_function.this["start-rotation"].arn
+      && jsondecode(aws_sns_topic_subscription.alarms["ops"].redrive_policy) == { deadLetterTargetArn = aws_sqs_queue.dead_letters.arn }
+    )
+    error_message = "the function subscribes, and what could not be told is kept"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_permission.alarms["ops"].principal == "sns.amazonaws.com"
+      && aws_lambda_permission.alarms["ops"].source_arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"
+      && aws_lambda_permission.alarms["ops"].function_name == "recycle-eks-start-rotation"
+    )
+    error_message = "this topic may invoke it, and no other"
+  }
+
+  assert {
+    condition     = aws_lambda_function_event_invoke_config.start_rotation.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters.arn
+    error_message = "what it could not start is kept"
+  }
+
+  assert {
+    condition = jsondecode(aws_lambda_function.this["start-rotation"].environment[0].variables["ALARM_TRIGGERS"]) == {
+      busy = {
+        alarm_names = ["busy"]
+        rotation    = { trigger = "alarm", selection = { alarm = { pick = "oldest" } }, recycle = { dispose = "stop" } }
+      }
+    }
+    error_message = "the function knows what each alarm means"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["start-rotation"].environment[0].variables["ROTATE_STATE_MACHINE_ARN"] == "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:${aws_sfn_state_machine.rotate_nodes.name}"
+    error_message = "the ARN by name is that of the machine"
+  }
+
+  assert {
+    condition = [for statement in jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement : [statement.Principal.Service, values(values(statement.Condition)[0])[0]]] == [
+      ["events.amazonaws.com", "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"],
+      ["sns.amazonaws.com", ["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"]],
+    ]
+    error_message = "the topic may leave what it could not tell"
+  }
+}
+
+run "a_schedule_starts_rotations_with_a_role_of_its_own" {
+  variables {
+    schedules = {
+      weekly = {
+        schedule_expression = "cron(0 3 ? * SUN *)"
+        timezone            = "Europe/Berlin"
+        selection           = { outdated = { launch_template = true } }
+        recycle             = { evict = "none" }
+      }
+      old = { schedule_expression = "rate(1 day)", selection = { outdated = { groups = ["a", "b"], older_than_hours = 336 } } }
+    }
+    permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
+    role_path            = "/platform/"
+  }
+
+  assert {
+    condition = { for key, schedule in aws_scheduler_schedule.rotation : key => [schedule.name, schedule.schedule_expression, schedule.schedule_expression_timezone] } == {
+      weekly = ["recycle-eks-rotate-nodes-weekly", "cron(0 3 ? * SUN *)", "Europe/Berlin"]
+      old    = ["recycle-eks-rotate-nodes-old", "rate(1 day)", "UTC"]
+    }
+    error_message = "in the given time zone, or UTC"
+  }
+
+  assert {
+    condition = (
+      aws_scheduler_schedule.rotation["weekly"].target[0].input
+      == "{\"event\":{\"id\":\"<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>\"},\"recycle\":{\"evict\":\"none\"},\"selection\":{\"outdated\":{\"launch_template\":true}},\"trigger\":\"schedule\"}"
+    )
+    error_message = "the selection, and an event that is the same however often it is delivered"
+  }
+
+  assert {
+    condition = alltrue([
+      for schedule in aws_scheduler_schedule.rotation :
+      schedule.target[0].arn == aws_sfn_state_machine.rotate_nodes.arn && schedule.target[0].role_arn == aws_iam_role.scheduler["this"].arn
+      && schedule.target[0].dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn && schedule.flexible_time_window[0].mode == "OFF"
+    ])
+    error_message = "all start rotate-nodes, and what could not be delivered is kept"
+  }
+
+  assert {
+    condition = (
+      aws_iam_role.scheduler["this"].path == "/platform/" && aws_iam_role.scheduler["this"].permissions_boundary == "arn:aws-us-gov:iam::123456789012:policy/boundary"
+      && jsondecode(aws_iam_role.scheduler["this"].assume_role_policy).Statement[0].Principal.Service == "scheduler.amazonaws.com"
+    )
+    error_message = "the role keeps the account's rules, and only the Scheduler has it"
+  }
+
+  assert {
+    condition = [for statement in jsondecode(aws_iam_role_policy.scheduler["this"].policy).Statement : [statement.Sid, statement.Action, statement.Resource]] == [
+      ["StartRotations", "states:StartExecution", "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"],
+      ["LeaveWhatItCouldNotStart", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
+    ]
+    error_message = "it may start rotations, leave what it could not start, and nothing else"
+  }
+}
+
+run "a_value_that_changes_invokes_start_rotation" {
+  variables {
+    rotate_on_change = {
+      workers = { value = 7, selection = { outdated = { groups = ["workers"], launch_template = true } } }
+      image   = { value = "ami-1", selection = { outdated = { ami = true } }, recycle = { evict = "none" } }
+    }
+  }
+
+  assert {
+    condition = alltrue([
+      for invocation in aws_lambda_invocation.rotate_on_change :
+      invocation.function_name == "recycle-eks-start-rotation" && invocation.lifecycle_scope == "CRUD"
+    ])
+    error_message = "when it is created, changed and destroyed: the function tells these apart"
+  }
+
+  assert {
+    condition = { for key, invocation in aws_lambda_invocation.rotate_on_change : key => jsondecode(invocation.input) } == {
+      workers = { value = 7, rotation = { trigger = "apply", selection = { outdated = { groups = ["workers"], launch_template = true } }, recycle = {} } }
+      image   = { value = "ami-1", rotation = { trigger = "apply", selection = { outdated = { ami = true } }, recycle = { evict = "none" } } }
+    }
+    error_message = "the value, and the rotation that it begins"
+  }
+}
+
+run "refuses_an_alarm_trigger_without_alarms" {
+  command = plan
+
+  variables {
+    alarm_triggers = { cpu = { alarm_names = [] } }
+  }
+
+  expect_failures = [var.alarm_triggers]
+}
+
+run "refuses_a_misspelt_term_of_an_alarm_trigger" {
+  command = plan
+
+  variables {
+    alarm_triggers = { cpu = { alarm_names = ["cpu"] }, busy = { alarm_names = ["busy"], pik = "oldest" } }
+  }
+
+  expect_failures = [var.alarm_triggers]
+}
+
+run "refuses_a_field_that_executions_do_not_have" {
+  command = plan
+
+  variables {
+    alarm_triggers = { cpu = { alarm_names = ["cpu"], recycle = { evikt = "none" } } }
+  }
+
+  expect_failures = [var.alarm_triggers]
+}
+
+run "refuses_an_alarm_trigger_whose_rule_has_too_long_a_name" {
+  command = plan
+
+  variables {
+    alarm_triggers = { thirty-four-characters-are-too-many = { alarm_names = ["cpu"] } }
+  }
+
+  expect_failures = [var.alarm_triggers]
+}
+
+run "refuses_an_event_trigger_without_a_path" {
+  command = plan
+
+  variables {
+    event_triggers = { sick = { event_pattern = { source = ["mine"] } } }
+  }
+
+  expect_failures = [var.event_triggers]
+}
+
+run "refuses_an_event_trigger_whose_rule_has_too_long_a_name" {
+  command = plan
+
+  variables {
+    event_triggers = { thirty-four-characters-are-too-many = { event_pattern = { source = ["mine"] }, instance_id_path = "$.detail.id" } }
+  }
+
+  expect_failures = [var.event_triggers]
+}
+
+run "refuses_what_is_no_topic" {
+  command = plan
+
+  variables {
+    alarm_topics = { ops = "arn:aws:sqs:eu-west-1:123456789012:ops" }
+  }
+
+  expect_failures = [var.alarm_topics]
+}
+
+run "refuses_a_topic_twice" {
+  command = plan
+
+  variables {
+    alarm_topics = { one = "arn:aws:sns:eu-west-1:123456789012:ops", two = "arn:aws:sns:eu-west-1:123456789012:ops" }
+  }
+
+  expect_failures = [var.alarm_topics]
+}
+
+run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {
+  command = plan
+
+  variables {
+    alarm_topics   = { ops = "arn:aws:sns:eu-west-1:123456789012:ops" }
+    alarm_triggers = { cpu = { alarm_names = [for number in range(300) : "alarm-${number}"] } }
+  }
+
+  expect_failures = [var.alarm_topics]
+}
+
+run "refuses_a_schedule_that_is_no_expression" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "weekly", selection = { outdated = { ami = true } } } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_schedule_without_a_selection" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "rate(7 days)" } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_schedule_for_an_alarm" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { alarm = {} } } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_misspelt_term_of_a_schedule" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, time_zone = "UTC" } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_schedule_with_too_long_a_name" {
+  command = plan
+
+  variables {
+    schedules = { forty-one-characters-are-more-than-allowed = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } } } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_change_without_a_value" {
+  command = plan
+
+  variables {
+    rotate_on_change = { workers = { selection = { outdated = { ami = true } } } }
+  }
+
+  expect_failures = [var.rotate_on_change]
+}
+
+run "refuses_a_change_that_selects_twice" {
+  command = plan
+
+  variables {
+    rotate_on_change = { workers = { value = "1", selection = { outdated = { ami = true }, instance_ids = [] } } }
+  }
+
+  expect_failures = [var.rotate_on_change]
+}

@@ -1,0 +1,45 @@
+"""The run that docs/dashboard.svg and docs/messages.md are made of."""
+
+import json
+from pathlib import Path
+
+from dashboard.messages import write_page
+from dashboard.svg import draw
+from dashboard.widgets import read_widgets
+from prepare import ROOT
+from world.deployment import CLUSTER
+from world.world import World
+
+PICTURE = ROOT / "docs" / "dashboard.svg"
+MESSAGES = ROOT / "docs" / "messages.md"
+DAYS = 2
+
+
+def live_through(world: World) -> None:
+    """A node is recycled, one waits 20 hours for its job, one is blocked and goes back, one is refused, one has no way back."""
+    workers = world.group("workers", size=4, minimum=2, maximum=8)
+    plain, long, blocked, protected = workers.nodes
+    fixed = world.group("reserved", size=2, minimum=2, maximum=2).nodes[0]
+    train = long.job("train", labels={"app": "train"})
+    fixed.job("index", labels={"app": "index"})
+    world.budget(blocked.deployment("web", replicas=2), min_available=2)
+    workers.protect(protected)
+    world.let_sweep()
+    world.at("2h", lambda: world.recycle(plain))
+    world.at("4h", lambda: world.recycle(long, label_selector="app=train"))
+    world.at("24h", train.finishes)
+    world.at("26h", lambda: world.recycle(protected))
+    world.at("28h", lambda: world.recycle(blocked, drain_timeout_seconds=36_000))
+    world.at("30h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout_seconds=7_200))
+    world.run(f"{DAYS}d")
+
+
+def pages(world: World) -> dict[Path, str]:
+    """Both, after the run."""
+    cloudwatch = world.aws.client("cloudwatch")
+    (name,) = [each["DashboardName"] for each in cloudwatch.list_dashboards()["DashboardEntries"]]
+    assert name.endswith(CLUSTER)
+    body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
+    began = world.clock.now() - world.clock.elapsed()
+    picture = draw(read_widgets(body, world.metrics), began, began + DAYS * 86_400)
+    return {PICTURE: picture, MESSAGES: write_page(world.told)}

@@ -1,0 +1,184 @@
+"""What starts rotations without a rule of EventBridge: alarms that tell a topic, schedules, a changed value."""
+
+import json
+
+import pytest
+
+from world.deployment import ALARM_TOPIC
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=5)
+
+
+def alarm(world, name, **dimensions):
+    """An alarm that tells the operators' topic."""
+    world.aws.client("cloudwatch").put_metric_alarm(
+        AlarmName=name,
+        AlarmActions=[ALARM_TOPIC],
+        OKActions=[ALARM_TOPIC],
+        Namespace="AWS/EC2",
+        MetricName="CPUUtilization",
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        Statistic="Average",
+        Period=60,
+        EvaluationPeriods=3,
+        Threshold=90,
+        ComparisonOperator="GreaterThanThreshold",
+    )
+
+
+def turns(world, name, state):
+    world.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+def outcomes(world, machine="rotate-nodes"):
+    return [execution.finishes().outcome for execution in world.executions(machine)]
+
+
+def test_an_alarm_that_only_a_topic_hears_recycles_its_node_once_however_often_it_is_told(world, workers):
+    node = workers.nodes[1]
+    alarm(world, "node-cpu", InstanceId=node.instance_id)
+    world.events.silent = "*alarm*"
+    world.events.repeat("*start-rotation", seconds=90)
+
+    turns(world, "node-cpu", "ALARM")
+    wait(world, "3m")
+    turns(world, "node-cpu", "OK")
+    wait(world, "3m")
+
+    assert len([delivery for delivery in world.events.deliveries if delivery.target.endswith("start-rotation")]) == 3
+    assert outcomes(world) == ["started"]
+    assert outcomes(world, "recycle-node") == ["recycled"]
+    assert world.instance(node.instance_id).state == "terminated"
+
+
+def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
+    node = workers.nodes[1]
+    alarm(world, "node-cpu", InstanceId=node.instance_id)
+
+    turns(world, "node-cpu", "ALARM")
+    wait(world, "3m")
+
+    assert sorted(outcomes(world)) == ["nothing_selected", "started"]
+    (recycling,) = world.executions()
+    assert recycling.finishes().outcome == "recycled"
+
+
+def test_the_oldest_of_a_group_is_meant_through_a_topic_too(world, workers):
+    oldest = min(workers.nodes, key=lambda node: node.instance_id)
+    world.events.silent = "*alarm*"
+    alarm(world, "busy", AutoScalingGroupName="workers")
+
+    turns(world, "busy", "ALARM")
+    wait(world, "1m")
+
+    (recycling,) = world.executions()
+    given = json.loads(world.engine.execution(recycling.arn).input_text)
+    assert given == {
+        "instance_id": oldest.instance_id,
+        "cluster_name": "world",
+        "label_selector": "app=train",
+        "dispose": "detach",
+        "evict": "none",
+    }
+    assert recycling.finishes().outcome == "recycled"
+
+
+@pytest.mark.parametrize("message", ["hello", '{"AlarmName": "node-cpu"}'])
+def test_what_else_a_topic_is_told_starts_nothing(world, workers, message):
+    alarm(world, "disk", InstanceId=workers.nodes[0].instance_id)
+    turns(world, "disk", "ALARM")
+    world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
+    wait(world, "10m")
+    assert not world.executions("rotate-nodes") and not world.queued("dead-letters")
+
+
+def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(world, workers):
+    alarm(world, "node-cpu", InstanceId=workers.nodes[0].instance_id)
+    world.events.silent = "*alarm*"
+    world.faults.refuse("states:StartExecution", code="ThrottlingException", status=400, times=2, function="start-rotation")
+    turns(world, "node-cpu", "ALARM")
+    wait(world, "5m")
+    assert outcomes(world) == ["started"] and not world.queued("dead-letters")
+
+    world.faults.refuse("states:StartExecution", code="AccessDeniedException", status=400, times=None, function="start-rotation")
+    turns(world, "node-cpu", "OK")
+    turns(world, "node-cpu", "ALARM")
+    wait(world, "5m")
+    (kept,) = world.queued("dead-letters")
+    assert "node-cpu" in json.dumps(kept["requestPayload"])
+
+
+# Schedules: the world's clock begins on Friday, 2027-01-01, at midnight UTC.
+
+DAY = 86_400
+
+
+def new_version(world, **data):
+    """The template of the group gets a version, which is what it launches from then."""
+    world.aws.client("ec2").create_launch_template_version(
+        LaunchTemplateName="workers", SourceVersion="1", LaunchTemplateData=data
+    )
+
+
+def rotations(world):
+    """When rotations began that found something, as how many seconds after the scenario."""
+    ends = [(execution.entered("SelectNodes")[0], execution.finishes().outcome) for execution in world.executions("rotate-nodes")]
+    return [moment for moment, outcome in ends if outcome == "started"]
+
+
+def recycled(world):
+    """The instances of the executions, which have all ended well."""
+    assert set(outcomes(world, "recycle-node")) == {"recycled"}
+    return sorted(json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions())
+
+
+def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_time_in_its_zone(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    new_version(world, EbsOptimized=True)
+    world.let_schedules_run()
+
+    world.run("2d2h29m")
+    assert outcomes(world) == ["nothing_selected"] * 2  # each day, for another image
+    world.run("2d6h")
+
+    # Sunday, 3:30 in Berlin.
+    assert rotations(world) == [2 * DAY + 2.5 * 3600]
+    assert recycled(world) == old
+    given = [json.loads(world.engine.execution(each.arn).input_text)["drain_timeout_seconds"] for each in world.executions()]
+    assert given == [7200, 7200]
+    assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_a_schedule_rotates_what_runs_another_image_once_however_often_it_is_delivered(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    images = {image["ImageId"] for image in world.aws.client("ec2").describe_images()["Images"]}
+    new_version(world, ImageId=min(images - {"ami-12c6146b"}))
+    world.events.repeat("*rotate-nodes", seconds=30)
+    world.let_schedules_run()
+
+    world.run("1d6h")
+
+    # The second finds one that is claimed, and one that waits for its turn: the same executions.
+    assert len(world.executions("rotate-nodes")) == 2
+    assert recycled(world) == old
+    world.run("2d1h")
+    assert outcomes(world)[2:] == ["nothing_selected"]
+
+
+def test_a_schedule_rotates_what_is_too_old_and_leaves_the_others(world, workers):
+    old = sorted(node.instance_id for node in workers.nodes)
+    scale_out = {"AutoScalingGroupName": "workers", "DesiredCapacity": 3}
+    world.at("1d", lambda: world.aws.client("autoscaling").set_desired_capacity(**scale_out))
+    world.let_schedules_run()
+
+    world.run("3d8h")
+
+    assert rotations(world) == [3 * DAY + 3 * 3600]
+    assert recycled(world) == old
