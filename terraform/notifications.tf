@@ -12,7 +12,7 @@ locals {
       machine     = aws_sfn_state_machine.recycle_node.arn
       description = "Executions of ${local.machine_name} that were aborted, took too long, or failed where no state of theirs could tell"
       severity    = "warning"
-      what_next   = "The sweep puts back what is left of it, and tells what it did. Why it ended:"
+      what_next   = "The sweep puts back what is left of it, or goes on if a lifecycle hook holds the node, and tells what it did. Why it ended:"
       ends = [
         { status = ["TIMED_OUT", "ABORTED"] },
         # The history's limit, above all. An execution whose claim is lost has nothing to say of the node.

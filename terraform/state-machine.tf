@@ -98,7 +98,7 @@ resource "aws_cloudwatch_log_group" "state_machine" {
 
 # Shown in the plan of a destroy, and again when it begins: nothing that is still claimed would be put back.
 resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
-  input = "Executions that still run stop here, and nobody puts their nodes back: they stay tainted, cordoned and in Standby. Look with kubectl get nodes -l recycle-eks/group and for instances with tags recycle-eks:* first. The order is in docs/install.md, Remove it."
+  input = "Executions that still run stop here, and nobody puts their nodes back: they stay tainted, cordoned and in Standby. Members that are Terminating:Wait for our lifecycle hook are terminated with their pods as it is deleted, retain or not. Look with kubectl get nodes -l recycle-eks/group, for instances with tags recycle-eks:* and for members that are Terminating:Wait first. The order is in docs/install.md, Remove it."
 
   provisioner "local-exec" {
     when       = destroy

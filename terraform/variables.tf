@@ -56,7 +56,7 @@ variable "input_defaults" {
 }
 
 variable "lifecycle_hooks" {
-  description = "Auto Scaling groups that get our lifecycle hook, by a name of your choice: whatever terminates a member of theirs (a scale-in, an instance refresh, a rebalance, an update of a managed node group) waits until its pods are done. `retain` says that the group's instance lifecycle policy has `TerminateHookAbandon = retain`, so that a drain may take longer than the hook can be kept alive (48 hours, or 100 times `heartbeat_timeout_seconds`); it is checked against the group, and told where it does not hold. See docs/hooks.md."
+  description = "Auto Scaling groups that get our lifecycle hook, by a name of your choice: whatever terminates a member of theirs (a scale-in, an instance refresh, a rebalance) waits until its pods are done; only the update of a managed node group does not, because EKS drains the nodes itself before. `retain` says that the group's instance lifecycle policy has `TerminateHookAbandon = retain`, so that a drain may take longer than the hook can be kept alive (48 hours, or 100 times `heartbeat_timeout_seconds`); it is checked against the group, and told where it does not hold. Deleting the hook (the group leaves this map, its key changes without `moved`, destroy) makes Auto Scaling terminate every member that waits for it, with its pods, `retain` or not. See docs/hooks.md."
   type = map(object({
     auto_scaling_group_name   = string
     heartbeat_timeout_seconds = optional(number, 3600)
@@ -101,7 +101,7 @@ variable "max_parallel_per_group" {
 }
 
 variable "max_surge_per_group" {
-  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days."
+  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days, if what does not get its turn within 24 hours is started again (docs/triggers.md, Many nodes of a group)."
   type        = number
   default     = 5
   nullable    = false

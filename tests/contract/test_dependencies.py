@@ -1,6 +1,7 @@
 """Who may depend on what: the table of the crates, and why tests compile nothing twice."""
 
 import json
+import re
 import subprocess
 import tomllib
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from prepare import LAMBDAS, ROOT
 IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "rustls", "tokio")
 #: What only tests may link.
 SCRIPTED = {"scripted-aws", "scripted-kube"}
+#: What Lambda calls with a function's role, from outside of its VPC: for its log, and for events that it could not handle.
+CALLED_BY_LAMBDA = {"logs", "sqs"}
 
 STEP = {"eks-auth", "kube", "lambda-step", "node-record", "recycle", "tokio"}
 STEP_OF_THE_GROUP = STEP | {"aws-config", "group-record"}
@@ -146,6 +149,20 @@ def test_only_those_that_act_on_instances_link_the_sdk_of_ec2(crate: str):
 def test_only_tests_link_what_answers_from_a_script(packages):
     for name, package in packages.items():
         assert not SCRIPTED & dependencies(package, of_tests=False), name
+
+
+def test_the_page_names_the_endpoint_of_each_service_that_a_function_may_call():
+    """The permissions are those of terraform/iam.tf: Terraform's own test holds the two together."""
+    permissions = (ROOT / "terraform" / "tests" / "permissions.tftest.hcl").read_text()
+    allowed = dict(re.findall(r"^      ([a-z-]+) += tolist\(\[(.*?)\]\)$", permissions, re.MULTILINE | re.DOTALL))
+    page = (ROOT / "docs" / "install.md").read_text()
+    (table,) = re.findall(r"^\| function \| interface endpoints \|\n\|---\|---\|\n(.*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    rows = [re.findall(r"`([a-z0-9-]+)`", row) for row in table.splitlines()]
+
+    assert set(allowed) == set(LAMBDAS)
+    assert {function: set(services) for function, *services in rows} == {
+        function: set(re.findall(r'"(\w+):', actions)) - CALLED_BY_LAMBDA for function, actions in allowed.items()
+    }
 
 
 def test_versions_and_features_are_the_workspaces():

@@ -90,7 +90,9 @@ impl Failure {
             Self::ReplacementTimedOut => {
                 "put back as it was found; with `replacement: after` gone, and its place still empty"
             }
-            Self::DrainTimedOut => "put back as it was found; the cause says so",
+            Self::DrainTimedOut => {
+                "put back as it was found; a lifecycle hook's keeps its taint, and its group keeps it (`retain`) or terminates it"
+            }
             Self::StandbyLeftBehind => {
                 "in Standby, untainted: the group allows no way back; the cause has the first error, and the commands for a person"
             }

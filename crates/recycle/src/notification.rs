@@ -96,7 +96,8 @@ impl Happening {
             Self::LeftBehind => "the node stays in Standby, untainted: its group allows no way back",
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
-                "the node was not recycled: it was refused and is untouched, or it was lost, or cannot be seen"
+                "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, or \
+                 its group is terminating it"
             }
         }
     }
@@ -182,7 +183,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "execution",
         false,
-        "the execution that tells: one of recycle-node, or of the sweep",
+        "the execution that tells, or is told of: one of recycle-node, of rotate-nodes, or of the sweep",
     ),
 ];
 

@@ -16,11 +16,17 @@ An execution needs `instance_id` and `cluster_name`. A field that is unknown, wr
 is refused by name before anything is touched.
 ";
 
+/// What stands below them.
+const END: &str = "
+A node that a [lifecycle hook](hooks.md) holds is never put back, since its group is terminating it: after any failure but
+`DrainTimedOut` and `NodeLost` the sweep starts another execution for it.
+";
+
 /// The whole page: all tables, each under its heading.
 #[must_use]
 pub fn render_page() -> String {
     format!(
-        "{INTRODUCTION}\n## Inputs\n\n{}\n## Outcomes\n\n{}",
+        "{INTRODUCTION}\n## Inputs\n\n{}\n## Outcomes\n\n{}{END}",
         render_inputs(),
         render_outcomes()
     )
@@ -39,10 +45,11 @@ published to neither fails nor holds up a node.
 
 /// What stands below them.
 const NOTIFICATIONS_END: &str = r#"
-Of an execution that was aborted or took too long, and of a sweep that failed, EventBridge tells: in the same schema, with `FAILED`,
-`TIMED_OUT` or `ABORTED` as the outcome, and without message attributes, which EventBridge cannot send. The module's alarms tell the
-same topic in CloudWatch's own words, without these attributes, too. So a subscription with a filter policy on attributes hears of
-neither: let one without a filter hear of everything.
+Of executions that cannot tell themselves EventBridge tells: those of `recycle-node` that were aborted, took too long, or failed as
+`ClaimLost` or under a name of Step Functions' own (`States.…`); those of `rotate-nodes` and of the sweep that did not succeed. It tells
+in the same schema, as `failed` with `FAILED`, `TIMED_OUT` or `ABORTED` as the outcome, but without message attributes, which it cannot send,
+and with the JSON in an email, too. The module's alarms tell the same topic in CloudWatch's own words, without these attributes, too. So
+a subscription with a filter policy on attributes hears of neither: let one without a filter hear of everything.
 
 ## Filter policies
 

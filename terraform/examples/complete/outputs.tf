@@ -19,7 +19,7 @@ output "rotate_state_machine_arn" {
 }
 
 output "notification_topic_arn" {
-  description = "Subscribe to it to hear of executions that end badly."
+  description = "Subscribe to it to hear of every node: started, blocked, recycled, put back, or left to a person."
   value       = module.recycle_eks.notification_topic_arn
 }
 

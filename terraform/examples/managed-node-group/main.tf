@@ -1,5 +1,5 @@
-# recycle-eks for an EKS managed node group that is there already: whatever ends a node of it (an update of the group, a scale-in, an
-# instance refresh) waits until its pods are done. README.md beside this says what has to be set on the group itself.
+# recycle-eks for an EKS managed node group that is there already: a scale-in of it, to 0 as well, waits until the pods are done. An update
+# of the group does not wait. README.md beside this says why, and what has to be set on the group itself.
 
 provider "aws" {}
 
