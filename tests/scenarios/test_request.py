@@ -231,3 +231,17 @@ def test_killed_at_each_call_of_a_refusal_it_is_told_all_the_same(world):
             assert end.error == "PreflightRefused", (action, nth, when)
             assert turned_down(world, node), (action, nth, when)
             assert world.faults.not_struck() == []
+
+
+@pytest.mark.parametrize("action", ["kubernetes:POST events", "kubernetes:PATCH nodes"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_it_tells_the_plan_it_is_told_once_all_the_same(world, workers, action, when):
+    node = workers.nodes[0]
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
+    ask(node)
+    world.faults.kill(when, action, function="recycle-eks-claim-node")
+
+    assert sweep(world).outcome == "planned"
+
+    assert world.faults.not_struck() == []
+    assert len(events(world, node, "RecyclePlanned")) == 1 and not node.has_taint(REQUEST)

@@ -61,12 +61,12 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use recycle::input::parse_input;
-    use recycle::names::RECORD_ANNOTATION;
+    use recycle::names::{RECORD_ANNOTATION, REQUEST_TAINT};
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{input, node, settings, target};
+    use crate::fixtures::{NODE, input, node, request, settings, target};
 
     #[tokio::test]
     async fn pods_count_that_came_since_an_earlier_run_took_its_taint_away() {
@@ -90,5 +90,33 @@ mod tests {
         assert_eq!(answer.verdict, ClaimVerdict::Planned);
         assert_eq!(answer.names["awaited"], ["jobs/train"], "{answer:?}");
         assert_eq!(kube.requests(), ["GET /api/v1/pods"]);
+    }
+
+    /// What is written of a plan by an execution of this name, where a person has tainted the node.
+    async fn written_by(name: &str) -> Vec<String> {
+        let mut node = node(None);
+        node["spec"]["taints"] = json!([{"key": REQUEST_TAINT, "effect": "NoSchedule"}]);
+        let event = json!({"metadata": {}, "involvedObject": {}});
+        let kube = ScriptedKube::new()
+            .on("POST", "/events", 201, event)
+            .on("PATCH", NODE, 200, node.clone());
+        let mut context = request(&json!({})).context;
+        context.execution.id = format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{name}")
+            .parse()
+            .unwrap();
+        let answer = Answer::new(ClaimVerdict::Planned, "it can be recycled");
+        let target = target(&kube, &node).await;
+        target.tell_plan(&answer, &context).await.unwrap();
+        let calls = kube.calls().into_iter();
+        calls.map(|call| call.method).collect()
+    }
+
+    #[tokio::test]
+    async fn a_plan_is_told_on_the_node_only_to_whom_has_tainted_it() {
+        assert_eq!(
+            written_by("request-i-0123456789abcdef0-1").await,
+            ["POST", "PATCH"]
+        );
+        assert!(written_by("by-hand").await.is_empty());
     }
 }

@@ -52,3 +52,38 @@ pub(crate) fn tell(
     let counted = measure_put_back(answer.verdict, error.map(|error| error.error.as_str()));
     answer.telling(told).counting(counted)
 }
+
+#[cfg(test)]
+mod tests {
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use crate::fixtures::{NODE, claim, request, request_taint, target_in};
+
+    /// What an execution of this name writes on a node that a person has tainted.
+    async fn written_by(name: &str, is_claimed: bool) -> Vec<String> {
+        let event = json!({"metadata": {}, "involvedObject": {}});
+        let kube = ScriptedKube::new().on("POST", "/events", 201, event).on(
+            "PATCH",
+            NODE,
+            200,
+            json!({"metadata": {"name": "node-a"}}),
+        );
+        let mut target = target_in(&kube, is_claimed.then(|| claim("two")), None);
+        target.me = claim(name).fence;
+        if let Ok(cluster) = &mut target.cluster {
+            cluster.node.as_mut().unwrap().taints = vec![request_taint()];
+        }
+        target.turn_down(&request(None)).await.unwrap();
+        let calls = kube.calls().into_iter();
+        calls.map(|call| call.method).collect()
+    }
+
+    #[tokio::test]
+    async fn only_the_execution_that_a_taint_has_started_turns_it_down_and_not_where_somebody_is_at_work() {
+        let started = "request-i-0123456789abcdef0-1";
+        assert_eq!(written_by(started, false).await, ["POST", "PATCH"]);
+        assert!(written_by(started, true).await.is_empty());
+        assert!(written_by("by-hand", false).await.is_empty());
+    }
+}
