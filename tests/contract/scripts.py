@@ -112,7 +112,7 @@ class Script:
             "names": {},
             "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
-            **({"hook": HOOK} if given == "start" else {}),
+            **({"start": {"name": f"hook-{INPUT['instance_id']}-12345678", "hook": HOOK}} if given == "start" else {}),
             **({"tell": TELL} if given in TOLD or (name, given) == ("restore-node", "untouched") else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
         }

@@ -81,14 +81,15 @@ def test_twice_round_each_loop(answers, states):
 
 
 @pytest.mark.parametrize("refusal", [None, "Sfn.ExecutionAlreadyExistsException"])
-def test_whom_our_hook_holds_an_execution_is_started_for_and_nobody_is_told(refusal):
+@pytest.mark.parametrize("more", [{"hook": HOOK}, {}], ids=["held by our hook", "asked for by a taint"])
+def test_what_is_to_be_begun_is_started_and_nobody_is_told(refusal, more):
     services = Services(start=refusal)
-    end, _ = walk(services, restore_node=["start"])
+    start = {"name": "a-name", "instance_id": NODE, **more}
+    end, _ = walk(services, restore_node=[{"verdict": "start", "start": start}])
     assert end.status == "SUCCEEDED" and "StartRecycling" in end.path and not services.published
-    started = services.started[0]
-    assert started["StateMachineArn"] == LIVE
-    assert started["Name"].startswith(f"hook-{NODE}-") and len(started["Name"]) <= 80
-    assert json.loads(started["Input"]) == {"instance_id": NODE, "cluster_name": "world", "hook": HOOK}
+    (started,) = services.started
+    assert (started["StateMachineArn"], started["Name"]) == (LIVE, "a-name")
+    assert json.loads(started["Input"]) == {"instance_id": NODE, "cluster_name": "world", **more}
 
 
 def test_an_execution_that_cannot_be_started_fails_the_sweep():

@@ -4,17 +4,45 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from world.deployment import environment, variables
+from prepare import host_architecture
+from world.aws import REGION
+from world.deployment import CLUSTER, ZIPS, environment
 from world.folders import temporary_folder
 from world.terraform import MODULE, Terraform, copy_of_project
 from world.world import World
 
-#: example -> what it needs beyond the cluster and the packages
+
+def make_group(world: World, name: str) -> None:
+    ec2, autoscaling = world.aws.client("ec2"), world.aws.client("autoscaling")
+    template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-12c6146b"})
+    autoscaling.create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        MinSize=0,
+        MaxSize=0,
+        AvailabilityZones=[f"{REGION}a"],
+        LaunchTemplate={"LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"]},
+    )
+
+
+def subnets(world: World) -> list[str]:
+    return [subnet["SubnetId"] for subnet in world.aws.client("ec2").describe_subnets()["Subnets"]][:2]
+
+
+def make_node_group(world: World) -> dict[str, object]:
+    """As EKS makes one: with an Auto Scaling group whose name only EKS says."""
+    made = world.aws.client("eks").create_nodegroup(
+        clusterName=CLUSTER, nodegroupName="batch", subnets=subnets(world), nodeRole="arn:aws:iam::123456789012:role/nodes"
+    )
+    make_group(world, made["nodegroup"]["resources"]["autoScalingGroups"][0]["name"])
+    return {"node_group_name": "batch"}
+
+
+#: example -> what has to be there, and is given, beyond the cluster and the packages
 MORE: dict[str, Callable[[World], dict[str, object]]] = {
     "minimal": lambda _: {},
-    "private-cluster": lambda world: {
-        "subnet_ids": [subnet["SubnetId"] for subnet in world.aws.client("ec2").describe_subnets()["Subnets"]][:2]
-    },
+    "private-cluster": lambda world: {"subnet_ids": subnets(world)},
+    "with-triggers": lambda _: {"auto_scaling_group_name": "workers"},
+    "managed-node-group": make_node_group,
 }
 #: `complete` is what the whole local world is deployed from, and test_terraform.py is about.
 ELSEWHERE = {"complete"}
@@ -28,6 +56,10 @@ def world() -> Iterator[World]:
     world.stop()
 
 
+def given() -> dict[str, object]:
+    return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": host_architecture()}
+
+
 def test_every_example_is_tested():
     assert {folder.name for folder in (MODULE / "examples").iterdir()} == set(MORE) | ELSEWHERE
 
@@ -35,12 +67,17 @@ def test_every_example_is_tested():
 @pytest.mark.parametrize("example", MORE)
 def test_an_example_is_applied_planned_empty_and_destroyed(world, example):
     folder = copy_of_project(temporary_folder("terraform")) / "examples" / example
-    terraform, given = Terraform(folder, environment(world.aws.endpoint)), {**variables(), **MORE[example](world)}
+    terraform, variables = Terraform(folder, environment(world.aws.endpoint)), {**given(), **MORE[example](world)}
     terraform.init()
-    terraform.apply(**given)
-    assert terraform.plan_is_empty(**given)
-    terraform.destroy(**given)
+    terraform.apply(**variables)
+    assert terraform.plan_is_empty(**variables)
+    terraform.destroy(**variables)
     assert world.aws.client("lambda").list_functions()["Functions"] == []
+    assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
+    assert world.aws.client("iam").list_roles()["Roles"] == []
+    assert world.aws.client("logs").describe_log_groups()["logGroups"] == []
     assert world.aws.client("sns").list_topics()["Topics"] == []
+    assert world.aws.client("events").list_rules()["Rules"] == []
     assert world.aws.client("cloudwatch").describe_alarms()["MetricAlarms"] == []
     assert world.aws.client("sqs").list_queues().get("QueueUrls", []) == []
+    assert world.eks.access_entries() == []

@@ -101,6 +101,7 @@ def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are
     assert "the hook ends at 2027-01-03T00:00:0" in told and "does not retain" in told
     events = [event["message"] for event in world.kubernetes.events(node.name)]
     assert any("the hook ends at 2027-01-03" in message for message in events), events
+    assert any("the hook ends at 2027-01-03" in text for text in world.notifications), world.notifications
     (end,) = ended(world)
 
     assert (end.status, end.error) == ("FAILED", "NodeLost") and "train" in end.cause

@@ -32,7 +32,8 @@ def by_interruption(world):
     """A node that EC2 takes away, but not so soon that a retry would come too late."""
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
-    node.job("train", annotations=WAITS, exits_after=5)
+    # Not a Job's: its controller would make a new one ten real seconds later.
+    node.bare_pod("train", annotations=WAITS, exits_after=5)
     web = node.deployment("web", replicas=2)
     world.recycle(node, urgency="spot", interrupted_at="2027-01-01T00:02:00Z")
     return workers, node, web

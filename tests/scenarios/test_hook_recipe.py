@@ -3,6 +3,7 @@
 import pytest
 
 WAITS = {"recycle-eks/drain": "wait"}
+EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 
 @pytest.mark.parametrize("what", ["refreshes_its_instances", "lets_members_live"])
@@ -23,3 +24,28 @@ def test_each_node_waits_for_its_own_job(world, what):
     assert not [job for job in jobs if job.exists and job.phase != "Succeeded"]
     assert sorted(workers.states.values()) == ["InService"] * 2
     assert not {node.instance_id for node in old} & set(workers.states)
+
+
+def test_a_managed_node_group_that_is_emptied_waits_for_pods_that_a_budget_protects(world):
+    workers = world.group("retained", size=2, minimum=0, maximum=4, retains=True)
+    jobs = [node.job(f"train-{number}", labels={"app": "train"}, annotations=WAITS) for number, node in enumerate(workers.nodes)]
+    world.kubernetes.budget("train", {"app": "train"}, min_available=2)
+    for job in jobs:
+        world.at("20h", job.finishes)
+    answers = []
+
+    def eks_evicts() -> None:
+        for job in jobs:
+            named = {"metadata": {"name": job.name, "namespace": job.namespace}}
+            answers.append(world.kubernetes.client.call("POST", f"{job.path}/eviction", EVICTION | named).status)
+
+    # Whenever a managed group ends a node EKS evicts its pods, for 15 minutes (EKS user guide, "Managed node group update behavior").
+    for minute in range(1, 16):
+        world.at(minute * 60, eks_evicts)
+    workers.grow(0)
+    world.run("21h")
+
+    assert set(answers) == {429} and len(answers) == 30
+    assert [each.finishes().outcome for each in world.executions()] == ["recycled"] * 2
+    assert not [job for job in jobs if job.exists and job.phase != "Succeeded"]
+    assert workers.states == {}

@@ -11,7 +11,7 @@ def test_fifty_nodes_that_a_group_terminates_at_once_are_all_drained(world):
         world.at("25m", job.finishes)
     world.host.concurrency = 10
     for function in ("claim-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"):
-        world.host.duration[f"recycle-eks-{function}"] = 2.0
+        world.host.duration[f"recycle-eks-{function}"] = 6.0
 
     for left in range(NODES - 1, -1, -1):
         world.at((NODES - left) * 60 / NODES, lambda left=left: workers.grow(left))

@@ -49,20 +49,23 @@ def inputs(world):
     return [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
 
 
-def test_an_alarm_of_an_instance_recycles_that_node_once_however_it_flaps(world, workers):
-    node = workers.nodes[1]
-    alarm(world, "node-cpu", InstanceId=node.instance_id)
+@pytest.mark.parametrize(
+    ("name", "of", "why"), [("node-cpu", "node", "is terminated"), ("busy", "group", "group workers cools down")]
+)
+def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers, name, of, why):
+    node = min(workers.nodes, key=lambda node: node.instance_id)
+    alarm(world, name, **{"InstanceId": node.instance_id} if of == "node" else {"AutoScalingGroupName": "workers"})
 
     for state in ("ALARM", "OK", "ALARM"):
-        turns(world, "node-cpu", state)
+        turns(world, name, state)
         wait(world, "5m")
 
     first, second = (execution.finishes() for execution in world.executions("rotate-nodes"))
     assert (first.outcome, second.outcome) == ("started", "nothing_selected")
-    assert "group workers cools down" in second.output["reason"]
+    assert why in second.output["reason"]
     (recycling,) = world.executions()
     assert recycling.finishes().outcome == "recycled"
-    assert world.instance(node.instance_id).state == "terminated"
+    assert json.loads(world.engine.execution(recycling.arn).input_text)["instance_id"] == node.instance_id
 
 
 @pytest.mark.parametrize(("name", "state"), [("busy", "running"), ("busy-stop", "stopped")])
@@ -113,7 +116,7 @@ def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
 def test_events_about_others_instances_start_nothing(world, workers):
     stranger = world.instance_without_group()
     for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
-        world.events.emit("aws.ec2", kind, {"instance-id": stranger.instance_id})
+        world.events.emit("aws.ec2", kind, {"instance-id": stranger.id})
     wait(world, "2m")
     ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
     assert [end.outcome for end in ends] == ["nothing_selected"] * 2

@@ -2,7 +2,7 @@
 
 EKS: an endpoint and a certificate authority that are a real cluster's, the authentication mode, access entries. Lambda:
 the logging configuration, settings that an update must not lose, and versions that are published when something changed
-and only then.
+and only then. EC2: the description of a rule that lets another security group in.
 
 What this does not do: Step Functions' gaps (stepfunctions_api.py), Auto Scaling's (autoscaling.py).
 """
@@ -24,6 +24,7 @@ from moto.awslambda.responses import LambdaResponse
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
+from moto.ec2.models.security_groups import SecurityGroupRule
 from moto.eks.exceptions import ResourceInUseException, ResourceNotFoundException
 from moto.eks.models import Cluster, eks_backends
 from moto.eks.responses import EKSResponse
@@ -48,6 +49,7 @@ class Eks:
         self.on_access_entries: Callable[[list[AccessEntry]], None] | None = None
         _install_eks(self)
         _install_lambda()
+        _install_ec2()
         aws.on_reset.append(self._reset)
 
     def create_cluster(self, name: str, endpoint: str, ca_pem: str | bytes) -> None:
@@ -353,6 +355,14 @@ def _install_lambda() -> None:
         setattr(LambdaFunction, method.__name__, method)
     LambdaStorage.publish_version = publish_version
     LambdaBackend.update_function_code = backend_update_function_code
+
+
+def _install_ec2() -> None:
+    def description(rule: SecurityGroupRule) -> str | None:
+        return {**rule.source_group, **rule.ip_range}.get("Description")
+
+    assert moto_original(SecurityGroupRule, "description")
+    SecurityGroupRule.description = property(description)
 
 
 def logging_config(function: LambdaFunction, given: dict[str, Any] | None) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 //! Writing the claim, Node first, then instance; and the answers.
 
 use instance_record::ec2::Instances;
+use jiff::Timestamp;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, holds_claim};
 use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe_instance};
+use recycle::drain::Terms;
 use recycle::hook::find_way_in;
 use recycle::input::{Input, Replacement};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
-use recycle::notification::{About, tell_started};
+use recycle::notification::{About, Severity, tell_started};
 use recycle::preflight::GroupState;
 use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
 
@@ -63,7 +65,14 @@ impl ClaimNode {
         {
             reason = format!("{reason}; {}, which had claimed it, {why}", claim.fence.execution);
         }
-        if let Some(remark) = &target.remark {
+        let warning = target.warn_of_hook(input, now);
+        let remarks: Vec<&String> = target.remark.iter().chain(&warning).collect();
+        let severity = if remarks.is_empty() {
+            Severity::Info
+        } else {
+            Severity::Warning
+        };
+        for remark in remarks {
             reason = format!("{reason}; {remark}");
         }
         let group = target.group.name.clone();
@@ -81,7 +90,7 @@ impl ClaimNode {
         let (way_in, verdict) = find_way_in(input, target.lifecycle_state.as_deref());
         let (Some(queue), Some(summary)) = (queue, summary) else {
             let run = target.into_run(&claim, input, way_in);
-            let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason);
+            let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason, severity);
             return Ok(Answer::new(verdict, reason).telling(Some(told)).carrying(run));
         };
         let Some(wait) = pace_turn(claim.claimed_at, now) else {
@@ -100,6 +109,12 @@ impl ClaimNode {
 }
 
 impl Target {
+    /// What a person should know beforehand, if the hook ends before the drain may.
+    pub(crate) fn warn_of_hook(&self, input: &Input, now: Timestamp) -> Option<String> {
+        let (terms, _) = Terms::find(input, Some(&self.node), None, None, now);
+        self.hook.as_ref()?.warn(terms.deadline.at)
+    }
+
     /// The claim as it has to stand on the Node: ours as it is, or a new one that goes on where the former came to.
     fn word_claim(&self, former: Option<&Former>, request: &ClaimRequest, input: &Input) -> Claim {
         let fence = request.context.fence();

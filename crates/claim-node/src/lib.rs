@@ -110,7 +110,9 @@ impl ClaimNode {
         notes.extend(remark.clone());
         let target = found.into_target(hook, remark)?;
         if input.dry_run {
-            return target.plan(input, notes, request.context.now()).await;
+            let answer = target.plan(input, notes, request.context.now()).await?;
+            target.tell_plan(&answer, &request.context).await?;
+            return Ok(answer);
         }
         self.go_on(target, former, request, input, &group_state).await
     }

@@ -1,11 +1,13 @@
-//! A dry run: what would be done, from what was read. Nothing is written.
+//! A dry run: what would be done, from what was read. Nothing is written, but where a person has asked by a taint: the answer to that.
 
 use jiff::Timestamp;
-use recycle::contract::{Answer, ClaimVerdict, describe_instance};
+use node_record::Occasion;
+use recycle::contract::{Answer, ClaimVerdict, Context, describe_instance};
 use recycle::drain::Terms;
 use recycle::input::Input;
 use recycle::plan::write_plan;
 use recycle::pods::survey_pods;
+use recycle::sweep::is_by_request;
 
 use crate::Error;
 use crate::surroundings::Target;
@@ -23,8 +25,7 @@ impl Target {
         let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
         let survey = survey_pods(&pods, &terms);
         let survey = node_record::hold_back(&self.client, &self.node, survey).await?;
-        let warning = self.hook.as_ref().and_then(|hook| hook.warn(terms.deadline.at));
-        let notes = notes.into_iter().chain(warning).collect();
+        let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         Ok(Answer {
@@ -33,6 +34,27 @@ impl Target {
             plan: Some(write_plan(input, &self.group, &self.node, &survey, notes)),
             ..Answer::new(ClaimVerdict::Planned, reason)
         })
+    }
+
+    /// Says the plan on the Node, and takes the taint away that has asked for it: else every sweep would ask again.
+    pub(crate) async fn tell_plan(
+        &self,
+        answer: &Answer<ClaimVerdict>,
+        context: &Context,
+    ) -> Result<(), Error> {
+        if !is_by_request(&context.execution.id) {
+            return Ok(());
+        }
+        let steps = answer.plan.iter().flat_map(|plan| &plan.steps);
+        let lines: Vec<&str> = std::iter::once("Dry run, nothing was touched")
+            .chain(steps.map(String::as_str))
+            .collect();
+        let (message, now) = (lines.join("; "), context.now());
+        let (client, node) = (&self.client, &self.node);
+        Ok(
+            node_record::answer_request(client, node, Occasion::Planned, &message, now, &context.fence())
+                .await?,
+        )
     }
 }
 

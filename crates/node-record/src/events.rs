@@ -30,6 +30,10 @@ pub enum Occasion<'a> {
     Blocked(&'a str),
     /// This came up from outside while the node is worked on: said once for each.
     Disturbed(&'a str),
+    /// What a person asked for by a taint is refused.
+    Refused,
+    /// What a person asked for by a taint is a dry run: the plan.
+    Planned,
     /// The node is lost, and which pods with it. The Node object may be gone: an Event needs none.
     Lost,
 }
@@ -52,21 +56,23 @@ impl Occasion<'_> {
             Self::Pods(_) => "RecyclePods",
             Self::Blocked(_) => "RecycleBlocked",
             Self::Disturbed(_) => "RecycleDisturbed",
+            Self::Refused => "RecycleRefused",
+            Self::Planned => "RecyclePlanned",
             Self::Lost => "RecycleNodeLost",
         }
     }
 
     fn kind(self) -> &'static str {
         match self {
-            Self::Phase(_) | Self::Pods(_) => "Normal",
-            Self::Blocked(_) | Self::Disturbed(_) | Self::Lost => "Warning",
+            Self::Phase(_) | Self::Pods(_) | Self::Planned => "Normal",
+            Self::Blocked(_) | Self::Disturbed(_) | Self::Refused | Self::Lost => "Warning",
         }
     }
 
     /// What Events of the same reason differ in.
     fn detail(&self) -> &str {
         match self {
-            Self::Phase(_) | Self::Lost => "",
+            Self::Phase(_) | Self::Refused | Self::Planned | Self::Lost => "",
             Self::Pods(detail) | Self::Blocked(detail) | Self::Disturbed(detail) => detail,
         }
     }

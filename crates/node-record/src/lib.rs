@@ -12,6 +12,7 @@ mod nodes;
 mod permissions;
 mod pods;
 mod progress;
+mod request;
 mod taint;
 mod volumes;
 
@@ -27,5 +28,6 @@ pub use nodes::{
 pub use permissions::missing_permissions;
 pub use pods::{Eviction, evict_pod, list_pods};
 pub use progress::{read_progress, tell_progress};
+pub use request::answer_request;
 pub use taint::tainted_since;
 pub use volumes::hold_back;

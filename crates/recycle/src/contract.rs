@@ -163,6 +163,9 @@ pub struct Start {
     pub name: String,
     /// Its node.
     pub instance_id: InstanceId,
+    /// The hook that holds it, if that is why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Hook>,
 }
 
 /// What a put-back carries from step to step. Whatever it did is in the records.
@@ -338,9 +341,9 @@ pub struct Answer<V> {
     /// The plan, if the verdict is `planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// What to start the way in `hook` with, if the verdict is `start`.
+    /// The execution to start, if the verdict is `start`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hook: Option<Hook>,
+    pub start: Option<Start>,
     /// Which nodes, if this is an answer of `select-nodes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<InstanceId>>,
@@ -379,7 +382,7 @@ impl<V> Answer<V> {
             names: BTreeMap::new(),
             owner: None,
             plan: None,
-            hook: None,
+            start: None,
             nodes: None,
             starts: None,
             recycle: None,
@@ -562,7 +565,8 @@ verdict!(
         StandbyLeftBehind,
         /// It is lost, or cannot be seen: the reason says what is left, and what a person may do.
         Kept,
-        /// A sweep only: our hook holds the member, and nobody works on it: `recycle-node` is to be started.
+        /// A sweep only: our hook holds the member, or a person asks for the node by a taint, and nobody works on it: `recycle-node`
+        /// is to be started.
         Start,
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
         AskOwner,

@@ -24,6 +24,8 @@ pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 pub const GROUP_LABEL: &str = "recycle-eks/group";
 /// Taint key, effect `NoSchedule`.
 pub const DRAINING_TAINT: &str = "recycle-eks/draining";
+/// Taint key, of any effect and value: a person asks for the node to be recycled. The sweep starts that once, and it goes.
+pub const REQUEST_TAINT: &str = "recycle-eks/request";
 /// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: detach` has taken out of its group. A result, not a leftover.
 pub const DETACHED_TAINT: &str = "recycle-eks/detached";
 /// Taint key, effect `NoExecute` (Kubernetes' own name): the machine is off, so its volumes may be attached elsewhere at once.

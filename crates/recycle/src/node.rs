@@ -44,6 +44,12 @@ pub fn is_draining_taint(taint: &Taint) -> bool {
     taint.key == crate::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
+/// Whether a person asks by it for the node to be recycled.
+#[must_use]
+pub fn is_request_taint(taint: &Taint) -> bool {
+    taint.key == crate::names::REQUEST_TAINT
+}
+
 /// The taint of a Node whose instance has left its group, and runs on for an investigation.
 #[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
@@ -119,6 +125,12 @@ impl NodeFacts {
     pub fn is_cordoned_by_us(&self) -> bool {
         let ours = |manager: &str| manager == crate::names::FIELD_MANAGER;
         self.unschedulable && self.cordoned_by.as_deref().is_none_or(ours)
+    }
+
+    /// A person asks for it to be recycled.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.taints.iter().any(is_request_taint)
     }
 
     /// Since when the Node says that it is being put back. What somebody wrote there instead of a time counts for nothing.

@@ -261,10 +261,10 @@ impl Notification {
     }
 }
 
-/// It is about to be changed. `reason` is the claim's.
+/// It is about to be changed. `reason` is the claim's; if it has something that a person should know beforehand, `severity` says so.
 #[must_use]
-pub fn tell_started(about: About<'_>, run: &Run, reason: &str) -> Notification {
-    let mut told = about.tell(Happening::Started, Severity::Info, run.claimed_at, reason);
+pub fn tell_started(about: About<'_>, run: &Run, reason: &str, severity: Severity) -> Notification {
+    let mut told = about.tell(Happening::Started, severity, run.claimed_at, reason);
     told.what_to_do = vec![
         "Watch it:".to_owned(),
         format!("kubectl describe node {}", run.node),

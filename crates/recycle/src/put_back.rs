@@ -15,7 +15,9 @@ use crate::names::{
     CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION,
     REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG,
 };
-use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint, is_leaving, is_out_of_service_taint};
+use crate::node::{
+    Group, Instance, Member, NodeFacts, Record, Taint, is_leaving, is_out_of_service_taint, is_request_taint,
+};
 
 /// Seconds that a put-back may take before the node is left where it is: half an hour, in which a launch that is under way comes or
 /// fails, and a group that was busy has calmed down.
@@ -809,7 +811,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
     let others: Vec<Taint> = node
         .taints
         .iter()
-        .filter(|other| *other != taint && !is_out_of_service_taint(other))
+        .filter(|other| *other != taint && !is_out_of_service_taint(other) && !is_request_taint(other))
         .cloned()
         .collect();
     let was_cordoned = known.is_some_and(|record| record.was_unschedulable);

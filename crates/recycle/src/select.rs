@@ -282,6 +282,7 @@ impl Start {
         Self {
             name: format!("{trigger}-{instance}-{}", short_hash(cause)),
             instance_id: instance.clone(),
+            hook: None,
         }
     }
 }

@@ -24,6 +24,19 @@ pub const INTERVAL: i64 = 900;
 /// Seconds for which a function of an execution that was stopped may still be at work: `evict-pods` has 240, and its answer some way.
 pub const LONGEST_CALL: i64 = 300;
 
+/// What the names of executions begin with that a sweep starts for a member which our hook holds.
+pub const BY_HOOK: &str = "hook";
+/// What the names of executions begin with that a sweep starts for a node which a person has tainted.
+pub const BY_REQUEST: &str = "request";
+
+/// Whether a person's taint has started this execution: then it answers the taint, whatever its end.
+#[must_use]
+pub fn is_by_request(execution: &ExecutionArn) -> bool {
+    let name = execution.as_str().rsplit(':').next();
+    let rest = name.and_then(|name| name.strip_prefix(BY_REQUEST));
+    rest.is_some_and(|rest| rest.starts_with("-i-"))
+}
+
 /// The tags that an instance carries for its own sake.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
 
@@ -61,6 +74,7 @@ fn is_marked(node: &NodeFacts) -> bool {
     ];
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.labels.contains_key(GROUP_LABEL)
+        || node.is_requested()
         // A taint whose value or effect somebody has changed is that person's.
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
@@ -128,8 +142,11 @@ pub fn judge_leftover(
 mod tests {
     use super::*;
     use crate::claim::Phase;
+    use crate::contract::Start;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, STOPPED_TAG};
+    use crate::names::{
+        DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG,
+    };
     use crate::node::detached_taint;
 
     const OTHER: &str = "i-0dddddddddddddddd";
@@ -194,7 +211,11 @@ mod tests {
             taints: vec![draining_taint(&id(crate::fixtures::OLD))],
             ..node("a")
         };
-        for node in [labelled, tainted] {
+        let requested = NodeFacts {
+            taints: vec![taint(REQUEST_TAINT, "PreferNoSchedule")],
+            ..node("a")
+        };
+        for node in [labelled, tainted, requested] {
             assert_eq!(found(&[node], &[]), [itself.as_str()]);
         }
         let changed = NodeFacts {
@@ -222,6 +243,21 @@ mod tests {
         assert_eq!(found(&[node], &[]), [OTHER]);
         assert_eq!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]), [OTHER]);
         assert!(found(&[with_annotation(CORDONED_FOR_ANNOTATION, "nobody")], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_request_is_answered_by_the_executions_of_its_name_alone() {
+        let arn = |name: &str| ARN.replace("run-1", name).parse().unwrap();
+        let started = Start::new(BY_REQUEST, &id(OTHER), "a sweep");
+        assert!(is_by_request(&arn(&started.name)));
+        for name in [
+            Start::new(BY_HOOK, &id(OTHER), "a sweep").name.as_str(),
+            "request",
+            "requested-i-1",
+            "run-1",
+        ] {
+            assert!(!is_by_request(&arn(name)), "{name}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use recycle::claim::{Claim, Urgency};
 use recycle::contract::RestoreRequest;
 use recycle::ids::{Fence, InstanceId};
-use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts};
+use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG, REQUEST_TAINT};
+use recycle::node::{Group, Instance, Member, NodeFacts, Taint};
 use scripted_kube::ScriptedKube;
 use serde_json::json;
 
@@ -60,6 +60,15 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
         annotations: claim.into_iter().map(annotation).collect(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
+    }
+}
+
+pub(crate) fn request_taint() -> Taint {
+    Taint {
+        key: REQUEST_TAINT.to_owned(),
+        value: Some("now".to_owned()),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
     }
 }
 

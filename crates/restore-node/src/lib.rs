@@ -52,14 +52,17 @@ impl RestoreNode {
         let standing = match &request.leftover {
             Some(_) => self.judge_leftover(&mut target, &request).await?,
             None if target.may_go_on(&request) => Standing::Ours,
-            None => Standing::Leave(Box::new(untouched(&request))),
+            None => {
+                target.turn_down(&request).await?;
+                Standing::Leave(Box::new(untouched(&request)))
+            }
         };
         if let Standing::Leave(answer) = standing {
             return Ok(*answer);
         }
         self.look_around(&mut target, &request).await?;
         if let Standing::Free(former) = &standing
-            && let Some(answer) = self.find_hook_to_start(&target, former.as_ref()).await?
+            && let Some(answer) = self.find_start(&target, former.as_ref()).await?
         {
             return Ok(answer);
         }

@@ -4,6 +4,7 @@ use recycle::contract::{CaughtError, RestoreRequest};
 use recycle::failure::Failure;
 use recycle::ids::{ClusterName, InstanceId};
 use recycle::left_behind::LeftBehind;
+use recycle::sweep::is_by_request;
 use serde_json::Value;
 
 /// Characters of the first error's text that are told again. With the commands (at most ten, each under 500 characters) the
@@ -20,14 +21,18 @@ pub(crate) struct Subject {
     pub(crate) cluster: ClusterName,
 }
 
-/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing.
+/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing and nobody's request to answer.
 pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
     match (&request.leftover, &request.failure) {
         (Some(leftover), _) => Some(Subject {
             instance: leftover.instance_id.clone(),
             cluster: leftover.cluster_name.clone(),
         }),
-        (None, Some(failure)) if !may_have_claimed(failure) => None,
+        (None, Some(failure))
+            if !may_have_claimed(failure) && !is_by_request(&request.context.execution.id) =>
+        {
+            None
+        }
         (None, _) => read_subject(&request.context.execution.input),
     }
 }

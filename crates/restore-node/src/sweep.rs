@@ -2,10 +2,11 @@
 
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
+use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, Start};
 use recycle::input::{Hook, TO_EC2};
 use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
-use recycle::sweep::{LeftoverDecision, judge_leftover};
+use recycle::node::NodeFacts;
+use recycle::sweep::{BY_HOOK, BY_REQUEST, LeftoverDecision, judge_leftover};
 
 use crate::news::tell;
 use crate::target::Target;
@@ -60,12 +61,37 @@ impl RestoreNode {
         Ok(Standing::Leave(Box::new(answer)))
     }
 
-    /// A member that our hook holds, or held, and nobody works on, is not put back: it goes on. Not if an execution gave it up before.
-    pub(crate) async fn find_hook_to_start(
+    /// What is not put back, but begun: a member that our hook holds, or a node that a person has tainted. Of a node that was worked on
+    /// before, the taint has been answered.
+    pub(crate) async fn find_start(
         &self,
         target: &Target,
         former: Option<&Claim>,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
+        let id = &target.subject.instance;
+        let sweep = target.me.execution.as_str();
+        if let Some(hook) = self.find_hook_to_start(target, former).await? {
+            let start = Start {
+                hook: Some(hook),
+                ..Start::new(BY_HOOK, id, sweep)
+            };
+            let reason = target.say("is held by our lifecycle hook, and nobody works on it");
+            return Ok(Some(start_of(start, reason)));
+        }
+        let is_requested = target.node().is_some_and(NodeFacts::is_requested);
+        if is_requested && former.is_none() && !target.is_going() {
+            let reason = target.say("is asked for by the taint recycle-eks/request, and nobody works on it");
+            return Ok(Some(start_of(Start::new(BY_REQUEST, id, sweep), reason)));
+        }
+        Ok(None)
+    }
+
+    /// A member that our hook holds, or held, and nobody works on, goes on. Not if an execution gave it up before.
+    async fn find_hook_to_start(
+        &self,
+        target: &Target,
+        former: Option<&Claim>,
+    ) -> Result<Option<Hook>, Error> {
         let Some(group) = target.group.as_ref().filter(|_| target.is_held()) else {
             return Ok(None);
         };
@@ -76,17 +102,12 @@ impl RestoreNode {
         if !was_held_by_ours && self.groups.find_hook(&group.name).await?.is_none() {
             return Ok(None);
         }
-        let hook = Hook {
+        Ok(Some(Hook {
             name: LIFECYCLE_HOOK.to_owned(),
             auto_scaling_group_name: group.name.clone(),
             destination: TO_EC2.to_owned(),
             fired_at: None,
             retain: None,
-        };
-        let reason = target.say("is held by our lifecycle hook, and nobody works on it");
-        Ok(Some(Answer {
-            hook: Some(hook),
-            ..Answer::new(RestoreVerdict::Start, reason)
         }))
     }
 
@@ -131,6 +152,13 @@ impl RestoreNode {
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&target.subject.instance, &tags).await?)
+    }
+}
+
+fn start_of(start: Start, reason: String) -> Answer<RestoreVerdict> {
+    Answer {
+        start: Some(start),
+        ..Answer::new(RestoreVerdict::Start, reason)
     }
 }
 
@@ -317,12 +345,53 @@ mod tests {
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
             let step = RestoreNode::new(&aws.config());
-            let answer = step.find_hook_to_start(&target, former).await.unwrap();
+            let answer = step.find_start(&target, former).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
             if let Some(answer) = answer {
                 assert_eq!(answer.verdict, RestoreVerdict::Start);
-                assert_eq!(answer.hook.unwrap().auto_scaling_group_name.as_str(), "workers");
+                let start = answer.start.unwrap();
+                assert!(start.name.starts_with(&format!("hook-{OLD}-")), "{}", start.name);
+                assert_eq!(start.hook.unwrap().auto_scaling_group_name.as_str(), "workers");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn whom_a_person_has_tainted_is_started_unless_it_was_begun_before_or_goes() {
+        let cases = [
+            ("tainted", "Standby", true, None, true),
+            ("not tainted", "Standby", false, None, false),
+            (
+                "begun by one who has ended",
+                "Standby",
+                true,
+                Some(claim("two")),
+                false,
+            ),
+            ("goes", "Terminating:Proceed", true, None, false),
+            (
+                "goes, and was given up",
+                "Terminating:Retained",
+                true,
+                None,
+                false,
+            ),
+        ];
+        for (name, state, is_tainted, former, expected) in cases {
+            let mut target = target(None, None);
+            state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
+            if let Ok(cluster) = &mut target.cluster
+                && is_tainted
+            {
+                cluster.node.as_mut().unwrap().taints = vec![crate::fixtures::request_taint()];
+            }
+            let tags = &mut target.instance.as_mut().unwrap().tags;
+            tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+            let step = RestoreNode::new(&ScriptedAws::new().config());
+            let answer = step.find_start(&target, former.as_ref()).await.unwrap();
+            let start = answer.and_then(|answer| answer.start);
+            let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();
+            assert_eq!(start.is_some_and(|start| is_request(&start)), expected, "{name}");
         }
     }
 }

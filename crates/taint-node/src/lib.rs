@@ -1,4 +1,4 @@
-//! Taints and cordons the node, and records in the same request what was there before.
+//! Taints and cordons the node, and records in the same request what was there before. A person's request is answered by that, and goes.
 //!
 //! Evicts nothing and waits for nothing. When the drain begins, `check-pods` says: this function may be tried for a quarter
 //! of an hour before the taint is set.
@@ -11,10 +11,9 @@ use node_record::{NodeChange, amend_node, check_claim, group_label, open, tell};
 use recycle::autoscaler::{DISABLED, keep_old_node};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
-use recycle::drain::Terms;
 use recycle::ids::InstanceId;
 use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint};
+use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint, is_request_taint};
 
 pub use error::Error;
 
@@ -51,20 +50,8 @@ async fn taint(
         change_for(node, claim, instance, now)
     })
     .await?;
-    let (terms, _) = Terms::find(&run.input, Some(&node), None, run.draining_since, now);
-    let warning = run.hook.as_ref().and_then(|hook| hook.warn(terms.deadline.at));
-    let story: Vec<String> = std::iter::once("Tainted and cordoned; its pods are leaving".to_owned())
-        .chain(warning)
-        .collect();
-    tell(
-        client,
-        &node.name,
-        Phase::Draining,
-        &story.join("; "),
-        now,
-        &fence,
-    )
-    .await;
+    let story = "Tainted and cordoned; its pods are leaving";
+    tell(client, &node.name, Phase::Draining, story, now, &fence).await;
     let reason = format!("node {} takes no new pods", node.name);
     Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
 }
@@ -95,7 +82,7 @@ fn change_for(
     let others = node
         .taints
         .iter()
-        .filter(|other| !is_draining_taint(other))
+        .filter(|other| !is_draining_taint(other) && !is_request_taint(other))
         .cloned();
     let change = NodeChange::new()
         .label(GROUP_LABEL, group_label(&claim.group))

@@ -131,6 +131,18 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
 }
 
 #[tokio::test]
+async fn a_persons_request_is_answered_by_the_same_request() {
+    let asked = json!({"key": "recycle-eks/request", "value": "now", "effect": "NoSchedule"});
+    let annotations = json!({"recycle-eks/claim": claim("standby", 0)});
+    let before = node("7", &annotations, &json!({"taints": [asked]}));
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, before.clone())
+        .on("PATCH", "/nodes/a", 200, before);
+    run(&kube).await.unwrap();
+    assert_eq!(patch(&kube)["spec"]["taints"], json!([our_taint()]));
+}
+
+#[tokio::test]
 async fn a_cordon_that_was_there_before_is_recorded() {
     let before = node(
         "7",

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::claim::Phase;
 use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
-use crate::names::{DRAINING_TAINT, FIELD_MANAGER, SCALE_DOWN_DISABLED_ANNOTATION};
+use crate::names::{DRAINING_TAINT, FIELD_MANAGER, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION};
 
 /// A group with its sizes, a node in it, and what surrounds them.
 #[derive(Debug, Clone)]
@@ -505,7 +505,11 @@ fn drained() -> NodeFacts {
 
 fn with_record(record: &Record) -> NodeFacts {
     let mut node = claimed(node("old"), Phase::Disposing, record);
-    node.taints = vec![taint("team", "NoSchedule"), ours()];
+    node.taints = vec![
+        taint("team", "NoSchedule"),
+        ours(),
+        taint(REQUEST_TAINT, "NoExecute"),
+    ];
     node.unschedulable = true;
     node.cordoned_by = Some(FIELD_MANAGER.to_owned());
     node.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, EXCLUDED)]);

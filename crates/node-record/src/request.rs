@@ -1,0 +1,34 @@
+//! A person's request by the taint `recycle-eks/request`.
+
+use jiff::Timestamp;
+use recycle::ids::Fence;
+use recycle::node::{NodeFacts, is_request_taint};
+
+use crate::{Error, NodeChange, Occasion, amend_node, tell};
+
+/// Answers a request that leads to nothing: says why in an Event, then takes the taint away, so that no sweep starts it again. If somebody
+/// works on the node meanwhile, the taint is theirs to take away.
+pub async fn answer_request(
+    client: &kube::Client,
+    node: &NodeFacts,
+    answer: Occasion<'_>,
+    message: &str,
+    now: Timestamp,
+    fence: &Fence,
+) -> Result<(), Error> {
+    if !is_open(node) {
+        return Ok(());
+    }
+    tell(client, &node.name, answer, message, now, fence).await;
+    amend_node(client, node.clone(), |node| {
+        let others = node.taints.iter().filter(|taint| !is_request_taint(taint));
+        let change = NodeChange::new().taints(others.cloned().collect());
+        Ok(is_open(node).then_some(change))
+    })
+    .await
+    .map(|_| ())
+}
+
+fn is_open(node: &NodeFacts) -> bool {
+    node.is_requested() && node.claim().is_none()
+}

@@ -1,0 +1,85 @@
+//! What is written when a person's request leads to nothing.
+
+use node_record::{Occasion, answer_request, get_node};
+use recycle::ids::Fence;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+const NODE: &str = "/api/v1/nodes/a";
+
+/// A Node with another taint beside these, and perhaps with a claim.
+fn node(request: Option<&str>, claim: Option<&str>) -> Value {
+    let asked = request.map(|effect| json!({"key": "recycle-eks/request", "effect": effect}));
+    let taints: Vec<Value> = asked.into_iter().chain([team()]).collect();
+    let annotations = json!(
+        claim
+            .map(|claim| json!({"recycle-eks/claim": claim}))
+            .unwrap_or_default()
+    );
+    json!({"metadata": {"name": "a", "resourceVersion": "7", "annotations": annotations}, "spec": {"taints": taints}})
+}
+
+fn team() -> Value {
+    json!({"key": "team", "value": "blue", "effect": "NoExecute"})
+}
+
+/// What is sent, where the Node was read as `read`, and is as `now` if it is read again.
+async fn sent(read: Value, now: Value, is_conflict: bool) -> Vec<(String, Value)> {
+    let found = ScriptedKube::new().on("GET", NODE, 200, read);
+    let facts = get_node(&found.client(), &"a".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let kube = ScriptedKube::new()
+        .on(
+            "POST",
+            "/events",
+            201,
+            json!({"metadata": {}, "involvedObject": {}}),
+        )
+        .on("GET", NODE, 200, now.clone());
+    let kube = if is_conflict {
+        kube.refuses("PATCH", NODE, 409, "Conflict", "modified")
+    } else {
+        kube.on("PATCH", NODE, 200, now)
+    };
+    let fence: Fence = "arn:aws:states:eu-west-1:123456789012:execution:recycle:one#0"
+        .parse()
+        .unwrap();
+    let at = "2027-01-01T00:00:00Z".parse().unwrap();
+    let _ = answer_request(&kube.client(), &facts, Occasion::Refused, "no", at, &fence).await;
+    let calls = kube.calls().into_iter();
+    calls.map(|call| (call.method, call.body)).collect()
+}
+
+#[tokio::test]
+async fn it_is_said_first_and_then_the_taint_goes_alone_against_the_version_that_was_read() {
+    let sent = sent(node(Some("NoSchedule"), None), node(None, None), false).await;
+    let [(first, event), (second, patch)] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((first.as_str(), second.as_str()), ("POST", "PATCH"));
+    assert_eq!(
+        (&event["reason"], &event["type"]),
+        (&json!("RecycleRefused"), &json!("Warning"))
+    );
+    assert_eq!(
+        *patch,
+        json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": [team()]}})
+    );
+}
+
+#[tokio::test]
+async fn without_a_request_or_where_somebody_works_on_it_nothing_is_written() {
+    let untainted = sent(node(None, None), node(None, None), false).await;
+    let claimed = sent(node(Some("NoSchedule"), Some("theirs")), node(None, None), false).await;
+    assert_eq!((untainted, claimed), (Vec::new(), Vec::new()));
+}
+
+#[tokio::test]
+async fn who_claims_the_node_meanwhile_keeps_the_taint() {
+    let now = node(Some("NoSchedule"), Some("theirs"));
+    let sent = sent(node(Some("NoSchedule"), None), now, true).await;
+    let methods: Vec<&str> = sent.iter().map(|(method, _)| method.as_str()).collect();
+    assert_eq!(methods, ["POST", "PATCH", "GET"], "no second PATCH");
+}

@@ -1,0 +1,20 @@
+variable "cluster_name" {
+  description = "The EKS cluster."
+  type        = string
+}
+
+variable "artifacts_directory" {
+  description = "The folder that `make package` filled."
+  type        = string
+}
+
+variable "architecture" {
+  description = "Processor that the functions run on: arm64 or x86_64."
+  type        = string
+  default     = "arm64"
+}
+
+variable "auto_scaling_group_name" {
+  description = "The group of nodes whose CPU is watched."
+  type        = string
+}

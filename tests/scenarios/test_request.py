@@ -1,0 +1,207 @@
+"""A person asks for a node with kubectl: the taint `recycle-eks/request` is answered once, by the next sweep's execution."""
+
+import json
+
+import pytest
+
+REQUEST = "recycle-eks/request"
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=2, minimum=1, maximum=4)
+
+
+def ask(node, effect="NoSchedule"):
+    """`kubectl taint node X recycle-eks/request=now:NoSchedule`"""
+    node.kubernetes.add_taint(REQUEST, effect, "now")
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+def sweep(world):
+    """One sweep, and the end of what it has started, if it has started anything."""
+    before = len(world.executions())
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    started = world.executions()[before:]
+    assert len(started) <= 1
+    return started[0].finishes() if started else None
+
+
+def events(world, node, reason):
+    return [event["message"] for event in world.kubernetes.events(node.name) if event["reason"] == reason]
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
+def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world, workers, effect):
+    node = workers.nodes[0]
+    job = node.job("train", annotations={"recycle-eks/drain": "wait"})
+    world.at("1h", job.finishes)
+    world.let_sweep()
+    ask(node, effect)
+
+    world.clock.run(until=lambda: bool(world.executions()), limit=900)
+    (execution,) = world.executions()
+    world.clock.run(until=lambda: bool(execution.entered("CheckPods")), limit=3600)
+    assert node.has_taint("recycle-eks/draining") and not node.has_taint(REQUEST)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and job.phase == "Succeeded"
+    assert f":request-{node.instance_id}-" in execution.arn
+    wait(world, "1h")
+    assert len(world.executions()) == 1 and len(workers.nodes) == 2
+
+
+def test_no_taint_starts_nothing(world, workers):
+    workers.nodes[0].kubernetes.add_taint("recycle-eks/requests")
+    assert sweep(world) is None
+
+
+def refuse(world, node):
+    """Pre-flight refuses a node that is protected from scale-in."""
+    node.group.protect(node)
+    ask(node)
+
+
+def turned_down(world, node):
+    """What the person sees of it, and that no sweep starts it again."""
+    (message,) = events(world, node, "RecycleRefused")
+    assert not node.has_taint(REQUEST) and not node.unschedulable
+    assert sweep(world) is None
+    return message
+
+
+def test_a_request_that_is_refused_is_told_and_not_started_again(world, workers):
+    node = workers.nodes[0]
+    node.kubernetes.add_taint("team", value="blue")
+    refuse(world, node)
+
+    end = sweep(world)
+
+    assert end.error == "PreflightRefused"
+    assert "scale_in_protection" in turned_down(world, node)
+    assert node.has_taint("team")
+    ask(node)
+    world.aws.client("autoscaling").set_instance_protection(
+        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ProtectedFromScaleIn=False
+    )
+    assert sweep(world).outcome == "recycled", "who asks again is heard again"
+
+
+def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, workers):
+    node = workers.nodes[0]
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"evict": "nobody"})}
+    ask(node)
+
+    assert sweep(world).error == "InvalidInput"
+    assert "evict" in turned_down(world, node)
+
+
+def test_where_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
+    node = workers.nodes[0]
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
+    ask(node)
+
+    assert sweep(world).outcome == "planned"
+
+    (message,) = events(world, node, "RecyclePlanned")
+    assert message.startswith("Dry run, nothing was touched; ")
+    assert not node.has_taint(REQUEST) and sweep(world) is None
+    world.forget_calls()
+    ask(node)
+    assert world.recycle(node).finishes().outcome == "planned"
+    assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that nobody's taint has started writes nothing"
+
+
+def test_an_execution_that_somebody_else_has_started_does_not_answer_when_it_is_refused(world, workers):
+    node = workers.nodes[0]
+    refuse(world, node)
+    world.forget_calls()
+
+    assert world.recycle(node).finishes().error == "PreflightRefused"
+
+    assert world.writes() == [] and node.has_taint(REQUEST)
+
+
+def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(world, workers):
+    node = workers.nodes[0]
+    job = node.job("train", annotations={"recycle-eks/drain": "wait"})
+    world.at("1h", job.finishes)
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=3600)
+    ask(node)
+
+    assert sweep(world) is None
+    assert execution.finishes().outcome == "recycled"
+    assert sweep(world) is None and len(world.executions()) == 1
+
+
+@pytest.mark.parametrize("state", ["WaitForReplacement", "WaitForPods"])
+def test_a_put_back_answers_what_was_asked_meanwhile(world, workers, state):
+    """Before the node is tainted, and after it."""
+    world.timings.launch = 3600
+    if state == "WaitForPods":
+        world.timings.launch = 60
+    node = workers.nodes[0]
+    node.job("train", annotations={"recycle-eks/drain": "wait"})
+    execution = world.recycle(node, drain_timeout_seconds=600)
+    world.clock.run(until=lambda: bool(execution.entered(state)), limit=3600)
+    ask(node)
+
+    assert execution.finishes().error in ("ReplacementTimedOut", "DrainTimedOut")
+
+    assert not node.has_taint(REQUEST)
+    assert sweep(world) is None and len(world.executions()) == 1
+
+
+def test_a_request_whose_execution_was_stopped_is_over(world, workers):
+    node = workers.nodes[0]
+    ask(node)
+    world.sweep().finishes()
+    (execution,) = world.executions()
+    world.clock.run(until=lambda: bool(execution.entered("WaitForReplacement")), limit=3600)
+    execution.stop()
+    wait(world, "10m")
+
+    assert sweep(world) is None and sweep(world) is None
+
+    assert not node.has_taint(REQUEST) and node.group.states[node.instance_id] == "InService"
+
+
+def test_a_node_that_no_group_has_is_refused(world, workers):
+    node = workers.nodes[0]
+    world.aws.client("autoscaling").detach_instances(
+        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
+    )
+    wait(world, "5m")
+    ask(node)
+
+    assert sweep(world).error == "PreflightRefused"
+    assert "group" in turned_down(world, node)
+
+
+def test_killed_at_each_call_of_a_refusal_it_is_told_all_the_same(world):
+    def run():
+        node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+        refuse(world, node)
+        return node, sweep(world)
+
+    run()
+    assert len(world.writes()) == 2, "the Event, and the patch"
+    seen: dict[str, int] = {}
+    calls = []
+    for call in world.calls():
+        if call.function == "recycle-eks-restore-node":
+            seen[call.action] = seen.get(call.action, 0) + 1
+            calls.append((call.action, seen[call.action]))
+    assert len(calls) > 8
+    for action, nth in calls:
+        for when in ("before", "after"):
+            world.reset()
+            world.faults.kill(when, action, function="recycle-eks-restore-node", nth=nth)
+            node, end = run()
+            assert end.error == "PreflightRefused", (action, nth, when)
+            assert turned_down(world, node), (action, nth, when)
+            assert world.faults.not_struck() == []
