@@ -166,6 +166,7 @@ resource "aws_scheduler_schedule" "rotation" {
   description                  = "Starts ${local.rotate_name}"
   schedule_expression          = each.value.schedule_expression
   schedule_expression_timezone = try(each.value.timezone, "UTC")
+  kms_key_arn                  = var.kms_key_arn
 
   flexible_time_window {
     mode = "OFF"

@@ -397,7 +397,7 @@ variable "role_path" {
 }
 
 variable "kms_key_arn" {
-  description = "KMS key for the log groups, the module's topic and its queue. The key's policy must let `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` use it, and `sns.amazonaws.com` if there are `alarm_topics`."
+  description = "KMS key for the log groups, the module's topic, its queue and its schedules. The key's policy must let `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` use it, and `sns.amazonaws.com` if there are `alarm_topics`."
   type        = string
   default     = null
 
