@@ -252,7 +252,11 @@ mod tests {
             ..hook()
         };
         let late = 172_800 + 3_601;
-        assert_eq!(hook().warn(at(late - 1)), None, "it began within a heartbeat of its hook");
+        assert_eq!(
+            hook().warn(at(late - 1)),
+            None,
+            "it began within a heartbeat of its hook"
+        );
         assert!(hook().warn(at(late)).unwrap().contains("2027-01-03T00:00:00Z"));
         assert_eq!(retained.warn(at(late)), None);
         assert!(retained.describe_end().contains(RETAINED));
