@@ -274,12 +274,7 @@ def mutating_calls(deployed_world):
     world.reset()
     _, node, _ = story(world)
     assert after(world, node).finishes().outcome == "recycled"
-    seen: dict[tuple[str, str], int] = {}
-    calls = []
-    for call in world.writes():
-        key = (call.function, call.action)
-        seen[key] = seen.get(key, 0) + 1
-        calls.append((*key, seen[key]))
+    calls = world.write_points()
     assert len(calls) > 10 and ("recycle-eks-standby-node", "kubernetes:PATCH nodes", 1) in calls
     return calls
 

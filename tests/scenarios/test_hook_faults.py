@@ -5,13 +5,13 @@ import pytest
 WAITS = {"recycle-eks/drain": "wait"}
 
 
-def by_hook(world):
+def by_hook(world, until="8m", retains=False):
     """A member that its group terminates, with a pod to evict and one to wait for."""
-    workers = world.group("impatient", size=2, minimum=1, maximum=3)
+    workers = world.group("impatient", size=2, minimum=1, maximum=3, retains=retains)
     node = workers.nodes[0]
     job = node.job("train", annotations=WAITS)
     web = node.deployment("web", replicas=2)
-    world.at("8m", job.finishes)
+    world.at(until, job.finishes)
     workers.terminate(node)
     return workers, node, web
 
@@ -19,13 +19,7 @@ def by_hook(world):
 def by_retained_hook(world):
     """The same of a group that retains instances, whose hook nobody keeps alive."""
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
-    workers = world.group("impatient", size=2, minimum=1, maximum=3, retains=True)
-    node = workers.nodes[0]
-    job = node.job("train", annotations=WAITS)
-    web = node.deployment("web", replicas=2)
-    world.at("20m", job.finishes)
-    workers.terminate(node)
-    return workers, node, web
+    return by_hook(world, until="20m", retains=True)
 
 
 def by_interruption(world):
@@ -54,14 +48,9 @@ def way(request, deployed_world):
     world.reset()
     WAYS[request.param](world)
     assert finish(world).outcome == "recycled"
-    seen: dict[tuple[str, str], int] = {}
-    calls = []
-    for call in world.writes():
-        key = (call.function, call.action)
-        seen[key] = seen.get(key, 0) + 1
-        calls.append((*key, seen[key]))
-    assert len(calls) > 8
-    return WAYS[request.param], calls
+    points = world.write_points()
+    assert len(points) > 8
+    return WAYS[request.param], points
 
 
 FAULTS = {

@@ -334,13 +334,8 @@ def loss_calls(request, deployed_world):
     world.reset()
     _, node = story(world, request.param)
     assert recycle(world, node).finishes().error == "NodeLost"
-    seen: dict[tuple[str, str], int] = {}
-    calls = []
-    for call in world.writes():
-        if call.function in ("recycle-eks-detach-terminate", "recycle-eks-restore-node"):
-            key = (call.function, call.action)
-            seen[key] = seen.get(key, 0) + 1
-            calls.append((*key, seen[key]))
+    ends = ("recycle-eks-detach-terminate", "recycle-eks-restore-node")
+    calls = [point for point in world.write_points() if point[0] in ends]
     assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls
     return request.param, calls
 

@@ -287,12 +287,7 @@ def put_back_calls(deployed_world):
     world.reset()
     _, node = failing(world)
     fails_to_drain(world, node).finishes()
-    seen: dict[str, int] = {}
-    calls = []
-    for call in world.writes():
-        if call.function == "recycle-eks-restore-node":
-            seen[call.action] = seen.get(call.action, 0) + 1
-            calls.append((call.function, call.action, seen[call.action]))
+    calls = [point for point in world.write_points() if point[0] == "recycle-eks-restore-node"]
     assert len(calls) > 10
     return calls
 

@@ -12,27 +12,6 @@ def workers(world):
     return world.group("workers", size=2, minimum=1, maximum=5)
 
 
-def alarm(world, name, **dimensions):
-    """An alarm that tells the operators' topic."""
-    world.aws.client("cloudwatch").put_metric_alarm(
-        AlarmName=name,
-        AlarmActions=[ALARM_TOPIC],
-        OKActions=[ALARM_TOPIC],
-        Namespace="AWS/EC2",
-        MetricName="CPUUtilization",
-        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
-        Statistic="Average",
-        Period=60,
-        EvaluationPeriods=3,
-        Threshold=90,
-        ComparisonOperator="GreaterThanThreshold",
-    )
-
-
-def turns(world, name, state):
-    world.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
-
-
 def wait(world, time):
     world.run(world.clock.elapsed() + world.seconds(time))
 
@@ -43,13 +22,13 @@ def outcomes(world, machine="rotate-nodes"):
 
 def test_an_alarm_that_only_a_topic_hears_recycles_its_node_once_however_often_it_is_told(world, workers):
     node = workers.nodes[1]
-    alarm(world, "node-cpu", InstanceId=node.instance_id)
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=node.instance_id)
     world.events.silent = "*alarm*"
     world.events.repeat("*start-rotation", seconds=90)
 
-    turns(world, "node-cpu", "ALARM")
+    world.turn_alarm("node-cpu", "ALARM")
     wait(world, "3m")
-    turns(world, "node-cpu", "OK")
+    world.turn_alarm("node-cpu", "OK")
     wait(world, "3m")
 
     assert len([delivery for delivery in world.events.deliveries if delivery.target.endswith("start-rotation")]) == 3
@@ -60,9 +39,9 @@ def test_an_alarm_that_only_a_topic_hears_recycles_its_node_once_however_often_i
 
 def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
     node = workers.nodes[1]
-    alarm(world, "node-cpu", InstanceId=node.instance_id)
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=node.instance_id)
 
-    turns(world, "node-cpu", "ALARM")
+    world.turn_alarm("node-cpu", "ALARM")
     wait(world, "3m")
 
     assert sorted(outcomes(world)) == ["nothing_selected", "started"]
@@ -73,9 +52,9 @@ def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
 def test_the_oldest_of_a_group_is_meant_through_a_topic_too(world, workers):
     oldest = min(workers.nodes, key=lambda node: node.instance_id)
     world.events.silent = "*alarm*"
-    alarm(world, "busy", AutoScalingGroupName="workers")
+    world.alarm("busy", ALARM_TOPIC, AutoScalingGroupName="workers")
 
-    turns(world, "busy", "ALARM")
+    world.turn_alarm("busy", "ALARM")
     wait(world, "1m")
 
     (recycling,) = world.executions()
@@ -92,24 +71,24 @@ def test_the_oldest_of_a_group_is_meant_through_a_topic_too(world, workers):
 
 @pytest.mark.parametrize("message", ["hello", '{"AlarmName": "node-cpu"}'])
 def test_what_else_a_topic_is_told_starts_nothing(world, workers, message):
-    alarm(world, "disk", InstanceId=workers.nodes[0].instance_id)
-    turns(world, "disk", "ALARM")
+    world.alarm("disk", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
+    world.turn_alarm("disk", "ALARM")
     world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
     wait(world, "10m")
     assert not world.executions("rotate-nodes") and not world.queued("dead-letters")
 
 
 def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(world, workers):
-    alarm(world, "node-cpu", InstanceId=workers.nodes[0].instance_id)
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
     world.events.silent = "*alarm*"
     world.faults.refuse("states:StartExecution", code="ThrottlingException", status=400, times=2, function="start-rotation")
-    turns(world, "node-cpu", "ALARM")
+    world.turn_alarm("node-cpu", "ALARM")
     wait(world, "5m")
     assert outcomes(world) == ["started"] and not world.queued("dead-letters")
 
     world.faults.refuse("states:StartExecution", code="AccessDeniedException", status=400, times=None, function="start-rotation")
-    turns(world, "node-cpu", "OK")
-    turns(world, "node-cpu", "ALARM")
+    world.turn_alarm("node-cpu", "OK")
+    world.turn_alarm("node-cpu", "ALARM")
     wait(world, "5m")
     (kept,) = world.queued("dead-letters")
     assert "node-cpu" in json.dumps(kept["requestPayload"])

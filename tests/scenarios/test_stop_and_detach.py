@@ -195,12 +195,7 @@ def disposal_calls(request, deployed_world):
     world.reset()
     _, node = story(world)
     assert recycle(world, node, request.param).finishes().outcome == "recycled"
-    seen: dict[str, int] = {}
-    calls = []
-    for call in world.writes():
-        if call.function == "recycle-eks-detach-terminate":
-            seen[call.action] = seen.get(call.action, 0) + 1
-            calls.append((call.action, seen[call.action]))
+    calls = [(action, nth) for function, action, nth in world.write_points() if function == "recycle-eks-detach-terminate"]
     assert len(calls) > 6
     return request.param, calls
 

@@ -10,25 +10,6 @@ def workers(world):
     return world.group("workers", size=2, minimum=1, maximum=5)
 
 
-def alarm(world, name, **dimensions):
-    """An alarm on one metric, which is OK now."""
-    world.aws.client("cloudwatch").put_metric_alarm(
-        AlarmName=name,
-        Namespace="AWS/EC2",
-        MetricName="CPUUtilization",
-        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
-        Statistic="Average",
-        Period=60,
-        EvaluationPeriods=3,
-        Threshold=90,
-        ComparisonOperator="GreaterThanThreshold",
-    )
-
-
-def turns(world, name, state):
-    world.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
-
-
 def wait(world, time):
     world.run(world.clock.elapsed() + world.seconds(time))
 
@@ -54,10 +35,10 @@ def inputs(world):
 )
 def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers, name, of, why):
     node = min(workers.nodes, key=lambda node: node.instance_id)
-    alarm(world, name, **{"InstanceId": node.instance_id} if of == "node" else {"AutoScalingGroupName": "workers"})
+    world.alarm(name, **{"InstanceId": node.instance_id} if of == "node" else {"AutoScalingGroupName": "workers"})
 
     for state in ("ALARM", "OK", "ALARM"):
-        turns(world, name, state)
+        world.turn_alarm(name, state)
         wait(world, "5m")
 
     first, second = (execution.finishes() for execution in world.executions("rotate-nodes"))
@@ -72,10 +53,10 @@ def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers, name, 
 def test_a_spike_at_night_gets_a_new_node_and_keeps_the_old_one_for_the_investigation(world, workers, name, state):
     oldest = min(workers.nodes, key=lambda node: node.instance_id)
     job = oldest.job("train", labels={"app": "train"})
-    alarm(world, name, AutoScalingGroupName="workers")
+    world.alarm(name, AutoScalingGroupName="workers")
     world.at("3h", job.finishes)
 
-    turns(world, name, "ALARM")
+    world.turn_alarm(name, "ALARM")
 
     assert rotation(world).outcome == "started"
     (recycling,) = world.executions()
@@ -87,8 +68,8 @@ def test_a_spike_at_night_gets_a_new_node_and_keeps_the_old_one_for_the_investig
 
 
 def test_an_alarm_that_names_a_group_and_no_node_is_refused_by_name(world, workers):
-    alarm(world, "group-cpu", AutoScalingGroupName="workers")
-    turns(world, "group-cpu", "ALARM")
+    world.alarm("group-cpu", AutoScalingGroupName="workers")
+    world.turn_alarm("group-cpu", "ALARM")
     end = rotation(world)
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
     assert "no instance but group workers" in end.cause and not world.executions()

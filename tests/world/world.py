@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -271,6 +272,26 @@ class World:
         """A PodDisruptionBudget over a workload's pods: `min_available` or `max_unavailable`."""
         self.kubernetes.budget(workload.name, workload, **limits)
 
+    def alarm(self, name: str, *topics: str, **dimensions: str) -> None:
+        """A CloudWatch alarm on one metric, which is OK now, and tells these topics when it turns."""
+        self.aws.client("cloudwatch").put_metric_alarm(
+            AlarmName=name,
+            AlarmActions=topics,
+            OKActions=topics,
+            Namespace="AWS/EC2",
+            MetricName="CPUUtilization",
+            Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+            Statistic="Average",
+            Period=60,
+            EvaluationPeriods=3,
+            Threshold=90,
+            ComparisonOperator="GreaterThanThreshold",
+        )
+
+    def turn_alarm(self, name: str, state: str) -> None:
+        """The metric says so, or somebody who tries it out: `ALARM`, `OK`, `INSUFFICIENT_DATA`."""
+        self.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
+
     # -- recycling -----------------------------------------------------------------------------------------------
 
     def recycle(self, what: Node | Mapping[str, Any] | Any, **fields: Any) -> Execution:
@@ -347,6 +368,16 @@ class World:
     def writes(self) -> list[Any]:
         """The calls of functions that change something."""
         return [call for call in self.calls() if call.write]
+
+    def write_points(self) -> list[tuple[str, str, int]]:
+        """(function, action, n-th time) of every call of a function that changed something: where faults may strike."""
+        seen: Counter[tuple[str, str]] = Counter()
+        points = []
+        for call in self.writes():
+            key = (call.function, call.action)
+            seen[key] += 1
+            points.append((*key, seen[key]))
+        return points
 
     def forget_calls(self) -> None:
         """What was called so far was preparation."""
