@@ -1,4 +1,4 @@
-"""Throttled, killed, answers lost: at each mutating call of the ways `hook` and Spot the end is the same."""
+"""Throttled, killed, timed out after its effect: at each mutating call of the ways `hook` and Spot the end is the same."""
 
 import pytest
 
@@ -58,9 +58,8 @@ FAULTS = {
         action, code="ThrottlingException", message="Rate exceeded", status=400 if "kubernetes" not in action else 503,
         function=function, nth=nth, times=2,
     ),
-    "killed before": lambda world, function, action, nth: world.faults.kill("before", action, function=function, nth=nth),
-    "killed after": lambda world, function, action, nth: world.faults.kill("after", action, function=function, nth=nth),
-    "answer lost": lambda world, function, action, nth: world.faults.lose_answer(action, function=function, nth=nth),
+    "killed": lambda world, function, action, nth: world.faults.kill("before", action, function=function, nth=nth),
+    "timed out": lambda world, function, action, nth: world.faults.hang(action, function=function, nth=nth),
 }  # fmt: skip
 
 
