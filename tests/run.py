@@ -78,8 +78,7 @@ def long_tests() -> list[Step]:
     """The rest, the longest first. Each mostly waits, for one of its processes or another."""
     scenarios = sorted(str(file.relative_to(TESTS)) for file in TESTS.glob("scenarios/test_*.py"))
     return [
-        Step("Scenarios, one half", [*PYTEST, *scenarios[::2]], count_pytest, TESTS),
-        Step("Scenarios, other half", [*PYTEST, *scenarios[1::2]], count_pytest, TESTS),
+        *(Step(f"Scenarios, part {part + 1} of 4", [*PYTEST, *scenarios[part::4]], count_pytest, TESTS) for part in range(4)),
         Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
         Step("Terraform, packages, demo", [*PYTEST, "deployment"], count_pytest, TESTS),
         Step("Documentation", [*PYTEST, "docs"], count_pytest, TESTS),

@@ -1131,9 +1131,11 @@ class AutoScaling:
         hook.global_timeout = min(LONGEST_HOOK, MOST_HEARTBEATS * hook.heartbeat_timeout)
 
     def describe_lifecycle_hooks(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        group = self.group(parameters["AutoScalingGroupName"])
-        hooks = self.backend.describe_lifecycle_hooks(group.name, parameters.get("LifecycleHookNames"))
-        return {"LifecycleHooks": hooks}
+        name = parameters["AutoScalingGroupName"]
+        # Terraform looks after the deployment's hooks in scenarios without their groups, too.
+        if all(hook.auto_scaling_group_name != name for hook in self._deployed_hooks.values()):
+            name = self.group(name).name
+        return {"LifecycleHooks": self.backend.describe_lifecycle_hooks(name, parameters.get("LifecycleHookNames"))}
 
     def delete_lifecycle_hook(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """A hook that is deleted while an instance waits for it is completed with CONTINUE if the instance terminates, and with
