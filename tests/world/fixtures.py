@@ -15,6 +15,11 @@ def pytest_configure() -> None:
         signal.signal(number, _interrupt)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the session's world come last: it stays until the end, and moto has room for one account in a process."""
+    items.sort(key=lambda item: "deployed_world" in getattr(item, "fixturenames", ()))
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
 

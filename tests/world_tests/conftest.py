@@ -30,11 +30,6 @@ subjects:
 """What a drain needs, and no more. The product's own manifest is tested where it is written."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the whole world come last: it stays until the session's end, and moto has room for one account in a process."""
-    items.sort(key=lambda item: "deployed_world" in getattr(item, "fixturenames", ()))
-
-
 @pytest.fixture(scope="session")
 def started_kubernetes() -> Iterator[Kubernetes]:
     kubernetes = Kubernetes(Clock())
