@@ -17,7 +17,7 @@ locals {
     evict-pods       = { timeout = 240, environment = {} }
     detach-terminate = { timeout = 60, environment = {} }
     restore-node     = { timeout = 60, environment = {} }
-    select-nodes     = { timeout = 60, environment = {} }
+    select-nodes     = { timeout = 60, environment = { MAX_SURGE_PER_GROUP = var.max_surge_per_group } }
     start-rotation = {
       timeout = 60
       environment = {
@@ -70,8 +70,9 @@ resource "aws_lambda_function" "this" {
   for_each = local.functions
 
   function_name = "${var.name}-${each.key}"
-  description   = "recycle-eks: the step ${each.key}"
-  role          = aws_iam_role.function[each.key].arn
+  # With the version, which the command line's doctor reads.
+  description = "recycle-eks ${local.version}: the step ${each.key}"
+  role        = aws_iam_role.function[each.key].arn
 
   filename          = local.from_s3 ? null : "${local.packages}/${each.key}.zip"
   source_code_hash  = local.from_s3 ? null : filebase64sha256("${local.packages}/${each.key}.zip")

@@ -214,8 +214,20 @@ locals {
       {
         Sid      = "SeeWhatGroupsLaunchFrom"
         Effect   = "Allow"
-        Action   = "ec2:DescribeLaunchTemplateVersions"
+        Action   = ["ec2:DescribeImages", "ec2:DescribeLaunchTemplateVersions"]
         Resource = "*"
+      },
+      {
+        Sid      = "AskWhatBecameOfRotationsAndTheirNodes"
+        Effect   = "Allow"
+        Action   = "states:DescribeExecution"
+        Resource = [for name in [local.machine_name, local.rotate_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+      },
+      {
+        Sid      = "FindNodesOfRotationsThatFailedAndAreGone"
+        Effect   = "Allow"
+        Action   = "states:ListExecutions"
+        Resource = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}"
       },
     ]
     start-rotation = concat([local.start_rotations], local.leave_dead_letters)
@@ -355,50 +367,67 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = concat(local.tell_and_ask, local.keep_our_hook_alive)
+      statements = concat([local.ask_for_owners], local.keep_our_hook_alive)
       functions  = setsubtract(local.in_cluster, ["select-nodes"])
     }
     rotate-nodes = {
       name       = local.rotate_name
-      functions  = ["select-nodes"]
-      statements = [local.start_recycling]
+      functions  = ["restore-node", "select-nodes", "taint-node"]
+      statements = concat([local.start_recycling], local.go_through_groups)
     }
     sweep = {
       name       = local.sweep_name
-      statements = concat(local.tell_and_ask, [local.start_recycling])
+      statements = [local.ask_for_owners, local.start_recycling]
       functions  = ["restore-node", "select-nodes"]
     }
   }
 
+  # A group of a rotation has an execution of its own machine (Distributed Map), which waits for those of its nodes (.sync:2): Step Functions
+  # makes these calls with the machine's role (developer guide, "IAM policies for using Distributed Map states" and "for StepFunctions").
+  go_through_groups = [
+    {
+      Sid      = "StartAnExecutionForEachGroup"
+      Effect   = "Allow"
+      Action   = "states:StartExecution"
+      Resource = local.rotate
+    },
+    {
+      Sid      = "FollowAndStopTheExecutionsOfGroupsAndNodes"
+      Effect   = "Allow"
+      Action   = ["states:DescribeExecution", "states:StopExecution"]
+      Resource = [for name in [local.machine_name, local.rotate_name, "${local.rotate_name}/*"] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+    },
+    {
+      Sid      = "RedriveTheExecutionsOfGroups"
+      Effect   = "Allow"
+      Action   = "states:RedriveExecution"
+      Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.rotate_name}/*:*"
+    },
+    {
+      Sid      = "HearThatAnExecutionHasEnded"
+      Effect   = "Allow"
+      Action   = ["events:DescribeRule", "events:PutRule", "events:PutTargets"]
+      Resource = "arn:${local.partition}:events:${local.region}:${local.account}:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+    },
+  ]
+
   # What the machines may do that put nodes back.
-  tell_and_ask = concat(
+  ask_for_owners = {
+    Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
+    Effect   = "Allow"
+    Action   = "states:DescribeExecution"
+    Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+  }
+
+  # What all machines may do.
+  machine_statements = concat(
     [
-      {
-        Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
-        Effect   = "Allow"
-        Action   = "states:DescribeExecution"
-        Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
-      },
       {
         Sid      = "TellPeople"
         Effect   = "Allow"
         Action   = "sns:Publish"
         Resource = local.notification_topic_arn
       },
-    ],
-    [
-      for key in compact([local.notification_key_arn]) : {
-        Sid      = "EncryptWhatItTells"
-        Effect   = "Allow"
-        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
-        Resource = key
-      }
-    ],
-  )
-
-  # What all machines may do.
-  machine_statements = concat(
-    [
       {
         Sid    = "DeliverItsLog"
         Effect = "Allow"
@@ -414,6 +443,14 @@ locals {
         ]
         Resource = "*"
       },
+    ],
+    [
+      for key in compact([local.notification_key_arn]) : {
+        Sid      = "EncryptWhatItTells"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = key
+      }
     ],
     [
       for statement in [{

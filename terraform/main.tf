@@ -56,8 +56,22 @@ locals {
     drain_timeout_seconds       = "number"
     on_drain_timeout            = "string"
     load_balancer_grace_seconds = "number"
+    grace_period_seconds        = "number"
     dry_run                     = "boolean"
     force                       = "list"
+  }
+
+  # The terms of a rotation (docs/rotations.md), and how the value of each looks as JSON.
+  rotation_terms = {
+    at_once                    = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$"
+    wait_between_nodes_seconds = "^[0-9]+$"
+    start_no_new_node_after    = "^\""
+    on_failure                 = "^\"(stop|continue)\"$"
+    failure_budget             = "^[0-9]+$"
+    retries                    = "^([0-9]|10)$"
+    wait_for_pending_pods      = "^(true|false)$"
+    mark                       = "^\"(soft|hard|none)\"$"
+    dry_run                    = "^(true|false)$"
   }
 
   # How a value of each kind looks as JSON.

@@ -28,10 +28,13 @@ locals {
     }
     rotate-nodes = {
       machine     = aws_sfn_state_machine.rotate_nodes.arn
-      description = "Executions of ${local.rotate_name} that failed, timed out or were aborted"
+      description = "Executions of ${local.rotate_name} that were aborted, took too long, or failed where no state of theirs could tell"
       severity    = "warning"
       what_next   = "Nodes that a trigger meant may not be recycled. Why it ended:"
-      ends        = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+      ends = [
+        { status = ["TIMED_OUT", "ABORTED"] },
+        { status = ["FAILED"], error = [{ "anything-but" = "RotationFailed" }, null] },
+      ]
     }
   }
 }

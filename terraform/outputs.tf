@@ -72,3 +72,8 @@ output "rbac_manifest" {
   description = "What the functions may do in the cluster, for `terraform output -raw rbac_manifest | kubectl apply -f -`."
   value       = file("${path.module}/rbac/recycle-eks.yaml")
 }
+
+output "operator_policy_json" {
+  description = "What a person needs for the command line `recycle-eks`, as the text of an IAM policy: attach it to whoever operates the cluster's nodes."
+  value       = jsonencode({ Version = "2012-10-17", Statement = local.operator_statements })
+}

@@ -1,5 +1,6 @@
 locals {
-  # What is worth another try with the same input: our own ServiceUnavailable, and what Lambda itself does wrong.
+  # What is worth another try with the same input: our own ServiceUnavailable, and what Lambda itself does wrong (Step Functions' developer
+  # guide, "Handle transient Lambda service exceptions": the names that begin with Lambda).
   # At most ten minutes of waiting, with jitter, so that a storm of executions does not come back in step.
   retry = [{
     ErrorEquals = [

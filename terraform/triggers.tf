@@ -148,8 +148,11 @@ resource "aws_lambda_invocation" "rotate_on_change" {
   lifecycle_scope = "CRUD"
 
   input = jsonencode({
-    value    = each.value.value
-    rotation = { trigger = "apply", selection = each.value.selection, recycle = try(each.value.recycle, {}) }
+    value = each.value.value
+    rotation = merge(
+      { trigger = "apply", selection = each.value.selection, recycle = try(each.value.recycle, {}) },
+      { for term in keys(local.rotation_terms) : term => each.value[term] if try(each.value[term], null) != null },
+    )
   })
 
   depends_on = [aws_sfn_state_machine.rotate_nodes, aws_sfn_alias.live]
@@ -178,12 +181,15 @@ resource "aws_scheduler_schedule" "rotation" {
 
     # The event's id is the same however often one time is delivered. jsonencode would write < and > as escapes, which the
     # Scheduler does not take for its words.
-    input = replace(replace(jsonencode({
-      trigger   = "schedule"
-      selection = each.value.selection
-      recycle   = try(each.value.recycle, {})
-      event     = { id = "<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>" }
-    }), "\\u003c", "<"), "\\u003e", ">")
+    input = replace(replace(jsonencode(merge(
+      {
+        trigger   = "schedule"
+        selection = each.value.selection
+        recycle   = try(each.value.recycle, {})
+        event     = { id = "<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>" }
+      },
+      { for term in keys(local.rotation_terms) : term => each.value[term] if try(each.value[term], null) != null },
+    )), "\\u003c", "<"), "\\u003e", ">")
 
     # Of the times that were missed for longer, the next one makes up.
     retry_policy {

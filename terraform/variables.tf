@@ -101,7 +101,7 @@ variable "max_parallel_per_group" {
 }
 
 variable "max_surge_per_group" {
-  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a group of 50 nodes with pods of 20 hours be through in about nine days, if what does not get its turn within 24 hours is started again (docs/triggers.md, Many nodes of a group)."
+  description = "How many nodes of one Auto Scaling group are underway at the same time, those included that only wait for pods to end: each of them has its replacement already, so this bounds the extra instances. The default lets a rotation of a group of 50 nodes with pods of 20 hours be through in about nine days (docs/rotations.md)."
   type        = number
   default     = 5
   nullable    = false
@@ -210,7 +210,7 @@ variable "event_triggers" {
 }
 
 variable "schedules" {
-  description = "Rotations by the clock, by a name of yours: `schedule_expression` (`rate(7 days)`, `cron(0 3 ? * SUN *)` or `at(2027-01-31T03:00:00)`), `timezone` (UTC) and `selection`, such as `{ outdated = { older_than_hours = 336 } }`. `recycle` has fields of an execution's input that go over `input_defaults`. See docs/triggers.md."
+  description = "Rotations by the clock, by a name of yours: `schedule_expression` (`rate(7 days)`, `cron(0 3 ? * SUN *)` or `at(2027-01-31T03:00:00)`), `timezone` (UTC) and `selection`, such as `{ outdated = { older_than_hours = 336 } }`. `recycle` has fields of an execution's input that go over `input_defaults`; beside it stand the rotation's terms, such as `at_once`. See docs/triggers.md and docs/rotations.md."
   # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
   type     = any
   default  = {}
@@ -222,8 +222,20 @@ variable "schedules" {
   }
 
   validation {
-    condition     = alltrue(flatten([for schedule in values(var.schedules) : [for term in keys(schedule) : contains(["schedule_expression", "timezone", "selection", "recycle"], term)]]))
-    error_message = "schedules: there are schedule_expression, timezone, selection and recycle."
+    condition     = alltrue(flatten([for schedule in values(var.schedules) : [for term in keys(schedule) : contains(concat(["schedule_expression", "timezone", "selection", "recycle"], keys(local.rotation_terms)), term)]]))
+    error_message = "schedules: there are schedule_expression, timezone, selection, recycle and the terms ${join(", ", keys(local.rotation_terms))}."
+  }
+
+  validation {
+    condition = alltrue(flatten([for schedule in values(var.schedules) : [
+      for term, looks in local.rotation_terms : try(schedule[term], null) == null ? true : can(regex(looks, jsonencode(schedule[term])))
+    ]]))
+    error_message = "schedules: a term has a value that it cannot have; docs/rotations.md has the table."
+  }
+
+  validation {
+    condition     = alltrue([for schedule in values(var.schedules) : try(tonumber(schedule.at_once), 1) <= var.max_surge_per_group])
+    error_message = "schedules: at_once must not be more than max_surge_per_group, which is ${var.max_surge_per_group}."
   }
 
   validation {
@@ -243,7 +255,7 @@ variable "schedules" {
 }
 
 variable "rotate_on_change" {
-  description = "Values whose change by `terraform apply` begins a rotation, by a name of yours: `value`, such as a group's launch template version, and `selection`, such as `{ outdated = { groups = [\"workers\"], launch_template = true } }`. The apply does not wait for it. `recycle` has fields of an execution's input that go over `input_defaults`. See docs/triggers.md."
+  description = "Values whose change by `terraform apply` begins a rotation, by a name of yours: `value`, such as a group's launch template version, and `selection`, such as `{ outdated = { groups = [\"workers\"], launch_template = true } }`. The apply does not wait for it. `recycle` has fields of an execution's input that go over `input_defaults`; beside it stand the rotation's terms, such as `at_once`. See docs/triggers.md and docs/rotations.md."
   # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
   type     = any
   default  = {}
@@ -255,8 +267,20 @@ variable "rotate_on_change" {
   }
 
   validation {
-    condition     = alltrue(flatten([for change in values(var.rotate_on_change) : [for term in keys(change) : contains(["value", "selection", "recycle"], term)]]))
-    error_message = "rotate_on_change: there are value, selection and recycle."
+    condition     = alltrue(flatten([for change in values(var.rotate_on_change) : [for term in keys(change) : contains(concat(["value", "selection", "recycle"], keys(local.rotation_terms)), term)]]))
+    error_message = "rotate_on_change: there are value, selection, recycle and the terms ${join(", ", keys(local.rotation_terms))}."
+  }
+
+  validation {
+    condition = alltrue(flatten([for change in values(var.rotate_on_change) : [
+      for term, looks in local.rotation_terms : try(change[term], null) == null ? true : can(regex(looks, jsonencode(change[term])))
+    ]]))
+    error_message = "rotate_on_change: a term has a value that it cannot have; docs/rotations.md has the table."
+  }
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : try(tonumber(change.at_once), 1) <= var.max_surge_per_group])
+    error_message = "rotate_on_change: at_once must not be more than max_surge_per_group, which is ${var.max_surge_per_group}."
   }
 
   validation {

@@ -28,6 +28,14 @@ run "every_step_is_a_published_function_of_its_own" {
   }
 
   assert {
+    condition = alltrue([
+      for step, function in aws_lambda_function.this :
+      function.description == "recycle-eks ${trimspace(file("./version.txt"))}: the step ${step}"
+    ])
+    error_message = "a function's description says the module's version, which the command line's doctor reads"
+  }
+
+  assert {
     condition     = alltrue([for function in aws_lambda_function.this : function.publish])
     error_message = "every function is published, because executions outlive deployments"
   }
@@ -64,7 +72,7 @@ run "every_step_is_a_published_function_of_its_own" {
   }
 }
 
-run "only_claim_node_and_start_rotation_have_an_environment" {
+run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
   command = plan
 
   variables {
@@ -95,7 +103,12 @@ run "only_claim_node_and_start_rotation_have_an_environment" {
   }
 
   assert {
-    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if !contains(["claim-node", "start-rotation"], step)])
+    condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ MAX_SURGE_PER_GROUP = "5" })
+    error_message = "select-nodes reads how many nodes of a group may be underway"
+  }
+
+  assert {
+    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if !contains(["claim-node", "select-nodes", "start-rotation"], step)])
     error_message = "the other functions read nothing of ours"
   }
 }

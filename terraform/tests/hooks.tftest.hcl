@@ -98,8 +98,8 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         for statement in jsondecode(policy.policy).Statement : statement.Action
         if contains(["autoscaling:RecordLifecycleActionHeartbeat", "states:StartExecution"], try(tostring(statement.Action), ""))
       ]
-    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], rotate-nodes = ["states:StartExecution"], sweep = ["states:StartExecution"] }
-    error_message = "recycle-node keeps hooks alive, the others start it"
+    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], rotate-nodes = ["states:StartExecution", "states:StartExecution"], sweep = ["states:StartExecution"] }
+    error_message = "recycle-node keeps hooks alive, the others start it, and rotations themselves for each group"
   }
 
   assert {

@@ -37,10 +37,13 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
       }
       rotate-nodes = {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"]
-        "$or"           = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+        "$or" = [
+          { status = ["TIMED_OUT", "ABORTED"] },
+          { status = ["FAILED"], error = [{ "anything-but" = "RotationFailed" }, null] },
+        ]
       }
     }
-    error_message = "an execution of recycle-node that fails under a name of ours has told that itself"
+    error_message = "an execution of recycle-node that fails under a name of ours, and a rotation that has failed, have told that themselves"
   }
 
   assert {

@@ -70,11 +70,14 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       select-nodes = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeLifecycleHooks",
+        "ec2:DescribeImages",
         "ec2:DescribeInstances",
         "ec2:DescribeLaunchTemplateVersions",
         "eks:DescribeCluster",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "states:DescribeExecution",
+        "states:ListExecutions",
       ])
       restore-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
@@ -139,7 +142,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
       for step, policy in aws_iam_role_policy.function : [
         for statement in jsondecode(policy.policy).Statement :
         statement.Condition.StringEquals == { "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }
-        if !can(regex("^(ec2:Describe|autoscaling:Describe|elasticloadbalancing:Describe|eks:Describe|logs:)", flatten([statement.Action])[0]))
+        if !can(regex("^(ec2:Describe|autoscaling:Describe|elasticloadbalancing:Describe|eks:Describe|states:Describe|states:List|logs:)", flatten([statement.Action])[0]))
       ] if step != "start-rotation"
     ]))
     error_message = "a statement that changes something asks for the cluster's tag"
@@ -237,7 +240,9 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
       recycle-node = toset([
         for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if !contains(["select-nodes", "start-rotation"], step)
       ])
-      rotate-nodes = toset(["arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this["select-nodes"].function_name}:*"])
+      rotate-nodes = toset([
+        for step in ["restore-node", "select-nodes", "taint-node"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"
+      ])
       sweep = toset([
         for step in ["restore-node", "select-nodes"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"
       ])
@@ -256,9 +261,26 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
     ])
     error_message = "only executions of our machines can be described: a claim may be the sweep's"
   }
+
+  assert {
+    condition = {
+      for statement in jsondecode(aws_iam_role_policy.state_machine["rotate-nodes"].policy).Statement : statement.Sid => statement.Resource
+      if contains(["StartAnExecutionForEachGroup", "FollowAndStopTheExecutionsOfGroupsAndNodes", "RedriveTheExecutionsOfGroups", "HearThatAnExecutionHasEnded"], statement.Sid)
+      } == {
+      StartAnExecutionForEachGroup = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
+      FollowAndStopTheExecutionsOfGroupsAndNodes = [
+        "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-recycle-node:*",
+        "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes:*",
+        "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*",
+      ]
+      RedriveTheExecutionsOfGroups = "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*"
+      HearThatAnExecutionHasEnded  = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+    }
+    error_message = "its own executions for groups, which wait for those of their nodes"
+  }
 }
 
-run "both_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
+run "the_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
   variables {
     kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
   }
@@ -267,9 +289,9 @@ run "both_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => [
         for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["TellPeople", "EncryptWhatItTells"], statement.Sid)
-      ] if machine != "rotate-nodes"
+      ]
       } == {
-      for machine in ["recycle-node", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]
+      for machine in ["recycle-node", "rotate-nodes", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]
     }
     error_message = "the topic, and the key that it is encrypted with"
   }

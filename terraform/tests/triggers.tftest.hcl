@@ -138,7 +138,12 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
         selection           = { outdated = { launch_template = true } }
         recycle             = { evict = "none" }
       }
-      old = { schedule_expression = "rate(1 day)", selection = { outdated = { groups = ["a", "b"], older_than_hours = 336 } } }
+      old = {
+        schedule_expression     = "rate(1 day)"
+        selection               = { outdated = { groups = ["a", "b"], older_than_hours = 336 } }
+        at_once                 = "25%"
+        start_no_new_node_after = "PT4H"
+      }
     }
     permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
     role_path            = "/platform/"
@@ -158,6 +163,14 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       == "{\"event\":{\"id\":\"<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>\"},\"recycle\":{\"evict\":\"none\"},\"selection\":{\"outdated\":{\"launch_template\":true}},\"trigger\":\"schedule\"}"
     )
     error_message = "the selection, and an event that is the same however often it is delivered"
+  }
+
+  assert {
+    condition = (
+      jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).at_once == "25%"
+      && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "PT4H"
+    )
+    error_message = "and the terms that are given"
   }
 
   assert {
@@ -190,7 +203,7 @@ run "a_value_that_changes_invokes_start_rotation" {
   variables {
     rotate_on_change = {
       workers = { value = 7, selection = { outdated = { groups = ["workers"], launch_template = true } } }
-      image   = { value = "ami-1", selection = { outdated = { ami = true } }, recycle = { evict = "none" } }
+      image   = { value = "ami-1", selection = { outdated = { ami = true } }, recycle = { evict = "none" }, at_once = 2, on_failure = "continue" }
     }
   }
 
@@ -205,7 +218,7 @@ run "a_value_that_changes_invokes_start_rotation" {
   assert {
     condition = { for key, invocation in aws_lambda_invocation.rotate_on_change : key => jsondecode(invocation.input) } == {
       workers = { value = 7, rotation = { trigger = "apply", selection = { outdated = { groups = ["workers"], launch_template = true } }, recycle = {} } }
-      image   = { value = "ami-1", rotation = { trigger = "apply", selection = { outdated = { ami = true } }, recycle = { evict = "none" } } }
+      image   = { value = "ami-1", rotation = { trigger = "apply", selection = { outdated = { ami = true } }, recycle = { evict = "none" }, at_once = 2, on_failure = "continue" } }
     }
     error_message = "the value, and the rotation that it begins"
   }
@@ -370,4 +383,25 @@ run "refuses_a_change_that_selects_twice" {
   }
 
   expect_failures = [var.rotate_on_change]
+}
+
+run "refuses_more_nodes_at_once_than_the_module_allows" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, at_once = 6 } }
+  }
+
+  expect_failures = [var.schedules]
+}
+
+run "refuses_a_term_with_a_value_that_it_cannot_have" {
+  command = plan
+
+  variables {
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, at_once = "0%" } }
+  }
+
+  expect_failures = [var.schedules, var.rotate_on_change]
 }

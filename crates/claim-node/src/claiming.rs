@@ -182,6 +182,7 @@ impl Target {
             lost: None,
             old: None,
             hook: self.hook,
+            evicted: None,
         }
     }
 }

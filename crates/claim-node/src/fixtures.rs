@@ -148,6 +148,7 @@ pub(crate) fn run() -> Run {
         holders: None,
         lost: None,
         old: None,
+        evicted: None,
         hook: None,
     }
 }

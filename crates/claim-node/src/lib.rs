@@ -123,7 +123,7 @@ impl ClaimNode {
             let steps = vec![format!("complete the lifecycle action at once: {reason}")];
             let plan = Plan {
                 steps,
-                notes: Vec::new(),
+                ..Plan::default()
             };
             return Ok(Answer {
                 plan: Some(plan),

@@ -31,7 +31,7 @@ impl Target {
         Ok(Answer {
             counts: survey.counts(),
             names: survey.names(),
-            plan: Some(write_plan(input, &self.group, &self.node, &survey, notes)),
+            plan: Some(write_plan(input, &self.group, &self.node, &pods, &survey, notes)),
             ..Answer::new(ClaimVerdict::Planned, reason)
         })
     }

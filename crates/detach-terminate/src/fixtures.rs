@@ -89,6 +89,7 @@ fn run(dispose: &str) -> Run {
         lost: None,
         old: None,
         hook: None,
+        evicted: None,
     }
 }
 
@@ -107,6 +108,7 @@ pub(crate) fn node() -> NodeFacts {
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
+        kubelet: String::new(),
     }
 }
 

@@ -8,14 +8,17 @@ mod requests;
 
 use eks_auth::Access;
 use node_record::{
-    Occasion, check_claim, hold_back, list_pods, open, read_progress, tainted_since, tell, tell_progress,
+    NodeChange, Occasion, amend_node, check_claim, hold_back, list_pods, list_replacements, open,
+    read_progress, tainted_since, tell, tell_progress,
 };
 use recycle::blocked::{Blocker, describe_news, find_blockers};
-use recycle::contract::{Answer, Context, EvictVerdict, Run, StepRequest};
+use recycle::contract::{Answer, Context, EvictVerdict, Run, StepRequest, WayIn};
 use recycle::drain::{Terms, tell_blocked};
+use recycle::evicted::{MOST, MOST_CARRIED, note_evicted};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::names::EVICTED_ANNOTATION;
 use recycle::node::NodeFacts;
-use recycle::pods::{PodSurvey, survey_pods};
+use recycle::pods::{PodFacts, PodSurvey, survey_pods};
 
 pub use error::Error;
 
@@ -24,7 +27,7 @@ pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<
     let StepRequest { context, mut run } = request;
     let opened = open(access, &mut run.cluster, &run.node).await;
     let evicted = match opened {
-        Ok((client, node)) => evict(&client, node, &context, &run).await,
+        Ok((client, node)) => evict(&client, node, &context, &mut run).await,
         Err(error) => Err(error.into()),
     };
     let answer = match evicted {
@@ -43,7 +46,7 @@ async fn evict(
     client: &kube::Client,
     node: Option<NodeFacts>,
     context: &Context,
-    run: &Run,
+    run: &mut Run,
 ) -> Result<Answer<EvictVerdict>, Error> {
     let node = node.ok_or_else(|| node_record::Error::NodeGone {
         node: run.node.to_string(),
@@ -52,18 +55,53 @@ async fn evict(
     check_claim(&node, &context.fence(), run.input.urgency)?;
     let pods = list_pods(client, &node.name).await?;
     let tainted_since = tainted_since(&node, run.draining_since)?;
-    let (terms, _) = Terms::find(&run.input, Some(&node), tainted_since, run.draining_since, now);
+    let input = run.input.clone();
+    let (terms, _) = Terms::find(&input, Some(&node), tainted_since, run.draining_since, now);
     let survey = survey_pods(&pods, &terms);
     let survey = match terms.interrupted_at {
         Some(_) => survey,
         None => hold_back(client, &node, survey).await?,
     };
-    let requests = requests::send_all(client, survey.evictable.clone(), terms.cut_grace()).await;
+    run.evicted = note(client, run, &survey.evictable).await?;
+    let requests = requests::send_all(client, survey.evictable.clone(), &terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
     let news = describe_news(&blockers, now);
     tell_people(client, &node, &survey, blockers, context).await?;
     Ok(requests.into_answer(news))
+}
+
+/// Notes whose pods are asked to go, before they are: on the replacement, or in what travels as long as there is none. What a hook's
+/// group does is no rotation's.
+async fn note(client: &kube::Client, run: &Run, pods: &[PodFacts]) -> Result<Option<String>, Error> {
+    let before = run.evicted.clone();
+    if note_evicted(None, pods, MOST).is_none() {
+        return Ok(before);
+    }
+    match run.way_in {
+        WayIn::Hook => Ok(before),
+        WayIn::After => Ok(note_evicted(before.as_deref(), pods, MOST_CARRIED).or(before)),
+        WayIn::Before => {
+            let replacements =
+                list_replacements(client, std::slice::from_ref(&run.input.instance_id)).await?;
+            if let Some(node) = replacements.into_iter().next() {
+                note_on(client, node, pods).await?;
+            }
+            Ok(before)
+        }
+    }
+}
+
+async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts]) -> Result<(), Error> {
+    let noted = amend_node(client, replacement, |node| {
+        let before = node.annotations.get(EVICTED_ANNOTATION);
+        let noted = note_evicted(before.map(String::as_str), pods, MOST);
+        Ok::<_, node_record::Error>(noted.map(|noted| NodeChange::new().annotate(EVICTED_ANNOTATION, noted)))
+    });
+    match noted.await {
+        Ok(_) | Err(node_record::Error::NodeGone { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The story is told by `check-pods`; what stands in the way, only we know. What has done so for five minutes is worth an Event.

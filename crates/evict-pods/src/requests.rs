@@ -7,6 +7,7 @@ use futures::{StreamExt as _, future};
 use node_record::{Eviction, evict_pod};
 use recycle::blocked::{Refusal, RefusalKind};
 use recycle::contract::{Answer, EvictVerdict};
+use recycle::drain::Terms;
 use recycle::failure::with_causes;
 use recycle::pods::{NAMES_BUDGET, PodFacts, name_lists, take_turns};
 
@@ -25,13 +26,13 @@ pub(crate) struct Requests {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-/// Asks for the eviction of every one of these pods, as long as there is time, with no more than so many seconds to end if that is given.
-pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, most: Option<u32>) -> Requests {
+/// Asks for the eviction of every one of these pods, as long as there is time.
+pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, terms: &Terms<'_>) -> Requests {
     let end = Instant::now() + ASKING;
     let mut answers = futures::stream::iter(take_turns(pods))
         .take_while(|_| future::ready(Instant::now() < end))
         .map(|pod| async move {
-            let eviction = evict_pod(client, &pod, most).await;
+            let eviction = evict_pod(client, &pod, terms.asked_grace(&pod)).await;
             (pod, eviction)
         })
         .buffer_unordered(AT_ONCE);

@@ -88,12 +88,20 @@ fn web(name: &str) -> Value {
 }
 
 fn kube(node: &Value, pods: &[Value]) -> ScriptedKube {
+    without_replacements(node, pods).on("GET", "/nodes?", 200, replacements(&[]))
+}
+
+fn without_replacements(node: &Value, pods: &[Value]) -> ScriptedKube {
     let list =
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": pods});
     ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node.clone())
         .on("GET", "/pods?", 200, list)
         .on("PATCH", "/nodes/a", 200, node.clone())
+}
+
+fn replacements(nodes: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": nodes})
 }
 
 fn success() -> Value {
@@ -111,9 +119,9 @@ fn budget() -> Value {
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<EvictVerdict>, Error> {
-    let StepRequest { context, run } = request();
+    let StepRequest { context, mut run } = request();
     let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
-    evict(&kube.client(), node, &context, &run).await
+    evict(&kube.client(), node, &context, &mut run).await
 }
 
 fn evicted(kube: &ScriptedKube) -> Vec<String> {
@@ -185,7 +193,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
     database["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]});
     let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
-    let kube = kube(&node(&[]), &[database, web("web")])
+    let kube = without_replacements(&node(&[]), &[database, web("web")])
         .on(
             "GET",
             "/namespaces/shop/persistentvolumeclaims/data",
@@ -204,6 +212,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
             200,
             json!({"metadata": {}, "items": [node(&[])]}),
         )
+        .on("GET", "/nodes?", 200, replacements(&[]))
         .on("POST", "/pods/web/eviction", 201, success());
     let answer = run(&kube).await.unwrap();
     assert_eq!(evicted(&kube), ["web"]);
@@ -346,7 +355,7 @@ async fn who_was_waited_for_is_asked_to_go_in_time_if_the_input_says_so() {
         let StepRequest { context, mut run } = request();
         run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
         let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
-        evict(&kube.client(), node, &context, &run).await.unwrap();
+        evict(&kube.client(), node, &context, &mut run).await.unwrap();
         assert_eq!(evicted(&kube), expected, "{on_drain_timeout} {until}");
     }
 }
@@ -382,6 +391,7 @@ async fn somebody_elses_change_at_the_same_moment_costs_only_the_story() {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
         .on("GET", "/pods?", 200, list)
+        .on("GET", "/nodes?", 200, replacements(&[]))
         .on("POST", "/eviction", 429, budget())
         .refuses(
             "PATCH",
@@ -404,4 +414,47 @@ async fn without_the_claim_no_pod_is_touched() {
     assert_eq!(unclaimed.requests(), ["GET /api/v1/nodes/a"]);
     let gone = ScriptedKube::new().refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found");
     assert_eq!(run(&gone).await.unwrap_err().failure(), Failure::NodeLost);
+}
+
+#[tokio::test]
+async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
+    let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}});
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node(&[]))
+        .on(
+            "GET",
+            "/pods?",
+            200,
+            json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [web("one"), web("two")]}),
+        )
+        .on(
+            "GET",
+            "/nodes?",
+            200,
+            replacements(std::slice::from_ref(&replacement)),
+        )
+        .on("PATCH", "/nodes/new", 200, replacement)
+        .on("POST", "/eviction", 201, success())
+        .on("POST", "/eviction", 201, success())
+        .on("PATCH", "/nodes/a", 200, node(&[]));
+    run(&kube).await.unwrap();
+    let calls = kube.calls();
+    let at = |part: &str| calls.iter().position(|call| call.path.contains(part)).unwrap();
+    assert!(at("/nodes/new") < at("/eviction"));
+    assert!(calls[at("/nodes?")].path.contains(INSTANCE));
+    let noted = recycle::ids::short_hash("o");
+    assert_eq!(
+        calls[at("/nodes/new")].body["metadata"]["annotations"]["recycle-eks/evicted"],
+        noted
+    );
+}
+
+#[tokio::test]
+async fn without_a_replacement_it_is_carried_on() {
+    let kube = kube(&node(&[]), &[web("one")]).on("POST", "/eviction", 201, success());
+    let StepRequest { context, mut run } = request();
+    run.way_in = WayIn::After;
+    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    evict(&kube.client(), node, &context, &mut run).await.unwrap();
+    assert_eq!(run.evicted, Some(recycle::ids::short_hash("o")));
 }

@@ -120,6 +120,11 @@ impl Groups {
         Ok(fleets)
     }
 
+    /// The group as rotations look at it; none if there is no such group.
+    pub async fn fetch_fleet(&self, name: &GroupName) -> Result<Option<Fleet>, Error> {
+        self.describe(name).await?.as_ref().map(to_fleet).transpose()
+    }
+
     /// The group that the instance is a member of, as it is now.
     pub async fn find(&self, member: &InstanceId) -> Result<Option<Group>, Error> {
         match self.find_name(member).await? {
@@ -408,6 +413,7 @@ fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Flee
                     instance: member.instance,
                     lifecycle_state: member.lifecycle_state,
                     instance_type: instance.instance_type().unwrap_or_default().to_owned(),
+                    zone: instance.availability_zone().unwrap_or_default().to_owned(),
                     template: instance.launch_template().and_then(to_template),
                 })
             })

@@ -11,6 +11,7 @@ use crate::Error;
 
 const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
 const DESCRIBE_TEMPLATES: &str = "ec2:DescribeLaunchTemplateVersions";
+const DESCRIBE_IMAGES: &str = "ec2:DescribeImages";
 const CREATE_TAGS: &str = "ec2:CreateTags";
 const DELETE_TAGS: &str = "ec2:DeleteTags";
 const STOP_INSTANCES: &str = "ec2:StopInstances";
@@ -131,6 +132,23 @@ impl Instances {
                 .filter(|image| image.starts_with("ami-"))
                 .map(str::to_owned),
         })
+    }
+
+    /// The name of an image; none if EC2 does not know it.
+    pub async fn fetch_image_name(&self, image: &str) -> Result<Option<String>, Error> {
+        let belongs = Filter::builder().name("image-id").values(image).build();
+        let answer = self
+            .client
+            .describe_images()
+            .filters(belongs)
+            .send()
+            .await
+            .map_err(|error| Error::from_sdk(DESCRIBE_IMAGES, error))?;
+        Ok(answer
+            .images()
+            .first()
+            .and_then(|image| image.name())
+            .map(str::to_owned))
     }
 
     async fn fetch_where(&self, filters: Vec<(String, Vec<String>)>) -> Result<Vec<Instance>, Error> {

@@ -59,15 +59,66 @@ pub async fn configure() -> SdkConfig {
         .await
 }
 
+/// What a function answers: the next step of a state machine, or what a person has asked.
+pub trait Reply: Serialize {
+    /// The phase that its node is in, if it carries one.
+    fn phase(&self) -> Option<Phase>;
+
+    /// What is counted.
+    fn take_metrics(&mut self) -> Vec<Metric>;
+}
+
+impl<Verdict: Serialize> Reply for Answer<Verdict> {
+    fn phase(&self) -> Option<Phase> {
+        self.run.as_ref().map(Run::phase)
+    }
+
+    fn take_metrics(&mut self) -> Vec<Metric> {
+        std::mem::take(&mut self.metrics)
+    }
+}
+
+/// An answer to a state machine or to a person, who is told what was found and nothing else.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum StepOrTold<Verdict> {
+    /// To a state machine.
+    Step(Box<Answer<Verdict>>),
+    /// To a person's command line: it does not travel through a state machine, so it may be larger than 8 KB.
+    Told(Value),
+}
+
+impl<Verdict> From<Answer<Verdict>> for StepOrTold<Verdict> {
+    fn from(answer: Answer<Verdict>) -> Self {
+        Self::Step(Box::new(answer))
+    }
+}
+
+impl<Verdict: Serialize> Reply for StepOrTold<Verdict> {
+    fn phase(&self) -> Option<Phase> {
+        match self {
+            Self::Step(answer) => answer.phase(),
+            Self::Told(_) => None,
+        }
+    }
+
+    fn take_metrics(&mut self) -> Vec<Metric> {
+        match self {
+            Self::Step(answer) => answer.take_metrics(),
+            Self::Told(_) => Vec::new(),
+        }
+    }
+}
+
 /// Answers invocations, one after the other, until Lambda ends the process.
-pub async fn serve<Request, Verdict, Failed, Answering>(
+pub async fn serve<Request, Replied, Failed, Answering>(
     handler: impl Fn(Request) -> Answering,
 ) -> Result<(), Error>
 where
     Request: DeserializeOwned,
-    Verdict: Serialize,
+    Replied: Reply,
     Failed: NamedFailure,
-    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+    Answering: Future<Output = Result<Replied, Failed>>,
 {
     let handler = &handler;
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| {
@@ -77,15 +128,15 @@ where
 }
 
 /// One invocation: parse, call, answer. Whatever goes wrong has a public name, our own panics too.
-async fn respond<Request, Verdict, Failed, Answering>(
+async fn respond<Request, Replied, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,
 ) -> Result<Value, Diagnostic>
 where
     Request: DeserializeOwned,
-    Verdict: Serialize,
+    Replied: Reply,
     Failed: NamedFailure,
-    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+    Answering: Future<Output = Result<Replied, Failed>>,
 {
     let subject = Subject::of(&payload);
     let scope = Scope::of(&payload);
@@ -121,15 +172,15 @@ impl Answered {
     }
 }
 
-async fn answer<Request, Verdict, Failed, Answering>(
+async fn answer<Request, Replied, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,
 ) -> Result<Answered, Diagnostic>
 where
     Request: DeserializeOwned,
-    Verdict: Serialize,
+    Replied: Reply,
     Failed: NamedFailure,
-    Answering: Future<Output = Result<Answer<Verdict>, Failed>>,
+    Answering: Future<Output = Result<Replied, Failed>>,
 {
     let request = serde_json::from_value(payload)
         .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
@@ -139,8 +190,8 @@ where
         .await
         .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
         .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
-    let phase = answer.run.as_ref().map(Run::phase);
-    let metrics = std::mem::take(&mut answer.metrics);
+    let phase = answer.phase();
+    let metrics = answer.take_metrics();
     let answer = serde_json::to_value(answer)
         .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
     Ok(Answered {

@@ -8,6 +8,7 @@ mod call;
 mod error;
 mod events;
 mod keep;
+mod marks;
 mod nodes;
 mod permissions;
 mod pods;
@@ -20,13 +21,14 @@ pub use access::open;
 pub use error::Error;
 pub use events::{Occasion, tell};
 pub use keep::{keep_newcomer, let_go, let_go_of_all};
+pub use marks::{mark_nodes, unmark_nodes};
 use nodes::list_labelled;
 pub use nodes::{
     NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    is_another_ready, list_group, list_nodes,
+    guess_node, is_another_ready, list_group, list_nodes, list_replacements, read_release,
 };
-pub use permissions::missing_permissions;
-pub use pods::{Eviction, evict_pod, list_pods};
+pub use permissions::{missing_permissions, server_version};
+pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};
 pub use progress::{read_progress, tell_progress};
 pub use request::answer_request;
 pub use taint::tainted_since;

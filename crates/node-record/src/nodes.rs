@@ -9,13 +9,17 @@ use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, Patch
 use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName, short_hash};
-use recycle::names::{CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
+use recycle::names::{
+    CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION, REPLACES_LABEL,
+};
 use recycle::node::{NodeFacts, Record, Taint};
+use recycle::outdated::Release;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
 use crate::call::{self, Call, Trouble, send};
+use crate::permissions::server_version;
 
 /// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
 /// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.
@@ -40,6 +44,13 @@ struct Status {
     allocatable: BTreeMap<String, Value>,
     volumes_attached: Vec<AttachedVolume>,
     volumes_in_use: Vec<String>,
+    node_info: NodeInfo,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct NodeInfo {
+    kubelet_version: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -93,14 +104,29 @@ pub async fn find_node(
     instance: &InstanceId,
     hint: Option<&str>,
 ) -> Result<Option<NodeFacts>, Error> {
-    let belongs = |node: &NodeFacts| node.instance.as_ref() == Some(instance);
+    if let Some(node) = guess_node(client, instance, hint).await? {
+        return Ok(Some(node));
+    }
+    let all = list_nodes(client).await?;
+    Ok(all
+        .into_iter()
+        .find(|node| node.instance.as_ref() == Some(instance)))
+}
+
+/// The same without the list, which costs as much as the cluster is large: for an instance that may not have registered yet.
+pub async fn guess_node(
+    client: &kube::Client,
+    instance: &InstanceId,
+    hint: Option<&str>,
+) -> Result<Option<NodeFacts>, Error> {
     for guess in [hint, Some(instance.as_str())].into_iter().flatten() {
         let Ok(name) = guess.parse() else { continue };
-        if let Some(node) = get_node(client, &name).await?.filter(belongs) {
+        let found = get_node(client, &name).await?;
+        if let Some(node) = found.filter(|node| node.instance.as_ref() == Some(instance)) {
             return Ok(Some(node));
         }
     }
-    Ok(list_nodes(client).await?.into_iter().find(belongs))
+    Ok(None)
 }
 
 /// Every Node of the cluster, in pages.
@@ -110,14 +136,26 @@ pub async fn list_nodes(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> 
         resource: "nodes",
         name: "of the cluster",
     };
-    let found = call::list(&nodes(client), ListParams::default(), call).await?;
-    Ok(found.into_iter().filter_map(read_node).collect())
+    call::list(&nodes(client), ListParams::default(), call, read_node).await
 }
 
 /// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
 pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
     let params = ListParams::default().labels(&format!("{GROUP_LABEL}={}", group_label(group)));
     list_labelled(client, params, &format!("of group {group}")).await
+}
+
+/// The Nodes that stand in for one of these instances.
+pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
+    let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
+    let params = ListParams::default().labels(&format!("{REPLACES_LABEL} in ({})", ids.join(",")));
+    list_labelled(client, params, "that stand in for others").await
+}
+
+/// The control plane's version; none if it says something else than a version.
+pub async fn read_release(client: &kube::Client) -> Result<Option<Release>, Error> {
+    let version = server_version(client).await?;
+    Ok(Release::read(&version))
 }
 
 /// The Nodes that `params` selects, which `name` calls.
@@ -131,8 +169,7 @@ pub(crate) async fn list_labelled(
         resource: "nodes",
         name,
     };
-    let found = call::list(&nodes(client), params, call).await?;
-    Ok(found.into_iter().filter_map(read_node).collect())
+    call::list(&nodes(client), params, call, read_node).await
 }
 
 /// Whether any other Node is Ready. If none is, it is not the nodes that are sick, but their way to the API server: Kubernetes, too, deletes
@@ -387,6 +424,7 @@ fn read_node(node: Node) -> Option<NodeFacts> {
             .map(|(name, _)| name)
             .collect(),
         volumes: volumes.into_iter().collect(),
+        kubelet: status.node_info.kubelet_version,
     })
 }
 

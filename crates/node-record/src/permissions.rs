@@ -22,6 +22,19 @@ pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, E
     Ok(missing.map(|(permission, _)| permission.to_string()).collect())
 }
 
+/// What the API server calls its version, such as `v1.35.2-eks-1234567`. Asked with our token, it says whether we are let in.
+pub async fn server_version(client: &kube::Client) -> Result<String, Error> {
+    let call = Call {
+        verb: "get",
+        resource: "version",
+        name: "of the API server",
+    };
+    let answer = send(client.apiserver_version())
+        .await
+        .map_err(|trouble| Error::from_trouble(call, trouble))?;
+    Ok(answer.git_version)
+}
+
 async fn is_allowed(client: &kube::Client, permission: Permission) -> Result<bool, Error> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let call = Call {

@@ -88,12 +88,24 @@ pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<Pod
         resource: "pods",
         name: &name,
     };
-    let pods = call::list(&Api::<Pod>::all_with(client.clone(), &of_pods()), params, call).await?;
-    Ok(pods.into_iter().map(read_pod).collect())
+    let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
+    call::list(&pods, params, call, |pod| Some(read_pod(pod))).await
+}
+
+/// The pods of the cluster that no node has room for, or that have not started yet.
+pub async fn list_pending_pods(client: &kube::Client) -> Result<Vec<PodFacts>, Error> {
+    let params = ListParams::default().fields("status.phase=Pending");
+    let call = Call {
+        verb: "list",
+        resource: "pods",
+        name: "that are Pending",
+    };
+    let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
+    call::list(&pods, params, call, |pod| Some(read_pod(pod))).await
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
-pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, most: Option<u32>) -> Result<Eviction, Error> {
+pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>) -> Result<Eviction, Error> {
     let api: Api<Pod> = Api::namespaced_with(client.clone(), &pod.namespace, &of_pods());
     let name = pod.full_name();
     let call = Call {
@@ -110,7 +122,7 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, most: Option<u32>)
         "eviction",
         &pod.name,
         &params,
-        &request(pod, most),
+        &request(pod, grace),
     ))
     .await
     {
@@ -127,8 +139,8 @@ fn of_pods() -> ApiResource {
     ApiResource::erase::<v1::Pod>(&())
 }
 
-/// `most` cuts the grace period, and never makes it longer.
-fn request(pod: &PodFacts, most: Option<u32>) -> EvictionRequest {
+/// `grace` are seconds instead of the pod's own.
+fn request(pod: &PodFacts, grace: Option<u32>) -> EvictionRequest {
     EvictionRequest {
         metadata: ObjectMeta {
             name: Some(pod.name.clone()),
@@ -136,7 +148,7 @@ fn request(pod: &PodFacts, most: Option<u32>) -> EvictionRequest {
             ..ObjectMeta::default()
         },
         delete_options: Some(DeleteOptions {
-            grace_period_seconds: most.filter(|most| *most < pod.grace_seconds).map(i64::from),
+            grace_period_seconds: grace.map(i64::from),
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid.clone()),
                 resource_version: None,
@@ -185,6 +197,7 @@ fn read_pod(pod: Pod) -> PodFacts {
         .map(|owner| Controller {
             kind: owner.kind,
             name: owner.name,
+            uid: owner.uid,
         });
     let known = |labels: Option<BTreeMap<String, String>>| labels.unwrap_or_default();
     let (spec, status) = (pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use node_record::{
     Error, NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    list_group, tainted_since,
+    guess_node, list_group, tainted_since,
 };
 
 const INSTANCE: &str = "i-0123456789abcdef0";
@@ -106,6 +106,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
         annotations: [("note".to_owned(), "hello".to_owned())].into(),
         extended_resources: vec!["nvidia.com/gpu".to_owned()],
         volumes: vec!["csi^vol-1".to_owned(), "csi^vol-2".to_owned()],
+        kubelet: String::new(),
     };
     assert_eq!(facts, expected);
 }
@@ -400,6 +401,19 @@ async fn a_node_with_any_name_is_found_in_the_pages_of_one_list() {
             "/api/v1/nodes?&limit=500&continue=more".to_owned(),
         ]
     );
+}
+
+#[tokio::test]
+async fn a_node_is_guessed_without_reading_the_cluster() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .on("GET", "/nodes/ip-10-0-0-1", 200, node_of("ip-10-0-0-1", &mine));
+    let guessed = guess_node(&kube.client(), &instance(), Some("ip-10-0-0-1"))
+        .await
+        .unwrap();
+    assert_eq!(guessed.unwrap().name.as_str(), "ip-10-0-0-1");
+    assert_eq!(guess_node(&kube.client(), &instance(), None).await.unwrap(), None);
 }
 
 #[tokio::test]

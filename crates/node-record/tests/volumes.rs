@@ -21,6 +21,7 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         controller: Some(Controller {
             kind: "StatefulSet".to_owned(),
             name: "db".to_owned(),
+            uid: "c-1".to_owned(),
         }),
         phase: "Running".to_owned(),
         restart_policy: "Always".to_owned(),

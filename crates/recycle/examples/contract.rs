@@ -6,7 +6,8 @@ use recycle::contract::{
     StandbyVerdict, StartVerdict, TaintVerdict,
 };
 use recycle::failure::{Failure, Outcome};
-use recycle::{input, names, notification};
+use recycle::gate::Stop;
+use recycle::{input, names, notification, rotation};
 use serde_json::json;
 
 fn main() {
@@ -29,6 +30,8 @@ fn main() {
         "attributes": notification::ATTRIBUTES,
         "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
         "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
+        "terms": rotation::FIELDS.into_iter().chain(["dry_run"]).collect::<Vec<_>>(),
+        "stops": [Stop::ReplacementStillOutdated, Stop::KubeletTooNew],
         "lifecycle_hook": names::LIFECYCLE_HOOK,
         "tags": [
             names::CLAIM_TAG,

@@ -2,13 +2,15 @@
 //!
 //! The ASL knows these names too (`state-machine/recycle-node.asl.json`); `tests/contract` holds the two together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::Phase;
+use crate::drain_end::DrainUntil;
+use crate::gate::{Ended, Turn, Waited};
 use crate::hook::HeldByHook;
 use crate::ids::{ClusterName, ExecutionArn, Fence, GroupName, InstanceId, NodeName};
 use crate::input::{Hook, Input};
@@ -16,8 +18,10 @@ use crate::lost::{Holders, Lost};
 use crate::metrics::{Metric, measure_drain};
 use crate::notification::{About, Blockage, Notification, tell_finished};
 use crate::old_node::OldNode;
+use crate::outdated::Criterion;
 use crate::plan::Plan;
 use crate::pods::{PodSurvey, first_names, fit_names};
+use crate::rotation::{Mark, Marking, Part, Unmarking};
 
 /// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
 pub const SCHEMA: u32 = 1;
@@ -144,6 +148,26 @@ pub struct SelectRequest {
     pub select: Selection,
     /// Of which cluster.
     pub cluster_name: ClusterName,
+    /// Of which group, in which rotation; none outside a group's own execution.
+    #[serde(default)]
+    pub rotation: Option<Part>,
+    /// What [`Selection::Group`] answered, for [`Selection::MayStart`].
+    #[serde(default)]
+    pub members: Option<Members>,
+    /// Which node asks, for [`Selection::MayStart`].
+    #[serde(default)]
+    pub turn: Option<Turn>,
+}
+
+/// The nodes of a group as they travel through its execution.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Members {
+    /// In the order in which they are recycled.
+    pub nodes: Vec<InstanceId>,
+    /// How many of them at once.
+    pub at_once: u32,
+    /// What the group launched from when it was begun.
+    pub aim: String,
 }
 
 /// Which nodes `select-nodes` selects.
@@ -152,8 +176,44 @@ pub struct SelectRequest {
 pub enum Selection {
     /// Those for which something of ours is left, whether somebody works on them or not: for the sweep.
     Leftovers,
-    /// Those that the execution's input asks for ([`crate::select`]): for `rotate-nodes`.
+    /// Those that the execution's input asks for ([`crate::select`]), or their groups: for `rotate-nodes`.
     Rotation,
+    /// Those of one group, in order ([`crate::outdated`]).
+    Group,
+    /// One of them: may it start ([`crate::gate`])?
+    MayStart,
+}
+
+/// What `select-nodes` is given, by whomever.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Asked {
+    /// A state machine.
+    ByMachine(Box<SelectRequest>),
+    /// A person's command line, which invokes it directly.
+    ByPerson(Question),
+}
+
+/// What a person wants to know. The answer travels through no state machine.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "select", rename_all = "snake_case")]
+pub enum Question {
+    /// Which nodes are worked on, and how far that is ([`crate::status`]).
+    Status {
+        /// Of which cluster.
+        cluster_name: ClusterName,
+        /// Of this node only, worked on or not: an instance id, or the name of a Node.
+        #[serde(default)]
+        node: Option<String>,
+    },
+    /// Whether the cluster and AWS are reached from here ([`crate::doctor`]).
+    Doctor {
+        /// Which cluster.
+        cluster_name: ClusterName,
+        /// An execution of `recycle-node` that Step Functions is asked about, whether there is one or not.
+        #[serde(default)]
+        execution: Option<ExecutionArn>,
+    },
 }
 
 /// An execution of `recycle-node` to start.
@@ -166,6 +226,37 @@ pub struct Start {
     /// The hook that holds it, if that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Hook>,
+}
+
+/// What `taint-node` is given: a node of `recycle-node`, the nodes that a rotation marks, or what a person wants.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum TaintRequest {
+    /// A rotation's.
+    Mark {
+        /// What is to be marked.
+        marking: Marking,
+    },
+    /// A step of `recycle-node`.
+    Step(Box<StepRequest>),
+    /// A person's command line, which invokes the function directly.
+    ByPerson {
+        /// To move the end of a drain.
+        drain_until: DrainUntil,
+    },
+}
+
+/// What `restore-node` is given: a node, or the rotations whose marks go.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum RestoreCall {
+    /// A rotation's, or the sweep's.
+    Unmark {
+        /// What is to be unmarked.
+        unmarking: Unmarking,
+    },
+    /// A node to put back.
+    Node(Box<RestoreRequest>),
 }
 
 /// What a put-back carries from step to step. Whatever it did is in the records.
@@ -257,6 +348,9 @@ pub struct Run {
     /// The hook that holds the member, if one of ours does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<HeldByHook>,
+    /// Whose pods were evicted while there was no replacement to note it on ([`crate::evicted`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<String>,
 }
 
 impl Run {
@@ -353,6 +447,30 @@ pub struct Answer<V> {
     /// The fields that each of them has beside its node, if this is an answer of `select-nodes` to a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recycle: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The groups that a rotation goes through, if this is an answer of `select-nodes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupName>>,
+    /// How many nodes of a group at once, if this is an answer of `select-nodes` about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
+    /// What the group launches from now, if this is an answer of `select-nodes` about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aim: Option<String>,
+    /// Which of its nodes, by their places, meet which criterion: of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
+    /// What its turn has to say after the wait, if a node may not start yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_wait: Option<Waited>,
+    /// The mark that its nodes get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// How a node or a group ends that is not begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// The rotations that have ended and left marks, for the sweep; or that a group's marks are taken over from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_rotations: Option<BTreeSet<ExecutionArn>>,
     /// When the put-back began, if this is one of its steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -386,6 +504,14 @@ impl<V> Answer<V> {
             nodes: None,
             starts: None,
             recycle: None,
+            groups: None,
+            at_once: None,
+            aim: None,
+            criteria: None,
+            after_wait: None,
+            mark: None,
+            ended: None,
+            ended_rotations: None,
             since: None,
             steps: None,
             tell: None,
@@ -511,6 +637,8 @@ verdict!(
     TaintVerdict {
         /// On to `check-pods`.
         CheckPods,
+        /// A rotation only: its nodes are marked.
+        Marked,
     }
 );
 
@@ -570,6 +698,8 @@ verdict!(
         Start,
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
         AskOwner,
+        /// The marks of rotations are gone.
+        Unmarked,
     }
 );
 
@@ -578,8 +708,22 @@ verdict!(
     SelectVerdict {
         /// On to each of the nodes.
         EachNode,
+        /// A rotation only: on to each of the groups.
+        EachGroup,
+        /// A group of a rotation only: its nodes are marked first.
+        MarkNodes,
         /// A rotation only: there is none; the reason says why.
         NothingSelected,
+        /// A node of a rotation only: it may start.
+        Start,
+        /// A node of a rotation only: not yet.
+        Wait,
+        /// A node of a rotation only: not yet, as the input says. This is no waiting for others.
+        Pause,
+        /// A node of a rotation only: it does not start.
+        Skip,
+        /// A node of a rotation only: neither it nor those after it start.
+        Stop,
     }
 );
 

@@ -50,6 +50,8 @@ pub struct Terms<'a> {
     pub interrupted_at: Option<Timestamp>,
     /// The hook that holds the member, if one of ours does.
     pub hook: Option<&'a HeldByHook>,
+    /// The grace period that evictions ask for, in seconds; none: each pod's own.
+    pub grace: Option<u32>,
 }
 
 impl<'a> Terms<'a> {
@@ -78,6 +80,7 @@ impl<'a> Terms<'a> {
             deadline,
             interrupted_at: None,
             hook: None,
+            grace: input.grace_period_seconds,
         };
         match input.interrupted_at {
             Some(at) => (terms.interrupted(at), None),
@@ -104,11 +107,20 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Seconds that a pod has at most to end, if less than it asks for.
+    /// Seconds that a pod gets to end when it is evicted.
+    fn grace_of(&self, pod: &PodFacts) -> u32 {
+        self.grace.unwrap_or(pod.grace_seconds)
+    }
+
+    /// What its eviction asks for; none: the pod's own. Of an instance that EC2 takes away it is no more than what is left.
     #[must_use]
-    pub fn cut_grace(&self) -> Option<u32> {
-        let left = self.interrupted_at?.duration_since(self.now).as_secs();
-        Some(u32::try_from(left.max(1)).unwrap_or(1))
+    pub fn asked_grace(&self, pod: &PodFacts) -> Option<u32> {
+        let left = self
+            .interrupted_at
+            .map(|at| at.duration_since(self.now).as_secs().max(1));
+        let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(1));
+        let grace = self.grace_of(pod).min(left);
+        (grace != pod.grace_seconds).then_some(grace)
     }
 
     /// How often the pods may be checked.
@@ -133,7 +145,7 @@ impl<'a> Terms<'a> {
 
     /// When a pod that is waited for is asked to go after all; none if it is not.
     fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
-        let needed = i64::from(pod.grace_seconds) + i64::from(EVICTION_MARGIN);
+        let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
         match self.on_timeout {
             OnDrainTimeout::Restore => None,
             OnDrainTimeout::Evict => Some(
@@ -326,7 +338,7 @@ pub fn judge_drain(
     }
     let is_over = terms.is_time_over() || terms.is_budget_spent(polls);
     if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
-        return DrainVerdict::Evict(last_wait(survey, terms.on_timeout));
+        return DrainVerdict::Evict(last_wait(survey, terms));
     }
     // Not when only the poll budget is spent: pods are ended at the time that was said, and not before.
     if terms.is_time_over() && terms.on_timeout == OnDrainTimeout::Terminate {
@@ -349,9 +361,9 @@ pub fn judge_drain(
 }
 
 /// How long to wait after the last eviction: until whoever was waited for so far can have ended.
-fn last_wait(survey: &PodSurvey, on_timeout: OnDrainTimeout) -> u32 {
-    let longest = survey.evictable.iter().map(|pod| pod.grace_seconds).max();
-    match on_timeout {
+fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
+    let longest = survey.evictable.iter().map(|pod| terms.grace_of(pod)).max();
+    match terms.on_timeout {
         OnDrainTimeout::Restore => SHORTEST_WAIT,
         OnDrainTimeout::Evict | OnDrainTimeout::Terminate => longest
             .unwrap_or_default()
@@ -638,15 +650,42 @@ mod tests {
         assert_eq!(survey.evictable.len(), 2);
         assert_eq!(judge_drain(&survey, &terms(5), 1, false), DrainVerdict::Evict(10));
         assert_eq!(
-            (terms(5).cut_grace(), terms(200).cut_grace()),
+            (
+                terms(5).asked_grace(&patient("train", 9_999)),
+                terms(200).asked_grace(&pod("web"))
+            ),
             (Some(115), Some(1))
         );
-        assert_eq!(after(0).cut_grace(), None);
+        assert_eq!(
+            terms(5).asked_grace(&pod("web")),
+            None,
+            "it asks for less than is left"
+        );
+        assert_eq!(after(0).asked_grace(&patient("train", 9_999)), None);
         let still_there = judge_drain(&survey, &terms(720), 99, true);
         assert!(
             matches!(still_there, DrainVerdict::TimedOut(_)),
             "{still_there:?}"
         );
+    }
+
+    #[test]
+    fn the_grace_period_of_the_input_goes_over_the_pods_own() {
+        let input = input(
+            json!({"grace_period_seconds": 600, "on_drain_timeout": "evict", "drain_timeout_seconds": 3_600}),
+        );
+        let facts = node("old");
+        let terms = Terms::find(&input, Some(&facts), None, Some(at(0)), at(0)).0;
+        for own in [30, 9_999] {
+            assert_eq!(terms.asked_grace(&patient("train", own)), Some(600), "{own}");
+            let patience = terms.end_of_patience(&patient("train", own));
+            assert_eq!(
+                patience,
+                Some(at(3_600 - 600 - i64::from(EVICTION_MARGIN))),
+                "{own}"
+            );
+        }
+        assert_eq!(terms.asked_grace(&patient("train", 600)), None);
     }
 
     #[test]

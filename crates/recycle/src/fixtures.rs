@@ -90,6 +90,7 @@ pub(crate) fn node(name: &str) -> NodeFacts {
         annotations: BTreeMap::new(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
+        kubelet: String::new(),
     }
 }
 
@@ -187,6 +188,7 @@ pub(crate) fn terms() -> Terms<'static> {
         },
         interrupted_at: None,
         hook: None,
+        grace: None,
     }
 }
 
@@ -203,5 +205,6 @@ pub(crate) fn controller(kind: &str) -> Option<Controller> {
     Some(Controller {
         kind: kind.to_owned(),
         name: "controller".to_owned(),
+        uid: "c-1".to_owned(),
     })
 }

@@ -15,11 +15,19 @@ use crate::preflight::find_other_cluster;
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;
 const MOST_HEARTBEATS: i64 = 100;
+/// The shortest heartbeat time-out, in seconds, that the module takes: looks at the pods come every 15 minutes at most.
+pub const SHORTEST_HEARTBEAT: u32 = 900;
 
 /// A member that waits for a hook.
 pub const WAITING: &str = "Terminating:Wait";
 /// A member whose hook was abandoned in a group that retains instances: it stays until it is terminated in its group.
 pub const RETAINED: &str = "Terminating:Retained";
+
+/// Seconds for which a hook with this heartbeat time-out can hold a member, however often it is kept alive.
+#[must_use]
+pub fn longest_hold(heartbeat_timeout: u32) -> i64 {
+    LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout))
+}
 
 /// Whether the group is terminating the member, and waits with it.
 #[must_use]
@@ -55,8 +63,8 @@ impl HeldByHook {
     /// The hook as its group has it.
     #[must_use]
     pub fn new(heartbeat_timeout: u32, fired_at: Option<Timestamp>, retain: bool) -> Self {
-        let longest = LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout));
-        let ends_at = fired_at.and_then(|at| at.checked_add(SignedDuration::from_secs(longest)).ok());
+        let longest = SignedDuration::from_secs(longest_hold(heartbeat_timeout));
+        let ends_at = fired_at.and_then(|at| at.checked_add(longest).ok());
         Self {
             name: LIFECYCLE_HOOK.to_owned(),
             heartbeat_timeout,

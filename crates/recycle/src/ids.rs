@@ -107,12 +107,14 @@ identifier!(
 );
 
 identifier!(
-    /// The ARN of a Step Functions execution, in any partition.
+    /// The ARN of a Step Functions execution, in any partition. That of an item of a Distributed Map names its machine and the Map, perhaps
+    /// with the run of that.
     ExecutionArn,
     "the ARN of a Step Functions execution",
     |text| {
         let parts: Vec<&str> = text.split(':').collect();
-        parts.len() == 8
+        let is_of_map = parts.get(6).is_some_and(|machine| machine.contains('/'));
+        (parts.len() == 8 || (is_of_map && parts.len() == 9))
             && parts[0] == "arn"
             && parts[2] == "states"
             && parts[5] == "execution"
@@ -233,11 +235,17 @@ mod tests {
             &["", ".a", "a-", "A", "a_b", &long],
         );
         check::<ExecutionArn>(
-            &[ARN, "arn:aws-cn:states:cn-north-1:123456789012:execution:m:e"],
+            &[
+                ARN,
+                "arn:aws-cn:states:cn-north-1:123456789012:execution:m:e",
+                "arn:aws:states:eu-west-1:123456789012:execution:m/label:e",
+                "arn:aws:states:eu-west-1:123456789012:execution:m/label:run:e",
+            ],
             &[
                 "",
                 "arn:aws:states:eu-west-1:1:stateMachine:m:e",
                 "arn:aws:states:eu-west-1:1:execution:m",
+                "arn:aws:states:eu-west-1:1:execution:m:run:e",
                 "arn:aws:states::1:execution:m:e",
             ],
         );

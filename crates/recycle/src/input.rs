@@ -42,6 +42,9 @@ pub struct Input {
     pub on_drain_timeout: OnDrainTimeout,
     /// `load_balancer_grace_seconds`.
     pub load_balancer_grace_seconds: u32,
+    /// `grace_period_seconds`; none: each pod's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<u32>,
     /// `urgency`.
     pub urgency: Urgency,
     /// `dry_run`.
@@ -354,6 +357,19 @@ const LOAD_BALANCER_GRACE: Field = Field {
     meaning: "between leaving the load balancers and disposal",
 };
 
+/// At least a second: 0 would be no eviction but an end without warning. At most 30 days, as a drain.
+const GRACE_PERIOD: Field = Field {
+    name: "grace_period_seconds",
+    kind: Kind::Seconds {
+        least: 1,
+        most: LONGEST_DRAIN,
+    },
+    default: "",
+    required: false,
+    setting: true,
+    meaning: "the grace period that evictions ask for; absent: each pod's own",
+};
+
 const URGENCY: Field = Field {
     name: "urgency",
     kind: Kind::OneOf(&[
@@ -418,7 +434,7 @@ const HOOK: Field = Field {
 };
 
 /// Every field, in the order of the documentation.
-pub const FIELDS: [Field; 16] = [
+pub const FIELDS: [Field; 17] = [
     INSTANCE_ID,
     CLUSTER_NAME,
     LABEL_SELECTOR,
@@ -430,6 +446,7 @@ pub const FIELDS: [Field; 16] = [
     DRAIN_TIMEOUT,
     ON_DRAIN_TIMEOUT,
     LOAD_BALANCER_GRACE,
+    GRACE_PERIOD,
     URGENCY,
     DRY_RUN,
     FORCE,
@@ -560,6 +577,10 @@ impl<'a> Reader<'a> {
             drain_timeout_seconds: self.read_seconds(&DRAIN_TIMEOUT)?,
             on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
             load_balancer_grace_seconds: self.read_seconds(&LOAD_BALANCER_GRACE)?,
+            grace_period_seconds: self
+                .find(&GRACE_PERIOD)
+                .map(|_| self.read_seconds(&GRACE_PERIOD))
+                .transpose()?,
             urgency: match (urgency, interrupted_at) {
                 (Urgency::Spot, Some(_)) => Urgency::Interruption,
                 (urgency, _) => urgency,
@@ -928,6 +949,7 @@ mod tests {
                 drain_timeout_seconds: 172_800,
                 on_drain_timeout: OnDrainTimeout::Restore,
                 load_balancer_grace_seconds: 60,
+                grace_period_seconds: None,
                 urgency: Urgency::Planned,
                 dry_run: false,
                 force: BTreeSet::new(),
@@ -942,11 +964,12 @@ mod tests {
         let input = input(json!({
             "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
             "replacement_timeout_seconds": 60, "drain_timeout_seconds": 2_592_000, "on_drain_timeout": "terminate",
-            "load_balancer_grace_seconds": 0, "urgency": "planned", "dry_run": true,
+            "load_balancer_grace_seconds": 0, "grace_period_seconds": 5, "urgency": "planned", "dry_run": true,
             "force": ["scale_in_protection", "running_pods", "suspended_process"],
         }));
         assert_eq!(input.awaited.selector, Some(Selector::everything()));
         assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
+        assert_eq!(input.grace_period_seconds, Some(5));
         assert_eq!(
             (input.evict, input.dispose, input.dry_run),
             (Evict::None, Dispose::Stop, true)
@@ -1073,6 +1096,10 @@ mod tests {
             (
                 json!({"drain_timeout_seconds": u64::MAX}),
                 "but is 18446744073709551615",
+            ),
+            (
+                json!({"grace_period_seconds": 0}),
+                "grace_period_seconds must be a whole number from 1 to 2592000, but is 0",
             ),
             (
                 json!({"load_balancer_grace_seconds": 3_601}),

@@ -137,7 +137,10 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
 #[must_use]
 pub fn measure_put_back(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
     let (ended, deed) = match verdict {
-        RestoreVerdict::Wait | RestoreVerdict::AskOwner | RestoreVerdict::Start => return Vec::new(),
+        RestoreVerdict::Wait
+        | RestoreVerdict::AskOwner
+        | RestoreVerdict::Start
+        | RestoreVerdict::Unmarked => return Vec::new(),
         RestoreVerdict::Untouched => (error, None),
         RestoreVerdict::Restored => (error, Some(Metric::PutBack)),
         RestoreVerdict::Kept => (error, Some(Metric::LeftBehind)),

@@ -26,6 +26,18 @@ pub const GROUP_LABEL: &str = "recycle-eks/group";
 pub const DRAINING_TAINT: &str = "recycle-eks/draining";
 /// Taint key, of any effect and value: a person asks for the node to be recycled. The sweep starts that once, and it goes.
 pub const REQUEST_TAINT: &str = "recycle-eks/request";
+/// Taint key, effect `PreferNoSchedule` or `NoSchedule`: a rotation is about to recycle the node, and new pods had better go elsewhere.
+pub const OUTDATED_TAINT: &str = "recycle-eks/outdated";
+/// Node annotation beside that taint: the ARN of the rotation that set it.
+pub const OUTDATED_ANNOTATION: &str = "recycle-eks/outdated";
+/// Node label on a replacement: the instance id of the node that it stands in for. It says what [`REPLACEMENT_FOR_ANNOTATION`] says,
+/// where the API server can select by it. A result, not a leftover.
+pub const REPLACES_LABEL: &str = "recycle-eks/replaces";
+/// Node annotation on a replacement: short hashes of the uids of the controllers whose pods we evicted from the node that it stands in for.
+/// A result, not a leftover.
+pub const EVICTED_ANNOTATION: &str = "recycle-eks/evicted";
+/// Tag that a person sets on an Auto Scaling group, value `true`: rotations begin no node of it as long as it is there.
+pub const PAUSED_TAG: &str = "recycle-eks:paused";
 /// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: detach` has taken out of its group. A result, not a leftover.
 pub const DETACHED_TAINT: &str = "recycle-eks/detached";
 /// Taint key, effect `NoExecute` (Kubernetes' own name): the machine is off, so its volumes may be attached elsewhere at once.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::StoredClaim;
+use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
 use crate::put_back::GaveUp;
 
@@ -109,6 +110,8 @@ pub struct NodeFacts {
     pub extended_resources: Vec<String>,
     /// `status.volumesInUse` and the names in `status.volumesAttached`, each once.
     pub volumes: Vec<String>,
+    /// `status.nodeInfo.kubeletVersion`, such as `v1.33.4-eks-1a2b3c4`; empty if the kubelet has not said so yet.
+    pub kubelet: String,
 }
 
 impl NodeFacts {
@@ -118,6 +121,12 @@ impl NodeFacts {
         self.annotations
             .get(crate::names::CLAIM_ANNOTATION)
             .map(|value| crate::claim::Claim::from_annotation(value))
+    }
+
+    /// The story in its annotation; none also if somebody edited it.
+    #[must_use]
+    pub fn progress(&self) -> Option<Progress> {
+        serde_json::from_str(self.annotations.get(crate::names::PROGRESS_ANNOTATION)?).ok()
     }
 
     /// Nobody has written the field since we did. Where nobody can tell, it was us.

@@ -420,7 +420,10 @@ pub fn tell_put_back(
 ) -> Option<Notification> {
     let outcome = error.map(|error| error.error.clone());
     let (event, severity, outcome) = match verdict {
-        RestoreVerdict::Wait | RestoreVerdict::AskOwner | RestoreVerdict::Start => return None,
+        RestoreVerdict::Wait
+        | RestoreVerdict::AskOwner
+        | RestoreVerdict::Start
+        | RestoreVerdict::Unmarked => return None,
         RestoreVerdict::Untouched => (Happening::Failed, Severity::Warning, Some(outcome?)),
         RestoreVerdict::Restored => (Happening::Restored, Severity::Warning, outcome),
         RestoreVerdict::Kept => (Happening::Failed, Severity::Critical, outcome),

@@ -1,18 +1,43 @@
 //! What a dry run answers: what would happen, step by step, with today's figures.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::input::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
 use crate::node::{Group, NodeFacts};
-use crate::pods::PodSurvey;
+use crate::pods::{PodClass, PodFacts, PodSurvey, explain_class, fit_names};
+use crate::put_back::{Column, Way, find_row, look_up};
+
+/// How many bytes the names of a plan's pods may have together: with all else an answer stays under 8 KB.
+const PODS_BUDGET: usize = 2_400;
+/// How many pods of one class and reason are named: those of a node with the most pods that EKS allows by default (110), in two lists.
+const PODS_NAMED: usize = 55;
 
 /// The plan of a dry run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// One sentence a step.
     pub steps: Vec<String>,
     /// Things that a person should know.
     pub notes: Vec<String>,
+    /// What becomes of each pod, and by which rule.
+    pub pods: Vec<PlannedPods>,
+    /// How the node would be put back if its drain failed, as the group is now: the row of the table, one sentence a cell.
+    pub put_back: Vec<String>,
+}
+
+/// Pods of which the same becomes for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlannedPods {
+    /// What: `wait`, `evict`, `hold` or `ignore`.
+    pub class: &'static str,
+    /// The rule.
+    pub reason: &'static str,
+    /// How many.
+    pub count: u32,
+    /// Their names, as many as there is room for.
+    pub pods: Vec<String>,
 }
 
 /// Writes the plan.
@@ -21,6 +46,7 @@ pub fn write_plan(
     input: &Input,
     group: &Group,
     node: &NodeFacts,
+    pods: &[PodFacts],
     survey: &PodSurvey,
     notes: Vec<String>,
 ) -> Plan {
@@ -34,7 +60,85 @@ pub fn write_plan(
     Plan {
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
+        pods: plan_pods(input, pods, survey),
+        put_back: plan_put_back(input, group),
     }
+}
+
+/// What matters most comes first, and has the most room for its names.
+fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey) -> Vec<PlannedPods> {
+    let mut groups: BTreeMap<(u8, &'static str, &'static str), Vec<String>> = BTreeMap::new();
+    for pod in pods {
+        let is_held = survey.zone_mismatch.iter().any(|held| held.uid == pod.uid);
+        let key = match explain_class(pod, &input.awaited, input.evict) {
+            (PodClass::Wait, reason) => (0, "wait", reason),
+            (PodClass::Evict, _) if is_held => {
+                (1, "hold", "no other node that takes pods can use its volume")
+            }
+            (PodClass::Evict, reason) => (2, "evict", reason),
+            (PodClass::Ignore, reason) => (3, "ignore", reason),
+        };
+        groups.entry(key).or_default().push(pod.full_name());
+    }
+    let mut planned: Vec<PlannedPods> = groups
+        .into_iter()
+        .map(|((_, class, reason), mut names)| {
+            let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            names.sort();
+            names.truncate(PODS_NAMED);
+            PlannedPods {
+                class,
+                reason,
+                count,
+                pods: names,
+            }
+        })
+        .collect();
+    let mut named: usize = planned.iter().map(|group| group.pods.len()).sum();
+    // With names of 16 characters, to which they are cut at last, so many fit.
+    while named * 16 > PODS_BUDGET {
+        if let Some(longest) = planned.iter_mut().max_by_key(|group| group.pods.len()) {
+            longest.pods.pop();
+        }
+        named -= 1;
+    }
+    let mut names: Vec<&mut String> = planned.iter_mut().flat_map(|group| &mut group.pods).collect();
+    fit_names(&mut names, PODS_BUDGET);
+    planned
+}
+
+fn plan_put_back(input: &Input, group: &Group) -> Vec<String> {
+    if input.hook.is_some() {
+        return vec![
+            "never: its group is terminating it; what is left of its drain, the next execution does"
+                .to_owned(),
+        ];
+    }
+    if input.replacement == Replacement::After {
+        return vec![
+            "what was written in Kubernetes is taken back; in the group there is nothing to take back"
+                .to_owned(),
+        ];
+    }
+    let row = find_row(group);
+    let desired = group.desired;
+    [
+        (Column::NotLaunched, "before the replacement is there"),
+        (Column::Empty, "with an empty replacement"),
+        (Column::Stays, "with pods on the replacement"),
+    ]
+    .into_iter()
+    .map(|(column, when)| match look_up(row, column) {
+        Way::LowerThenExit | Way::DropThenExit | Way::ExitThenLower | Way::ExitThenDrop => {
+            format!("{when}: back in service, the group has {desired} as before")
+        }
+        Way::Exit => format!(
+            "{when}: back in service, the group is one larger ({})",
+            desired + 1
+        ),
+        Way::Stay => format!("{when}: it stays in Standby, schedulable, a person's (StandbyLeftBehind)"),
+    })
+    .collect()
 }
 
 fn plan_replacement(input: &Input, group: &Group, node: &NodeFacts) -> Vec<String> {
@@ -216,6 +320,7 @@ mod tests {
             &input(json!({})),
             &group(),
             &node("old"),
+            &[job_pod("job"), pod("web"), pod("api")],
             &survey(),
             vec!["a note".to_owned()],
         );
@@ -239,6 +344,88 @@ mod tests {
         );
     }
 
+    fn plan_of(more: serde_json::Value, group: &Group, pods: &[PodFacts], survey: &PodSurvey) -> Plan {
+        write_plan(&input(more), group, &node("old"), pods, survey, Vec::new())
+    }
+
+    #[test]
+    fn a_plan_says_what_becomes_of_each_pod_and_by_which_rule() {
+        let annotated = PodFacts {
+            annotations: crate::fixtures::strings([("recycle-eks/drain", "ignore")]),
+            ..pod("mine")
+        };
+        let pods = [pod("web"), annotated, pod("held"), pod("api"), job_pod("job")];
+        let survey = PodSurvey {
+            zone_mismatch: vec![pod("held")],
+            ..PodSurvey::default()
+        };
+        let planned = plan_of(json!({"label_selector": "*"}), &group(), &pods, &survey).pods;
+        assert_eq!(planned[0].count, 4, "{planned:?}");
+        let planned = plan_of(json!({}), &group(), &pods, &survey).pods;
+        let told: Vec<(&str, &str, u32, String)> = planned
+            .iter()
+            .map(|group| (group.class, group.reason, group.count, group.pods.join(" ")))
+            .collect();
+        let other = "its controller starts it elsewhere";
+        let held = "no other node that takes pods can use its volume";
+        let mine = "its annotation recycle-eks/drain";
+        assert_eq!(
+            told,
+            [
+                ("hold", held, 1, "default/held".to_owned()),
+                (
+                    "evict",
+                    other,
+                    3,
+                    "default/api default/job default/web".to_owned()
+                ),
+                ("ignore", mine, 1, "default/mine".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plan_says_in_which_row_of_the_put_backs_table_the_group_is() {
+        let fixed = Group {
+            min: 2,
+            max: 2,
+            ..group()
+        };
+        for (more, group, first, last) in [
+            (json!({}), group(), "the group has 2 as before", "one larger (3)"),
+            (json!({}), fixed, "stays in Standby", "stays in Standby"),
+            (
+                json!({"replacement": "after"}),
+                group(),
+                "nothing to take back",
+                "nothing to take back",
+            ),
+        ] {
+            let put_back = plan_of(more, &group, &[], &PodSurvey::default()).put_back;
+            let ends = (put_back.first().unwrap(), put_back.last().unwrap());
+            assert!(ends.0.contains(first) && ends.1.contains(last), "{put_back:?}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_plans_pods_have_their_budget() {
+        let long = |number: usize| PodFacts {
+            namespace: "n".repeat(63),
+            name: format!("{number:0>253}"),
+            uid: number.to_string(),
+            ..if number.is_multiple_of(2) {
+                pod("a")
+            } else {
+                job_pod("a")
+            }
+        };
+        let pods: Vec<PodFacts> = (0..400).map(long).collect();
+        let planned = plan_of(json!({}), &group(), &pods, &PodSurvey::default()).pods;
+        let bytes = serde_json::to_string(&planned).unwrap().len();
+        assert!(bytes < 3_600, "{bytes}");
+        assert_eq!(planned.iter().map(|group| group.count).sum::<u32>(), 400);
+    }
+
     #[test]
     fn a_plan_for_a_hook_puts_nothing_into_standby_and_waits_for_no_replacement() {
         let hook = json!({"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"});
@@ -246,6 +433,7 @@ mod tests {
             &input(json!({"hook": hook})),
             &group(),
             &node("old"),
+            &[],
             &survey(),
             Vec::new(),
         );
@@ -275,7 +463,7 @@ mod tests {
                 "3 do not matter); after that the instance goes, whatever runs on it",
             ),
         ] {
-            let plan = write_plan(&input(more), &group(), &node("old"), &slow, Vec::new());
+            let plan = write_plan(&input(more), &group(), &node("old"), &[], &slow, Vec::new());
             assert!(plan.steps[3].ends_with(expected), "{}", plan.steps[3]);
             assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
             assert_eq!(
@@ -293,7 +481,7 @@ mod tests {
             extended_resources: vec!["nvidia.com/gpu".to_owned()],
             ..node("old")
         };
-        let text = write_plan(&asked, &group(), &gpu, &PodSurvey::default(), Vec::new())
+        let text = write_plan(&asked, &group(), &gpu, &[], &PodSurvey::default(), Vec::new())
             .steps
             .join("\n");
         for expected in [

@@ -36,6 +36,8 @@ pub struct Controller {
     pub kind: String,
     /// Its name.
     pub name: String,
+    /// Its uid.
+    pub uid: String,
 }
 
 /// What we need to know of a pod.
@@ -206,18 +208,36 @@ pub struct PodSurvey {
 /// Decides a pod's class; the first rule that matches wins.
 #[must_use]
 pub fn classify_pod(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> PodClass {
+    explain_class(pod, awaited, evict).0
+}
+
+/// The class, and the rule that decided it.
+#[must_use]
+pub fn explain_class(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> (PodClass, &'static str) {
+    if pod.is_finished() {
+        return (PodClass::Ignore, "it has finished");
+    }
+    if pod.is_mirror() {
+        return (PodClass::Ignore, "the kubelet's own");
+    }
     if pod.leaves_nothing() {
-        return PodClass::Ignore;
+        return (PodClass::Ignore, "of a DaemonSet");
     }
     if let Ok(Some(class)) = pod.annotated_class() {
-        return class;
+        return (class, "its annotation recycle-eks/drain");
     }
-    if is_selected(pod, awaited) || (pod.is_not_to_be_disturbed() && pod.can_end()) || pod.is_bare() {
-        return PodClass::Wait;
+    if is_selected(pod, awaited) {
+        return (PodClass::Wait, "label_selector");
+    }
+    if pod.is_not_to_be_disturbed() && pod.can_end() {
+        return (PodClass::Wait, "annotated not to be disturbed, and it can end");
+    }
+    if pod.is_bare() {
+        return (PodClass::Wait, "no controller would start it again");
     }
     match evict {
-        Evict::Others => PodClass::Evict,
-        Evict::None => PodClass::Ignore,
+        Evict::Others => (PodClass::Evict, "its controller starts it elsewhere"),
+        Evict::None => (PodClass::Ignore, "evict is none"),
     }
 }
 
@@ -956,6 +976,7 @@ mod tests {
             controller: Some(Controller {
                 kind: "ReplicaSet".to_owned(),
                 name: controller_name.to_owned(),
+                uid: "c-1".to_owned(),
             }),
             ..pod(name)
         };
@@ -1056,6 +1077,7 @@ mod tests {
             lost: None,
             old: None,
             hook: None,
+            evicted: Some(["1a2b3c4d"; crate::evicted::MOST_CARRIED].join(" ")),
         }
     }
 

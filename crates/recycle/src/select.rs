@@ -12,12 +12,13 @@ use crate::claim::StoredClaim;
 use crate::contract::Start;
 use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
 use crate::input::{FIELDS, InvalidInput};
-use crate::names::{CLAIM_TAG, REPLACEMENT_FOR_ANNOTATION};
+use crate::names::{PAUSED_TAG, REPLACEMENT_FOR_ANNOTATION};
 use crate::node::{Instance, NodeFacts};
+use crate::outdated::Outdated;
 use crate::pods::cut_text;
+use crate::rotation::{Terms, read_terms};
 
-/// How many nodes one rotation starts at most, so that its answer stays under 8 KB. The selection is the state: what
-/// is left over, the next one selects.
+/// How many nodes a trigger starts at most, so that its answer stays under 8 KB.
 pub const MOST_STARTS: usize = 40;
 /// Bytes of the fields that a rotation lays over the module's defaults, for the same reason.
 const LONGEST_RECYCLE: usize = 2_000;
@@ -65,6 +66,15 @@ impl Trigger {
         }
     }
 
+    /// Whether it goes through groups on terms, node by node. What else there is, is urgent.
+    #[must_use]
+    pub fn begins_rotation(self) -> bool {
+        match self {
+            Self::Schedule | Self::Apply | Self::Manual => true,
+            Self::Alarm | Self::Event | Self::Spot | Self::Rebalance => false,
+        }
+    }
+
     /// Whether EC2 itself says so, of whichever instance.
     fn is_of_ec2(self) -> bool {
         match self {
@@ -83,6 +93,8 @@ pub struct Rotation {
     pub selection: Selection,
     /// `recycle`: fields of `recycle-node`'s input that are laid over the module's defaults.
     pub recycle: Map<String, Value>,
+    /// On which terms groups are gone through; none: each node is started at once, because it is urgent.
+    pub terms: Option<Terms>,
     /// `event`: the AWS event that began it, or null.
     pub event: Value,
 }
@@ -97,6 +109,26 @@ pub enum Selection {
     Alarm(AlarmTerms),
     /// Members that are not as their group would launch them now, or too old.
     Outdated(Outdated),
+}
+
+impl Selection {
+    /// Whether the groups' templates have to be read to tell what is meant.
+    #[must_use]
+    pub fn asks_templates(&self) -> bool {
+        match self {
+            Self::Outdated(outdated) => outdated.asks_templates(),
+            Self::InstanceIds(_) | Self::Alarm(_) => false,
+        }
+    }
+
+    /// Whether the Nodes have to be.
+    #[must_use]
+    pub fn asks_nodes(&self) -> bool {
+        match self {
+            Self::Outdated(outdated) => outdated.asks_nodes(),
+            Self::InstanceIds(_) | Self::Alarm(_) => false,
+        }
+    }
 }
 
 /// Which node an alarm means.
@@ -122,37 +154,6 @@ pub enum Pick {
     Oldest,
 }
 
-/// What makes a member outdated: any of these.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Outdated {
-    /// Of these groups; none: of all of the cluster.
-    #[serde(default)]
-    pub groups: Option<Vec<GroupName>>,
-    /// Of the groups with this tag.
-    #[serde(default)]
-    pub group_tag: Option<GroupTag>,
-    /// Launched from another template, or version of it, than the group names.
-    #[serde(default)]
-    pub launch_template: bool,
-    /// Runs another image than the template names.
-    #[serde(default)]
-    pub ami: bool,
-    /// Launched longer ago.
-    #[serde(default)]
-    pub older_than_hours: Option<u32>,
-}
-
-/// A tag of groups.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GroupTag {
-    /// Its key.
-    pub key: String,
-    /// Its value.
-    pub value: String,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -162,6 +163,8 @@ struct Given {
     recycle: Option<Map<String, Value>>,
     #[serde(default)]
     event: Value,
+    #[serde(default)]
+    dry_run: Option<bool>,
 }
 
 fn default_cooldown() -> u32 {
@@ -180,20 +183,50 @@ fn read_instances<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Inst
 /// Parses the input of `rotate-nodes`.
 pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
     let refuse = |what: &str, error: &serde_json::Error| InvalidInput(format!("{what}: {error}"));
+    let (terms, rest) = split_terms(input);
     let given: Given =
-        serde_json::from_value(input.clone()).map_err(|error| refuse("the input of a rotation", &error))?;
+        serde_json::from_value(rest).map_err(|error| refuse("the input of a rotation", &error))?;
     let selection: Selection =
         serde_json::from_value(given.selection).map_err(|error| refuse("selection", &error))?;
-    check_selection(&selection)?;
+    let trigger = given.trigger;
+    check_selection(trigger, &selection)?;
+    if !trigger.begins_rotation()
+        && let Some(name) = terms
+            .keys()
+            .next()
+            .map(String::as_str)
+            .or(given.dry_run.map(|_| "dry_run"))
+    {
+        return Err(InvalidInput(format!(
+            "{name} makes no sense with trigger {}: its nodes are started at once",
+            trigger.name()
+        )));
+    }
+    let terms = read_terms(terms, given.dry_run.unwrap_or_default())?;
     Ok(Rotation {
-        trigger: given.trigger,
+        trigger,
         selection,
         recycle: check_recycle(given.recycle.unwrap_or_default())?,
+        terms: trigger.begins_rotation().then_some(terms),
         event: given.event,
     })
 }
 
-fn check_selection(selection: &Selection) -> Result<(), InvalidInput> {
+/// The terms, and the fields that every trigger has. `null` is Terraform's way to say that a field is not given.
+fn split_terms(input: &Value) -> (Map<String, Value>, Value) {
+    let Value::Object(fields) = input else {
+        return (Map::new(), input.clone());
+    };
+    let given = fields.clone().into_iter();
+    let (terms, rest): (Map<_, _>, Map<_, _>) =
+        given.partition(|(name, _)| crate::rotation::FIELDS.contains(&name.as_str()));
+    (
+        terms.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        rest.into(),
+    )
+}
+
+fn check_selection(trigger: Trigger, selection: &Selection) -> Result<(), InvalidInput> {
     let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
     match selection {
         Selection::InstanceIds(ids) if ids.is_empty() => {
@@ -202,16 +235,14 @@ fn check_selection(selection: &Selection) -> Result<(), InvalidInput> {
         Selection::InstanceIds(ids) if ids.len() > MOST_STARTS => {
             refuse("selection: instance_ids has more than 40 instances")
         }
-        Selection::Outdated(outdated) if outdated.groups.is_some() && outdated.group_tag.is_some() => {
-            refuse("selection: outdated has groups and group_tag; write one of them")
+        Selection::Outdated(_) if !trigger.begins_rotation() => {
+            refuse("selection: outdated is for the triggers manual, schedule and apply")
         }
-        Selection::Outdated(Outdated {
-            launch_template: false,
-            ami: false,
-            older_than_hours: None,
-            ..
-        }) => refuse("selection: outdated needs launch_template, ami or older_than_hours"),
-        Selection::InstanceIds(_) | Selection::Alarm(_) | Selection::Outdated(_) => Ok(()),
+        Selection::Alarm(_) if trigger != Trigger::Alarm => {
+            refuse("selection: alarm is for the trigger alarm")
+        }
+        Selection::Outdated(outdated) => outdated.check(),
+        Selection::InstanceIds(_) | Selection::Alarm(_) => Ok(()),
     }
 }
 
@@ -253,6 +284,9 @@ impl Rotation {
                 fields.insert("urgency".to_owned(), "spot".into());
             }
             Trigger::Alarm | Trigger::Event | Trigger::Schedule | Trigger::Apply | Trigger::Manual => {}
+        }
+        if self.terms.as_ref().is_some_and(|terms| terms.dry_run) {
+            fields.insert("dry_run".to_owned(), true.into());
         }
         fields
     }
@@ -315,6 +349,17 @@ pub struct Template {
     pub version: String,
 }
 
+impl Template {
+    /// Its newest version.
+    #[must_use]
+    pub fn newest(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            version: "$Latest".to_owned(),
+        }
+    }
+}
+
 /// What a template's version is at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFacts {
@@ -348,6 +393,8 @@ pub struct FleetMember {
     pub lifecycle_state: String,
     /// `InstanceType`.
     pub instance_type: String,
+    /// `AvailabilityZone`.
+    pub zone: String,
     /// What it was launched from, with the version's number.
     pub template: Option<Template>,
 }
@@ -359,7 +406,14 @@ impl Fleet {
         self.overrides.get(instance_type).or(self.template.as_ref())
     }
 
-    fn in_service(&self) -> impl Iterator<Item = &FleetMember> {
+    /// Somebody has paused it for rotations.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
+    }
+
+    /// The members that take their part.
+    pub(crate) fn in_service(&self) -> impl Iterator<Item = &FleetMember> {
         self.members
             .iter()
             .filter(|member| member.lifecycle_state == "InService")
@@ -626,99 +680,6 @@ fn find_oldest(fleet: &Fleet, machines: &[Machine]) -> Option<InstanceId> {
         .filter(|machine| in_service.contains(&machine.instance.id))
         .min_by_key(|machine| (machine.launched_at, machine.instance.id.clone()))
         .map(|machine| machine.instance.id.clone())
-}
-
-/// The groups that a selection of outdated nodes is about.
-pub fn find_fleets<'a>(
-    outdated: &Outdated,
-    fleets: &'a [Fleet],
-    cluster: &ClusterName,
-) -> Result<Vec<&'a Fleet>, InvalidInput> {
-    if let Some(names) = &outdated.groups {
-        let find = |name: &GroupName| {
-            fleets
-                .iter()
-                .find(|fleet| fleet.name == *name)
-                .ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
-        };
-        return names.iter().map(find).collect();
-    }
-    let has_tag = |fleet: &&Fleet| {
-        let tag = outdated.group_tag.as_ref();
-        tag.is_none_or(|tag| fleet.tags.get(&tag.key) == Some(&tag.value))
-    };
-    Ok(fleets.iter().filter(has_tag).collect())
-}
-
-/// Their members in service that are outdated and that nobody works on, the oldest first.
-#[must_use]
-pub fn choose_outdated(
-    outdated: &Outdated,
-    fleets: &[&Fleet],
-    machines: &[Machine],
-    templates: &BTreeMap<Template, TemplateFacts>,
-    now: Timestamp,
-) -> Choice {
-    let mut found: Vec<&Machine> = Vec::new();
-    let mut claimed = 0;
-    for fleet in fleets {
-        for member in fleet.in_service() {
-            let Some(machine) = machines
-                .iter()
-                .find(|machine| machine.instance.id == member.instance)
-            else {
-                continue;
-            };
-            if !is_outdated(outdated, fleet, member, machine, templates, now) {
-                continue;
-            }
-            if machine.instance.tags.contains_key(CLAIM_TAG) {
-                claimed += 1;
-            } else {
-                found.push(machine);
-            }
-        }
-    }
-    found.sort_by_key(|machine| (machine.launched_at, machine.instance.id.clone()));
-    let more = found.len().saturating_sub(MOST_STARTS);
-    let mut left_out = Vec::new();
-    if found.is_empty() && claimed == 0 {
-        left_out.push(format!("none is outdated in {} groups", fleets.len()));
-    }
-    if claimed > 0 {
-        left_out.push(format!("{claimed} more are worked on already"));
-    }
-    if more > 0 {
-        left_out.push(format!("{more} more are outdated: select again"));
-    }
-    let chosen = found.into_iter().take(MOST_STARTS);
-    Choice {
-        chosen: chosen.map(|machine| machine.instance.id.clone()).collect(),
-        left_out,
-    }
-}
-
-fn is_outdated(
-    outdated: &Outdated,
-    fleet: &Fleet,
-    member: &FleetMember,
-    machine: &Machine,
-    templates: &BTreeMap<Template, TemplateFacts>,
-    now: Timestamp,
-) -> bool {
-    let named = fleet.template_of(&member.instance_type);
-    let facts = named.and_then(|template| templates.get(template));
-    // A group that launches from a launch configuration has no template to be behind.
-    let is_behind = named.zip(facts).is_some_and(|(named, facts)| {
-        let launched = member.template.as_ref();
-        launched.is_none_or(|from| from.id != named.id || from.version != facts.version)
-    });
-    let wanted_image = facts.and_then(|facts| facts.image.as_ref());
-    let has_another = wanted_image.is_some_and(|image| *image != machine.image);
-    let is_old = outdated.older_than_hours.is_some_and(|hours| {
-        now.duration_since(machine.launched_at) > SignedDuration::from_hours(i64::from(hours))
-    });
-    (outdated.launch_template && is_behind) || (outdated.ami && has_another) || is_old
 }
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ published to neither fails nor holds up a node.
 /// What stands below them.
 const NOTIFICATIONS_END: &str = r#"
 Of executions that cannot tell themselves EventBridge tells: those of `recycle-node` that were aborted, took too long, or failed as
-`ClaimLost` or under a name of Step Functions' own (`States.…`); those of `rotate-nodes` and of the sweep that did not succeed. It tells
-in the same schema, as `failed` with `FAILED`, `TIMED_OUT` or `ABORTED` as the outcome, but without message attributes, which it cannot send,
+`ClaimLost` or under a name of Step Functions' own (`States.…`); those of `rotate-nodes` that did not succeed, except as `RotationFailed`, which
+says itself which groups and nodes failed and why; those of the sweep that did not succeed. It tells in the same schema, as `failed` with `FAILED`, `TIMED_OUT` or `ABORTED` as the outcome, but without message attributes, which it cannot send,
 and with the JSON in an email, too. The module's alarms tell the same topic in CloudWatch's own words, without these attributes, too. So
 a subscription with a filter policy on attributes hears of neither: let one without a filter hear of everything.
 

@@ -60,6 +60,7 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
         annotations: claim.into_iter().map(annotation).collect(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
+        kubelet: String::new(),
     }
 }
 

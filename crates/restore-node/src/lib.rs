@@ -14,7 +14,7 @@ use aws_config::SdkConfig;
 use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
+use recycle::contract::{Answer, RestoreCall, RestoreRequest, RestoreVerdict};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
@@ -39,6 +39,20 @@ impl RestoreNode {
             access: Access::new(aws),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
+        }
+    }
+
+    /// One invocation.
+    pub async fn answer(&self, call: RestoreCall) -> Result<Answer<RestoreVerdict>, Error> {
+        match call {
+            RestoreCall::Node(request) => self.handle(*request).await,
+            RestoreCall::Unmark { unmarking } => {
+                let cluster = self.access.describe_cluster(&unmarking.cluster_name).await?;
+                let client = self.access.connect(&cluster).await?;
+                let unmarked = node_record::unmark_nodes(&client, &unmarking).await?;
+                let reason = format!("{unmarked} nodes were marked by rotations that are over");
+                Ok(Answer::new(RestoreVerdict::Unmarked, reason))
+            }
         }
     }
 

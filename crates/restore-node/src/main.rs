@@ -5,5 +5,5 @@ use restore_node::RestoreNode;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
     let step = RestoreNode::new(&lambda_step::configure().await);
-    lambda_step::serve(|request| step.handle(request)).await
+    lambda_step::serve(|request| step.answer(request)).await
 }

@@ -7,9 +7,10 @@ use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
 use recycle::failure::Failure;
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
+    FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION,
+    PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL,
+    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
@@ -400,7 +401,10 @@ impl Target {
                 change = change.unschedulable(false);
             }
             if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
-                change = change.remove_annotation(REPLACEMENT_FOR_ANNOTATION);
+                change = change
+                    .remove_annotation(REPLACEMENT_FOR_ANNOTATION)
+                    .remove_annotation(EVICTED_ANNOTATION)
+                    .remove_label(REPLACES_LABEL);
             }
             let change = node_record::let_go(node, &self.subject.instance, change);
             (!change.is_empty()).then_some(change)

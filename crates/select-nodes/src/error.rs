@@ -1,11 +1,26 @@
 //! Why no nodes could be selected.
 
 use recycle::failure::{Failure, NamedFailure};
+use recycle::ids::InvalidId;
 use recycle::input::InvalidInput;
 
 /// Why no nodes could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The environment lacks something, or has a value that makes no sense.
+    #[error("failed to read the environment variable {variable}: {reason}")]
+    InvalidEnvironment {
+        /// Its name.
+        variable: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The state machine did not say what it has to.
+    #[error("failed to find {0} in what the state machine passed")]
+    NotAsked(&'static str),
+    /// A name that no execution can have.
+    #[error(transparent)]
+    Name(#[from] InvalidId),
     /// The rotation asks for what cannot be selected.
     #[error(transparent)]
     Input(#[from] InvalidInput),
@@ -23,6 +38,7 @@ pub enum Error {
 impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
+            Self::InvalidEnvironment { .. } | Self::NotAsked(_) | Self::Name(_) => Failure::InternalError,
             Self::Input(_) => Failure::InvalidInput,
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),

@@ -1,21 +1,37 @@
 //! Finds the nodes that something has to be done about. Reads only; what is done about them, and whether, others decide.
 
+mod config;
+mod doctor;
 mod error;
+mod executions;
+mod group;
 mod rotation;
+mod status;
+
+use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
 use eks_auth::Access;
 use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
-use recycle::contract::{Answer, SelectRequest, SelectVerdict, Selection};
+use lambda_step::StepOrTold;
+use recycle::contract::{Answer, Asked, Question, SelectRequest, SelectVerdict, Selection};
 use recycle::failure::with_causes;
-use recycle::ids::ClusterName;
+use recycle::ids::{ClusterName, ExecutionArn};
+use recycle::marks::{find_rotations, machine_of, rotations_beside};
 use recycle::metrics::measure_claims;
 use recycle::names::PROTECTED_FOR_TAG;
 use recycle::node::NodeFacts;
 use recycle::sweep::{OWN_TAGS, find_leftovers, take_turns};
+use serde_json::json;
 
+use crate::executions::Executions;
+
+pub use config::read_most_at_once;
 pub use error::Error;
+
+/// How many rotations one sweep asks about: each takes a call, and some of the answer's 8 KB.
+const MOST_ROTATIONS: usize = 10;
 
 /// The step.
 #[derive(Debug)]
@@ -23,24 +39,47 @@ pub struct SelectNodes {
     access: Access,
     groups: Groups,
     instances: Instances,
+    executions: Executions,
+    most_at_once: u32,
 }
 
 impl SelectNodes {
-    /// The step with clients of `aws`.
+    /// The step with clients of `aws`; `most_at_once` is the module's `max_surge_per_group`.
     #[must_use]
-    pub fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig, most_at_once: u32) -> Self {
         Self {
             access: Access::new(aws),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
+            executions: Executions::new(aws),
+            most_at_once,
         }
     }
 
-    /// Selects as asked.
-    pub async fn handle(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
+    /// Selects as a state machine asks, or tells what a person asks.
+    pub async fn handle(&self, asked: Asked) -> Result<StepOrTold<SelectVerdict>, Error> {
+        match asked {
+            Asked::ByMachine(request) => Ok(self.select(*request).await?.into()),
+            Asked::ByPerson(Question::Status { cluster_name, node }) => {
+                let status = self.tell_status(&cluster_name, node.as_deref()).await?;
+                Ok(StepOrTold::Told(status))
+            }
+            Asked::ByPerson(Question::Doctor {
+                cluster_name,
+                execution,
+            }) => {
+                let seen = self.examine(&cluster_name, execution.as_ref()).await;
+                Ok(StepOrTold::Told(json!(seen)))
+            }
+        }
+    }
+
+    async fn select(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
         match request.select {
             Selection::Leftovers => self.select_leftovers(request).await,
             Selection::Rotation => self.select_rotation(request).await,
+            Selection::Group => self.select_group(request).await,
+            Selection::MayStart => self.may_start(request).await,
         }
     }
 
@@ -56,32 +95,65 @@ impl SelectNodes {
             .map(|nodes| measure_claims(nodes, request.context.now()));
         let leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
         let held = self.groups.find_held(cluster).await?;
+        let machine = rotations_beside(&request.context.execution.id);
+        let (ended, unknown) = self
+            .find_ended_rotations(&machine, nodes.as_deref().unwrap_or_default())
+            .await;
         let mut reason = format!(
             "something of ours is left on or for {} instances, or holds them",
             leftovers.union(&held).count()
         );
+        if let Some(error) = unknown {
+            reason = format!("{reason}; whether a rotation still runs cannot be asked: {error}");
+        }
         if let Err(error) = nodes {
             reason = format!("{reason}; the cluster cannot be asked: {}", with_causes(&error));
         }
         Ok(Answer {
             nodes: Some(take_turns(leftovers, &held, request.context.now())),
+            ended_rotations: Some(ended),
             ..Answer::new(SelectVerdict::EachNode, reason).counting(counted.into_iter().flatten())
         })
     }
 
+    /// The rotations of this machine that have marked nodes and do not run any more. One that cannot be asked about may still run: why the
+    /// last of them could not. What another machine has marked is not ours.
+    async fn find_ended_rotations(
+        &self,
+        machine: &str,
+        nodes: &[NodeFacts],
+    ) -> (BTreeSet<ExecutionArn>, Option<String>) {
+        let (mut ended, mut unknown) = (BTreeSet::new(), None);
+        let ours = find_rotations(nodes)
+            .into_iter()
+            .filter(|rotation| machine_of(rotation) == machine);
+        for rotation in ours.take(MOST_ROTATIONS) {
+            match self.executions.is_running(&rotation).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    ended.insert(rotation);
+                }
+                Err(error) => unknown = Some(with_causes(&error)),
+            }
+        }
+        (ended, unknown)
+    }
+
     async fn list_nodes(&self, cluster: &ClusterName) -> Result<Vec<NodeFacts>, Error> {
-        let cluster = self.access.describe_cluster(cluster).await?;
-        let client = self.access.connect(&cluster).await?;
+        let client = self.connect(cluster).await?;
         Ok(node_record::list_nodes(&client).await?)
+    }
+
+    pub(crate) async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {
+        let cluster = self.access.describe_cluster(cluster).await?;
+        self.access.connect(&cluster).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use scripted_aws::ScriptedAws;
-    use serde_json::json;
-
     use super::*;
+    use scripted_aws::ScriptedAws;
 
     #[tokio::test]
     async fn a_cluster_that_is_away_does_not_hide_what_is_on_instances() {
@@ -103,8 +175,8 @@ mod tests {
             "select": "leftovers",
             "cluster_name": "world",
         }));
-        let answer = SelectNodes::new(&aws.config())
-            .handle(request.unwrap())
+        let answer = SelectNodes::new(&aws.config(), 5)
+            .select(request.unwrap())
             .await
             .unwrap();
         assert_eq!(answer.nodes, Some(vec!["i-0123456789abcdef0".parse().unwrap()]));

@@ -1,9 +1,10 @@
 //! The Lambda function `select-nodes`; see the library.
 
-use select_nodes::SelectNodes;
+use select_nodes::{SelectNodes, read_most_at_once};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
-    let step = SelectNodes::new(&lambda_step::configure().await);
+    let most_at_once = read_most_at_once(|name| std::env::var(name).ok())?;
+    let step = SelectNodes::new(&lambda_step::configure().await, most_at_once);
     lambda_step::serve(|request| step.handle(request)).await
 }

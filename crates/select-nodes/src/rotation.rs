@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use recycle::contract::{Answer, SelectRequest, SelectVerdict};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::InstanceId;
 use recycle::names::GROUP_TAG;
+use recycle::outdated::{Scene, choose_groups, choose_members, find_fleets};
+use recycle::rotation::Terms;
 use recycle::select::{
     Alarmed, Choice, Fleet, Machine, Rotation, Selection, Template, TemplateFacts, choose_alarmed,
-    choose_listed, choose_outdated, find_fleets, fleet_of, parse_rotation, read_alarm,
+    choose_listed, fleet_of, parse_rotation, read_alarm,
 };
 
 use crate::{Error, SelectNodes};
@@ -18,7 +21,19 @@ impl SelectNodes {
         request: SelectRequest,
     ) -> Result<Answer<SelectVerdict>, Error> {
         let rotation = parse_rotation(&request.context.execution.input)?;
-        let choice = self.choose(&rotation, &request).await?;
+        match &rotation.terms {
+            Some(terms) => self.select_groups(&rotation, terms, &request).await,
+            None => self.select_urgent(&rotation, &request).await,
+        }
+    }
+
+    /// The nodes that are started at once.
+    async fn select_urgent(
+        &self,
+        rotation: &Rotation,
+        request: &SelectRequest,
+    ) -> Result<Answer<SelectVerdict>, Error> {
+        let choice = self.choose(rotation, request).await?;
         if choice.chosen.is_empty() {
             return Ok(Answer::new(SelectVerdict::NothingSelected, choice.describe()));
         }
@@ -28,6 +43,61 @@ impl SelectNodes {
             starts: Some(starts.collect()),
             recycle: Some(rotation.fields()),
             ..Answer::new(SelectVerdict::EachNode, choice.describe())
+        })
+    }
+
+    /// The groups that have something to recycle. Which nodes, each group's own execution asks when it begins.
+    async fn select_groups(
+        &self,
+        rotation: &Rotation,
+        terms: &Terms,
+        request: &SelectRequest,
+    ) -> Result<Answer<SelectVerdict>, Error> {
+        let cluster = &request.cluster_name;
+        let fleets = self.groups.fetch_fleets(cluster).await?;
+        let wanted = match &rotation.selection {
+            Selection::Outdated(outdated) => find_fleets(outdated, &fleets, cluster)?,
+            Selection::InstanceIds(_) | Selection::Alarm(_) => fleets.iter().collect(),
+        };
+        terms.count_at_once(0, self.most_at_once)?;
+        let machines = self.instances.fetch_machines(&members(&wanted)).await?;
+        let asked = if rotation.selection.asks_templates() {
+            &wanted[..]
+        } else {
+            &[]
+        };
+        let (templates, mut unknown) = self.fetch_readable(asked).await?;
+        if let Selection::InstanceIds(ids) = &rotation.selection {
+            let strangers = ids.iter().filter(|id| fleet_of(id, &fleets).is_none());
+            unknown.extend(strangers.map(|id| format!("{id} is in no group of cluster {cluster}")));
+        }
+        let (nodes, control_plane) = if rotation.selection.asks_nodes() {
+            let client = self.connect(cluster).await?;
+            let release = node_record::read_release(&client).await?;
+            (node_record::list_nodes(&client).await?, release)
+        } else {
+            (Vec::new(), None)
+        };
+        let scene = Scene {
+            machines: &machines,
+            templates: &templates,
+            nodes: &nodes,
+            control_plane,
+            now: request.context.now(),
+        };
+        let found = wanted.iter().map(|fleet| {
+            (
+                fleet.name.clone(),
+                choose_members(&rotation.selection, fleet, &scene),
+            )
+        });
+        let choice = choose_groups(found.collect(), &unknown);
+        if choice.groups.is_empty() {
+            return Ok(Answer::new(SelectVerdict::NothingSelected, choice.reason));
+        }
+        Ok(Answer {
+            groups: Some(choice.groups),
+            ..Answer::new(SelectVerdict::EachGroup, choice.reason)
         })
     }
 
@@ -50,13 +120,8 @@ impl SelectNodes {
                     &alarmed, terms, &fleets, &machines, &nodes, cluster, now,
                 ))
             }
-            Selection::Outdated(outdated) => {
-                let wanted = find_fleets(outdated, &fleets, cluster)?;
-                let machines = self.instances.fetch_machines(&members(&wanted)).await?;
-                let templates = self.fetch_templates(&wanted).await?;
-                let now = request.context.now();
-                Ok(choose_outdated(outdated, &wanted, &machines, &templates, now))
-            }
+            // Only a rotation has such a selection.
+            Selection::Outdated(_) => Ok(Choice::default()),
         }
     }
 
@@ -78,28 +143,48 @@ impl SelectNodes {
         Ok(machines)
     }
 
-    async fn fetch_templates(&self, fleets: &[&Fleet]) -> Result<BTreeMap<Template, TemplateFacts>, Error> {
-        let mut templates = BTreeMap::new();
-        let named = fleets
-            .iter()
-            .flat_map(|fleet| fleet.template.iter().chain(fleet.overrides.values()));
-        for template in named {
+    /// The templates of those groups whose templates can be read, and which groups' cannot: one whose template was deleted keeps no other
+    /// from its rotation.
+    pub(crate) async fn fetch_readable(
+        &self,
+        fleets: &[&Fleet],
+    ) -> Result<(BTreeMap<Template, TemplateFacts>, Vec<String>), Error> {
+        let (mut templates, mut unknown) = (BTreeMap::new(), Vec::new());
+        for fleet in fleets.iter().filter(|fleet| !fleet.members.is_empty()) {
+            match self.add_templates(&mut templates, fleet).await {
+                Ok(()) => {}
+                Err(error) if error.failure() == Failure::ServiceUnavailable => return Err(error),
+                Err(error) => unknown.push(format!(
+                    "the launch template of {} cannot be read: {}",
+                    fleet.name,
+                    with_causes(&error)
+                )),
+            }
+        }
+        Ok((templates, unknown))
+    }
+
+    async fn add_templates(
+        &self,
+        templates: &mut BTreeMap<Template, TemplateFacts>,
+        fleet: &Fleet,
+    ) -> Result<(), Error> {
+        for template in fleet.template.iter().chain(fleet.overrides.values()) {
             if !templates.contains_key(template) {
                 templates.insert(template.clone(), self.instances.fetch_template(template).await?);
             }
         }
-        Ok(templates)
+        Ok(())
     }
 }
 
-fn members(fleets: &[&Fleet]) -> Vec<InstanceId> {
+pub(crate) fn members(fleets: &[&Fleet]) -> Vec<InstanceId> {
     let members = fleets.iter().flat_map(|fleet| &fleet.members);
     members.map(|member| member.instance.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use recycle::failure::{Failure, NamedFailure as _};
     use scripted_aws::ScriptedAws;
     use serde_json::{Value, json};
 
@@ -123,7 +208,7 @@ mod tests {
     }
 
     fn step(aws: &ScriptedAws) -> SelectNodes {
-        SelectNodes::new(&aws.config())
+        SelectNodes::new(&aws.config(), 5)
     }
 
     /// A group whose template is at version 2, with members of version 1.
@@ -229,7 +314,10 @@ mod tests {
             .select_rotation(request(&json!({"trigger": "schedule", "selection": selection})))
             .await
             .unwrap();
-        assert_eq!(started(&answer), [OLD, NEW]);
+        assert_eq!(
+            answer.groups,
+            Some(vec!["a".parse().unwrap(), "b".parse().unwrap()])
+        );
         assert!(!aws.calls()[1].contains(OTHER), "{:?}", aws.calls());
         assert_eq!(aws.scenes_left(), 0);
     }
@@ -253,6 +341,43 @@ mod tests {
             .unwrap();
         assert_eq!(answer.verdict, SelectVerdict::NothingSelected);
         assert!(answer.starts.is_none());
+    }
+
+    #[tokio::test]
+    async fn one_groups_template_that_cannot_be_read_keeps_no_other_from_its_rotation() {
+        let template = "<launchTemplateVersionSet><item><versionNumber>2</versionNumber></item></launchTemplateVersionSet>";
+        let other = group("b", &[OLD]).replace("lt-1", "lt-2");
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &groups(&[group("a", &[NEW]), other]))
+            .on("DescribeInstances", &instances(&[(NEW, 2), (OLD, 1)]))
+            .refuses(
+                "DescribeLaunchTemplateVersions",
+                400,
+                "InvalidLaunchTemplateId.NotFound",
+                "no",
+            )
+            .on("DescribeLaunchTemplateVersions", template);
+        let selection = json!({"outdated": {"launch_template": true}});
+        let input = json!({"trigger": "manual", "selection": selection});
+        let answer = step(&aws).select_rotation(request(&input)).await.unwrap();
+        assert_eq!(answer.groups, Some(vec!["b".parse().unwrap()]));
+        assert!(
+            answer.reason.contains("the launch template of a cannot be read"),
+            "{}",
+            answer.reason
+        );
+    }
+
+    #[tokio::test]
+    async fn listed_instances_need_no_template_and_those_of_no_group_are_named() {
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &groups(&[group("a", &[OLD])]))
+            .on("DescribeInstances", &instances(&[(OLD, 1)]));
+        let input = json!({"trigger": "manual", "selection": {"instance_ids": [OLD, OTHER]}});
+        let answer = step(&aws).select_rotation(request(&input)).await.unwrap();
+        assert_eq!(answer.groups, Some(vec!["a".parse().unwrap()]));
+        let expected = format!("{OTHER} is in no group of cluster world");
+        assert!(answer.reason.ends_with(&expected), "{}", answer.reason);
     }
 
     fn alarm(dimension: &str, value: &str) -> Value {

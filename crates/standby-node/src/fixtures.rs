@@ -83,6 +83,7 @@ fn run() -> Run {
         lost: None,
         old: None,
         hook: None,
+        evicted: None,
     }
 }
 
@@ -101,6 +102,7 @@ fn node() -> NodeFacts {
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
+        kubelet: String::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use node_record::NodeChange;
 use recycle::autoscaler::describe_removal;
 use recycle::contract::{Answer, StandbyVerdict, describe_instance};
 use recycle::ids::InstanceId;
-use recycle::names::{KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION};
+use recycle::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
 use recycle::node::{Member, NodeFacts, Record};
 use recycle::poll::SHORTEST_WAIT;
 use recycle::preflight::{Obstacle, Refusal};
@@ -38,7 +38,7 @@ impl StandbyNode {
             timeout,
         ) {
             ReplacementVerdict::Reserve(replacement) => {
-                if reserve(&case.client, &input.instance_id, &candidates, &replacement).await? {
+                if reserve(&case.client, &input.instance_id, &candidates, &replacement, None).await? {
                     accept(case, replacement).await
                 } else {
                     let reason = format!("{replacement} has just become the replacement of another node");
@@ -72,10 +72,16 @@ impl StandbyNode {
         for member in newcomers {
             let instance = instances.iter().find(|instance| instance.id == member.instance);
             let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
+            // One that is on its way is looked for under the names that it would have; all Nodes are read only for one that is there.
+            let node = if member.lifecycle_state == "InService" {
+                node_record::find_node(client, &member.instance, hint).await?
+            } else {
+                node_record::guess_node(client, &member.instance, hint).await?
+            };
             candidates.push(Candidate {
                 instance: member.instance.clone(),
                 lifecycle_state: member.lifecycle_state.clone(),
-                node: node_record::find_node(client, &member.instance, hint).await?,
+                node,
             });
         }
         Ok(candidates)
@@ -112,12 +118,13 @@ async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<C
     Ok(kept)
 }
 
-/// Writes our reservation on the replacement's Node; false if somebody else's is there by now.
+/// Writes our reservation on the replacement's Node, with whose pods were `evicted` before there was one; false if somebody else's is there by now.
 pub(crate) async fn reserve(
     client: &kube::Client,
     old: &InstanceId,
     candidates: &[Candidate],
     replacement: &InstanceId,
+    evicted: Option<&str>,
 ) -> Result<bool, Error> {
     let old = old.as_str();
     let chosen = candidates
@@ -128,7 +135,13 @@ pub(crate) async fn reserve(
     };
     let reserved = node_record::amend_node(client, node, |node| {
         // Whoever kept it before: from now on it is kept for us.
-        let change = NodeChange::new().annotate(REPLACEMENT_FOR_ANNOTATION, old);
+        let change = NodeChange::new()
+            .annotate(REPLACEMENT_FOR_ANNOTATION, old)
+            .label(REPLACES_LABEL, old);
+        let change = match evicted {
+            Some(evicted) => change.annotate(EVICTED_ANNOTATION, evicted),
+            None => change,
+        };
         let change = match node.labels.get(KEPT_FOR_LABEL) {
             Some(other) if other != old => change.label(KEPT_FOR_LABEL, old),
             Some(_) | None => change,

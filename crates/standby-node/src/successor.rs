@@ -35,7 +35,7 @@ impl StandbyNode {
         // Nobody is in Standby, of which a full group could speak.
         match judge_replacement(&id, &facts, None, &candidates, since, now, timeout) {
             ReplacementVerdict::Reserve(successor) => {
-                if reserve(&client, &id, &candidates, &successor).await? {
+                if reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await? {
                     Ok(end(run, &successor))
                 } else {
                     let reason = format!("{successor} has just become the replacement of another node");

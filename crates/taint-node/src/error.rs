@@ -1,6 +1,7 @@
 //! What can go wrong while a node is tainted.
 
 use recycle::failure::{Failure, NamedFailure};
+use recycle::input::InvalidInput;
 use recycle::node::UnreadableRecord;
 
 /// What can go wrong while a node is tainted.
@@ -12,6 +13,12 @@ pub enum Error {
     /// The claim is not ours any more.
     #[error(transparent)]
     ClaimLost(#[from] recycle::claim::ClaimLost),
+    /// What a person asks makes no sense.
+    #[error(transparent)]
+    Input(#[from] InvalidInput),
+    /// The way into the cluster.
+    #[error(transparent)]
+    Access(#[from] eks_auth::Error),
     /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
@@ -22,6 +29,8 @@ impl NamedFailure for Error {
         match self {
             Self::Node(error) => error.failure(),
             Self::ClaimLost(error) => error.failure(),
+            Self::Input(_) => Failure::InvalidInput,
+            Self::Access(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,
         }
     }

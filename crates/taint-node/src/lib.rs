@@ -1,24 +1,53 @@
 //! Taints and cordons the node, and records in the same request what was there before. A person's request is answered by that, and goes.
+//! For a rotation it marks the nodes that are to come.
 //!
 //! Evicts nothing and waits for nothing. When the drain begins, `check-pods` says: this function may be tried for a quarter
 //! of an hour before the taint is set.
+//!
+//! A person's command line asks it, too: to move the end of a drain.
 
 mod error;
+mod person;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use node_record::{NodeChange, amend_node, check_claim, group_label, open, tell};
+use lambda_step::StepOrTold;
+use node_record::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, tell};
 use recycle::autoscaler::{DISABLED, keep_old_node};
 use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintVerdict};
+use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintRequest, TaintVerdict};
 use recycle::ids::InstanceId;
 use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint, is_request_taint};
+use recycle::rotation::Marking;
 
 pub use error::Error;
 
 /// One invocation.
-pub async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
+pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold<TaintVerdict>, Error> {
+    match request {
+        TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
+        TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
+        TaintRequest::ByPerson { drain_until } => Ok(StepOrTold::Told(
+            person::move_drain_end(access, &drain_until).await?,
+        )),
+    }
+}
+
+/// The nodes that a rotation is about to recycle. Those that could not be marked are recycled all the same.
+async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>, Error> {
+    let cluster = access
+        .describe_cluster(&marking.cluster_name)
+        .await
+        .map_err(node_record::Error::from)?;
+    let client = access.connect(&cluster).await.map_err(node_record::Error::from)?;
+    let marked = mark_nodes(&client, marking).await?;
+    let reason = format!("{marked} of {} nodes are marked", marking.nodes.len());
+    Ok(Answer::new(TaintVerdict::Marked, reason))
+}
+
+/// A step of the state machine.
+async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
     let StepRequest { context, mut run } = request;
     let (client, node) = open(access, &mut run.cluster, &run.node).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)

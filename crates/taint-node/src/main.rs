@@ -1,10 +1,9 @@
 //! The Lambda function `taint-node`.
 
 use eks_auth::Access;
-use recycle::contract::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
     let access = Access::new(&lambda_step::configure().await);
-    lambda_step::serve(|request: StepRequest| taint_node::taint_node(&access, request)).await
+    lambda_step::serve(|request| taint_node::handle(&access, request)).await
 }

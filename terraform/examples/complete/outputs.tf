@@ -27,3 +27,8 @@ output "rbac_manifest" {
   description = "Apply it to the cluster once: `terraform output -raw rbac_manifest | kubectl apply -f -`."
   value       = module.recycle_eks.rbac_manifest
 }
+
+output "operator_policy_json" {
+  description = "What a person needs for the command line `recycle-eks`."
+  value       = module.recycle_eks.operator_policy_json
+}

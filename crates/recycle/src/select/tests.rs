@@ -46,6 +46,7 @@ fn fleet(members: &[(&str, &str)]) -> Fleet {
                 instance: id(name),
                 lifecycle_state: "InService".to_owned(),
                 instance_type: "m7i.large".to_owned(),
+                zone: "eu-west-1a".to_owned(),
                 template: Some(template("lt-1", version)),
             })
             .collect(),
@@ -66,12 +67,20 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
     for selection in [
         json!({"instance_ids": [OLD]}),
         json!({"instance_ids": [format!("arn:aws:ec2:eu-west-1:123456789012:instance/{OLD}")]}),
-        json!({"alarm": {}}),
-        json!({"alarm": {"group": "workers", "pick": "oldest", "cooldown_minutes": 0}}),
+        json!({"outdated": {"kubelet": true, "node_labels": "pool in (a, b), !gpu"}}),
+        json!({"outdated": {"launched_before": "2027-01-01T00:00:00Z"}}),
+        json!({"outdated": {"all": true}}),
         json!({"outdated": {"launch_template": true}}),
         json!({"outdated": {"groups": ["workers"], "older_than_hours": 24}}),
     ] {
         assert!(parse_rotation(&good(selection.clone())).is_ok(), "{selection}");
+    }
+    for alarm in [
+        json!({}),
+        json!({"group": "workers", "pick": "oldest", "cooldown_minutes": 0}),
+    ] {
+        let urgent = json!({"trigger": "alarm", "selection": {"alarm": alarm}});
+        assert_eq!(parse_rotation(&urgent).unwrap().terms, None);
     }
     let with_recycle = |recycle: Value| json!({"trigger": "manual", "selection": {"instance_ids": [OLD]}, "recycle": recycle});
     for (input, words) in [
@@ -98,10 +107,31 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
             good(json!({"alarm": {"pick": "newest"}})),
             "unknown variant `newest`",
         ),
+        (good(json!({"alarm": {}})), "alarm is for the trigger alarm"),
+        (
+            json!({"trigger": "event", "selection": {"outdated": {"all": true}}}),
+            "outdated is for the triggers manual, schedule and apply",
+        ),
+        (
+            json!({"trigger": "spot", "selection": {"instance_ids": [OLD]}, "mark": "soft"}),
+            "mark makes no sense with trigger spot",
+        ),
+        (
+            json!({"trigger": "alarm", "selection": {"alarm": {}}, "dry_run": true}),
+            "dry_run makes no sense with trigger alarm",
+        ),
+        (
+            json!({"trigger": "manual", "selection": {"instance_ids": [OLD]}, "retries": 11}),
+            "retries must be from 0 to 10",
+        ),
+        (
+            good(json!({"outdated": {"all": true, "node_labels": "a in"}})),
+            "selection: ",
+        ),
         (good(json!({"alarm": {"gruop": "x"}})), "unknown field `gruop`"),
         (
             good(json!({"outdated": {}})),
-            "needs launch_template, ami or older_than_hours",
+            "needs launch_template, ami, kubelet, older_than_hours, launched_before or all",
         ),
         (
             good(json!({"outdated": {"ami": true, "groups": [], "group_tag": {"key": "a", "value": "b"}}})),
@@ -332,92 +362,4 @@ fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
         foreign.contains("others is no group of cluster world"),
         "{foreign}"
     );
-}
-
-#[test]
-fn outdated_is_what_the_group_would_not_launch_now_or_what_is_too_old() {
-    let found = fleet(&[(OLD, "1"), (NEW, "2")]);
-    let fleets = [&found];
-    let machines = [
-        machine(OLD, 0),
-        Machine {
-            image: "ami-2".to_owned(),
-            ..machine(NEW, 5 * HOUR)
-        },
-    ];
-    let facts = TemplateFacts {
-        version: "2".to_owned(),
-        image: Some("ami-2".to_owned()),
-    };
-    let templates = [(template("lt-1", "$Latest"), facts)].into();
-    let choose = |json: Value, machines: &[Machine], hour: i64| {
-        let outdated: Outdated = serde_json::from_value(json).unwrap();
-        choose_outdated(&outdated, &fleets, machines, &templates, at(hour * HOUR))
-    };
-    for (selection, hour, expected) in [
-        (json!({"launch_template": true}), 6, &[OLD][..]),
-        (json!({"ami": true}), 6, &[OLD][..]),
-        (json!({"older_than_hours": 5}), 6, &[OLD][..]),
-        (json!({"older_than_hours": 5}), 5, &[][..]),
-        (json!({"older_than_hours": 5, "ami": true}), 11, &[OLD, NEW][..]),
-    ] {
-        assert_eq!(
-            ids(&choose(selection.clone(), &machines, hour)),
-            expected,
-            "{selection}"
-        );
-    }
-    let claimed = [tagged(machines[0].clone(), CLAIM_TAG, "x"), machines[1].clone()];
-    let choice = choose(json!({"launch_template": true}), &claimed, 6);
-    assert!(
-        choice.describe().contains("1 more are worked on already"),
-        "{}",
-        choice.describe()
-    );
-    let none = choose(json!({"older_than_hours": 100}), &machines, 6);
-    assert_eq!(
-        none.describe(),
-        "no node is recycled; none is outdated in 1 groups"
-    );
-}
-
-#[test]
-fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
-    let fleets = [fleet(&[])];
-    let find = |json: Value| {
-        let outdated: Outdated = serde_json::from_value(json).unwrap();
-        find_fleets(&outdated, &fleets, &cluster()).map(|found| found.len())
-    };
-    assert_eq!(find(json!({})), Ok(1));
-    assert_eq!(find(json!({"groups": ["workers"]})), Ok(1));
-    assert_eq!(
-        find(json!({"group_tag": {"key": "team", "value": "batch"}})),
-        Ok(1)
-    );
-    assert_eq!(find(json!({"group_tag": {"key": "team", "value": "web"}})), Ok(0));
-    let refused = find(json!({"groups": ["wrokers"]})).unwrap_err().to_string();
-    assert_eq!(refused, "selection: wrokers is no group of cluster world");
-}
-
-#[test]
-fn the_answer_stays_under_8_kilobytes() {
-    let members: Vec<String> = (0..200).map(|n| format!("i-{n:017x}")).collect();
-    let machines: Vec<Machine> = members.iter().map(|name| machine(name, 0)).collect();
-    let named: Vec<(&str, &str)> = members.iter().map(|name| (name.as_str(), "1")).collect();
-    let found = fleet(&named);
-    let outdated: Outdated = serde_json::from_value(json!({"older_than_hours": 1})).unwrap();
-    let choice = choose_outdated(&outdated, &[&found], &machines, &BTreeMap::new(), at(9 * HOUR));
-    assert_eq!(choice.chosen.len(), MOST_STARTS);
-    assert!(
-        choice.describe().contains("160 more are outdated: select again"),
-        "{}",
-        choice.describe()
-    );
-    let starts: Vec<Start> = choice
-        .chosen
-        .iter()
-        .map(|id| Start::new("rebalance", id, "x"))
-        .collect();
-    let length = serde_json::to_string(&starts).unwrap().len();
-    assert!(length + LONGEST_RECYCLE + LONGEST_REASON < 7_500, "{length}");
 }

@@ -1,0 +1,88 @@
+//! The marks of rotations, on many Nodes at once.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, TryStreamExt as _, future};
+use recycle::marks::{add_mark, marked_by, without_mark};
+use recycle::names::OUTDATED_ANNOTATION;
+use recycle::node::NodeFacts;
+use recycle::rotation::{Marking, Unmarking};
+
+use crate::{Error, NodeChange, amend_node, list_nodes};
+
+/// How many Nodes are changed at once: the API server answers ten in a tenth of a second.
+const AT_ONCE: usize = 10;
+
+/// How long Nodes are changed, in real seconds: a call that hangs takes 15, and the functions have 60.
+const CHANGING: Duration = Duration::from_secs(35);
+
+/// Marks the nodes of a rotation; how many of them carry its mark then. Whoever was not reached in time does without.
+pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usize, Error> {
+    let rotation = &marking.rotation;
+    let nodes = list_nodes(client).await?;
+    let meant = |node: &NodeFacts| {
+        node.instance
+            .as_ref()
+            .is_some_and(|id| marking.nodes.contains(id))
+    };
+    change_all(client, nodes.into_iter().filter(meant).collect(), |node| {
+        add_mark(node, rotation, marking.mark, &marking.ended).map(|taints| {
+            let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, rotation.as_str());
+            if taints == node.taints {
+                change
+            } else {
+                change.taints(taints)
+            }
+        })
+    })
+    .await
+}
+
+/// Takes the marks of rotations away; how many Nodes carried one. Whoever was not reached in time is left to the next sweep.
+pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Result<usize, Error> {
+    let is_theirs = |node: &NodeFacts| {
+        let owner = marked_by(node);
+        owner.is_some_and(|owner| unmarking.rotations.iter().any(|arn| arn.as_str() == owner))
+    };
+    let is_meant = |node: &NodeFacts| {
+        let id = node.instance.as_ref();
+        let nodes = unmarking.nodes.as_ref();
+        nodes.is_none_or(|nodes| id.is_some_and(|id| nodes.contains(id)))
+    };
+    let nodes = list_nodes(client).await?.into_iter();
+    let marked = nodes.filter(|node| is_theirs(node) && is_meant(node)).collect();
+    change_all(client, marked, |node| {
+        is_theirs(node).then(|| {
+            let (taints, change) = (
+                without_mark(node),
+                NodeChange::new().remove_annotation(OUTDATED_ANNOTATION),
+            );
+            if taints == node.taints {
+                change
+            } else {
+                change.taints(taints)
+            }
+        })
+    })
+    .await
+}
+
+/// How many were changed, or were as they are to be. A Node that is gone needs no change.
+async fn change_all(
+    client: &kube::Client,
+    nodes: Vec<NodeFacts>,
+    decide: impl Fn(&NodeFacts) -> Option<NodeChange>,
+) -> Result<usize, Error> {
+    let (end, decide) = (Instant::now() + CHANGING, &decide);
+    futures::stream::iter(nodes)
+        .take_while(|_| future::ready(Instant::now() < end))
+        .map(|node| async move {
+            match amend_node(client, node, |node| Ok::<_, Error>(decide(node))).await {
+                Err(Error::NodeGone { .. }) => Ok(0),
+                changed => changed.map(|_| 1),
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_fold(0, |sum, one| future::ready(Ok(sum + one)))
+        .await
+}

@@ -1,0 +1,99 @@
+//! The AWS configuration: whatever the AWS CLI understands (profiles, single sign-on, `credential_process`, roles, instance and container
+//! metadata, `AWS_ENDPOINT_URL`), with `AWS_CA_BUNDLE` and the variables for a proxy, which the SDK leaves to us.
+
+use std::time::Duration;
+
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_sts::config::SharedCredentialsProvider;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use aws_smithy_http_client::{Builder, Connector};
+
+use crate::{Error, Global};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A function that is asked reads the whole cluster.
+const CALL_TIMEOUT: Duration = Duration::from_secs(90);
+/// Watching goes on for hours: a throttle or a lost connection is nothing to tell of.
+const ATTEMPTS: u32 = 5;
+const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
+
+/// Loads it.
+pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
+    let trusted = read_trust()?;
+    let client = Builder::new().build_with_connector_fn(move |settings, components| {
+        let mut connector = Connector::builder().proxy_config(ProxyConfig::from_env());
+        connector.set_connector_settings(settings.cloned());
+        if let Some(components) = components {
+            connector.set_sleep_impl(components.sleep_impl());
+        }
+        connector
+            .tls_provider(Provider::Rustls(CryptoMode::Ring))
+            .tls_context(trusted.clone())
+            .build()
+    });
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_timeout(CALL_TIMEOUT)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(client.clone())
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS));
+    if let Some(profile) = &global.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(region) = &global.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    let config = loader.load().await;
+    if config.region().is_none() {
+        return Err(Error::Refused(
+            "there is no region: write --region, set AWS_REGION, or put one into the profile".to_owned(),
+        ));
+    }
+    let Some(profile) = &global.profile else {
+        return Ok(config);
+    };
+    // Whoever writes a profile means it: credentials in the environment do not count then, as for the AWS CLI. The SDK takes them first.
+    let of_profile = ProfileFileCredentialsProvider::builder()
+        .profile_name(profile)
+        .configure(
+            &ProviderConfig::without_region()
+                .with_region(config.region().cloned())
+                .with_http_client(client),
+        )
+        .build();
+    Ok(config
+        .into_builder()
+        .credentials_provider(SharedCredentialsProvider::new(of_profile))
+        .build())
+}
+
+/// The system's certificates, or those of a file, as the AWS CLI takes it.
+fn read_trust() -> Result<TlsContext, Error> {
+    let mut store = TrustStore::default();
+    if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {
+        let bundle = std::fs::read(&file).map_err(|error| {
+            let file = file.to_string_lossy();
+            Error::Refused(format!(
+                "{CA_BUNDLE} must name a file with certificates, but {file} cannot be read: {error}"
+            ))
+        })?;
+        store = TrustStore::empty().with_pem_certificate(bundle);
+    }
+    TlsContext::builder()
+        .with_trust_store(store)
+        .build()
+        .map_err(|error| {
+            Error::Refused(format!(
+                "{CA_BUNDLE} has no certificates that can be used: {error}"
+            ))
+        })
+}

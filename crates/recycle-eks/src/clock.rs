@@ -1,0 +1,29 @@
+//! What time it is, for "so long ago" and "in so long". The records have their own times; nothing is decided here.
+
+use jiff::Timestamp;
+
+/// A file with the time (RFC 3339), for the local world of the tests, whose clock is another one.
+const CLOCK_FILE: &str = "RECYCLE_EKS_CLOCK";
+
+/// Now.
+pub(crate) fn now() -> Timestamp {
+    told_by_file().unwrap_or_else(real)
+}
+
+/// A name that no other invocation has: nobody starts two executions within a nanosecond in one process.
+pub(crate) fn unique_name() -> String {
+    format!("recycle-eks-{}-{}", real().as_nanosecond(), std::process::id())
+}
+
+fn told_by_file() -> Option<Timestamp> {
+    let file = std::env::var_os(CLOCK_FILE)?;
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person reads how long something has taken so far; and a name has to be unique"
+)]
+fn real() -> Timestamp {
+    Timestamp::now()
+}

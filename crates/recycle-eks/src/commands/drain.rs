@@ -1,0 +1,193 @@
+//! `extend` and `finish`: the end of a running drain. The one thing that a person changes in the cluster, by way of `taint-node`.
+
+use jiff::{SignedDuration, Span, Timestamp};
+use recycle::claim::Phase;
+use recycle::status::NodeStatus;
+use serde_json::{Value, json};
+
+use crate::cli::{Extend, Finish};
+use crate::nodes::find_node;
+use crate::times::moment;
+use crate::{Error, Exit, Installation, Output, clock};
+
+pub(crate) async fn extend(
+    installation: &Installation,
+    output: &Output,
+    wanted: &Extend,
+) -> Result<Exit, Error> {
+    let by = wanted.by.as_deref().map(parse_duration).transpose()?;
+    let until = wanted.until.as_deref().map(parse_time).transpose()?;
+    let node = find_node(installation, &wanted.node).await?;
+    let until = match (until, by) {
+        (Some(until), _) => check_later(until, clock::now())?,
+        (None, by) => current_end(&node)? + by.unwrap_or_default(),
+    };
+    move_end(installation, output, &node, &until.to_string()).await
+}
+
+pub(crate) async fn finish(
+    installation: &Installation,
+    output: &Output,
+    wanted: &Finish,
+) -> Result<Exit, Error> {
+    let node = find_node(installation, &wanted.node).await?;
+    move_end(installation, output, &node, "now").await
+}
+
+async fn move_end(
+    installation: &Installation,
+    output: &Output,
+    node: &NodeStatus,
+    until: &str,
+) -> Result<Exit, Error> {
+    let asked = json!({
+        "instance_id": node.instance_id.as_str(),
+        "cluster_name": installation.cluster,
+        "until": until,
+    });
+    let moved: Value = installation
+        .functions
+        .ask("taint-node", &json!({"drain_until": asked}))
+        .await?;
+    let ends = moved["until"].as_str().unwrap_or(until);
+    let cut = if moved["asked"].as_str().is_some_and(|asked| asked != ends) {
+        ", 30 days after it began, which is the longest"
+    } else {
+        ""
+    };
+    output.say(format!(
+        "the drain of {} ends {}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout_seconds of 30 days within an hour",
+        node.instance_id,
+        describe(ends)
+    ))?;
+    output.document(&moved)?;
+    Ok(Exit::Done)
+}
+
+fn describe(until: &str) -> String {
+    until.parse().map_or_else(
+        |_| until.to_owned(),
+        |time: Timestamp| format!("at {}", moment(time)),
+    )
+}
+
+/// What a person has moved it to, else what its execution says. Before the drain there is none: what is waited for then is something else,
+/// and has an end of its own.
+fn current_end(node: &NodeStatus) -> Result<Timestamp, Error> {
+    let drains = match node.claim.as_ref().map(|claim| claim.phase) {
+        Some(Phase::Draining | Phase::Waiting) => true,
+        Some(Phase::Claimed | Phase::Turn | Phase::Standby | Phase::Disposing) | None => false,
+    };
+    let planned = node.progress.as_ref().map(|progress| progress.until);
+    node.drain_until
+        .or(planned)
+        .filter(|_| drains)
+        .ok_or_else(|| {
+            Error::Refused(format!(
+                "--by moves the end of a running drain, but {} has none yet: write --until, or wait until it drains",
+                node.instance_id
+            ))
+        })
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, Error> {
+    text.parse().map_err(|_| {
+        Error::Refused(format!(
+            "--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"
+        ))
+    })
+}
+
+/// Who wants the end now says `finish`, and means it.
+fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp, Error> {
+    if until > now {
+        return Ok(until);
+    }
+    Err(Error::Refused(format!(
+        "--until must be later than now ({now}), but is {until}: to end the drain now, recycle-eks finish"
+    )))
+}
+
+/// Days have 24 hours here: a drain does not know of daylight saving.
+fn parse_duration(text: &str) -> Result<SignedDuration, Error> {
+    let refuse = || {
+        Error::Refused(format!(
+            "--by must be a duration such as 6h or 1d, but is {text:?}"
+        ))
+    };
+    let span: Span = text.parse().map_err(|_| refuse())?;
+    let duration = span
+        .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| refuse())?;
+    if duration.is_positive() {
+        Ok(duration)
+    } else {
+        Err(refuse())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_positive_and_days_have_24_hours() {
+        for (text, seconds) in [
+            ("6h", 21_600),
+            ("1d", 86_400),
+            ("1d 2h", 93_600),
+            ("PT4H", 14_400),
+        ] {
+            assert_eq!(parse_duration(text).unwrap().as_secs(), seconds, "{text}");
+        }
+        for text in ["", "6", "-6h", "soon", "1mo"] {
+            let refusal = parse_duration(text).unwrap_err().to_string();
+            assert!(
+                refusal.starts_with("--by must be a duration such as 6h"),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_past_is_refused() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let now = at("2027-01-01T00:00:00Z");
+        assert!(check_later(at("2027-01-01T00:00:01Z"), now).is_ok());
+        let refusal = check_later(now, now).unwrap_err().to_string();
+        assert!(refusal.starts_with("--until must be later than now"), "{refusal}");
+    }
+
+    #[test]
+    fn times_are_of_rfc_3339() {
+        assert!(parse_time("2027-01-31T18:00:00Z").is_ok());
+        let refusal = parse_time("tomorrow").unwrap_err().to_string();
+        assert!(
+            refusal.contains("--until must be a time") && refusal.contains("\"tomorrow\""),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn only_a_running_drain_has_an_end_to_count_from() {
+        let until = "2027-01-03T00:00:00Z";
+        let moved = "2027-01-09T00:00:00Z";
+        let progress = json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": until});
+        for (phase, annotation, end) in [
+            ("turn", None, None),
+            ("standby", None, None),
+            ("turn", Some(moved), None),
+            ("draining", None, Some(until)),
+            ("waiting", Some(moved), Some(moved)),
+            ("disposing", None, None),
+        ] {
+            let claim = json!({"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0",
+                "group": "workers", "phase": phase, "urgency": "planned", "claimed_at": "2027-01-01T00:00:00Z"});
+            let node = json!({"instance_id": "i-0123456789abcdef0", "is_marked": true, "claim": claim, "progress": progress,
+                "drain_until": annotation});
+            let node: NodeStatus = serde_json::from_value(node).unwrap();
+            let found = current_end(&node).ok().map(|end| end.to_string());
+            assert_eq!(found.as_deref(), end, "{phase} {annotation:?}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! One module for each command.
+
+pub(crate) mod drain;
+pub(crate) mod pause;
+pub(crate) mod plan;
+pub(crate) mod put_back;
+pub(crate) mod recycle;
+pub(crate) mod rotate;
+pub(crate) mod status;

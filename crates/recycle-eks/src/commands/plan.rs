@@ -1,0 +1,114 @@
+//! `plan`: a dry run of one node, or of a rotation.
+
+use serde_json::{Value, json};
+
+use crate::cli::Plan;
+use crate::executions::Executions;
+use crate::node_view::{describe_end, exit_of};
+use crate::nodes::find_instance;
+use crate::story::End;
+use crate::{Error, Exit, Installation, Output, watch};
+
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
+    match &wanted.node {
+        Some(node) => plan_node(installation, output, node, &wanted.fields.0).await,
+        None => super::rotate::plan(installation, output, wanted).await,
+    }
+}
+
+async fn plan_node(
+    installation: &Installation,
+    output: &Output,
+    node: &str,
+    fields: &serde_json::Map<String, Value>,
+) -> Result<Exit, Error> {
+    let instance = find_instance(installation, node).await?;
+    let mut input = fields.clone();
+    input.insert("instance_id".to_owned(), instance.as_str().into());
+    input.insert("cluster_name".to_owned(), installation.cluster.as_str().into());
+    input.insert("dry_run".to_owned(), true.into());
+    let executions = Executions::new(&installation.aws);
+    let arn = executions
+        .start(&installation.live(), &Value::Object(input))
+        .await?;
+    let end = wait_for_end(&executions, &arn).await?;
+    show(output, &arn, &end)?;
+    Ok(exit_of(&end))
+}
+
+/// A dry run waits for nothing: its end is a matter of seconds.
+pub(super) async fn wait_for_end(executions: &Executions, arn: &str) -> Result<End, Error> {
+    loop {
+        if let Some(end) = executions
+            .describe(arn)
+            .await?
+            .and_then(|described| described.end)
+        {
+            return Ok(end);
+        }
+        watch::pause().await;
+    }
+}
+
+/// The plan of one node.
+pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<(), Error> {
+    output.document(
+        &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
+        "exit": exit_of(end).code()}),
+    )?;
+    output.say(describe_end(end))?;
+    let plan = &end.output["plan"];
+    for (number, step) in (1..).zip(texts(&plan["steps"])) {
+        output.say(format!("  {number}. {step}"))?;
+    }
+    let pods = list_pods(&plan["pods"]);
+    if !pods.is_empty() {
+        output.table(&["pod", "what", "why"], pods)?;
+    }
+    for cell in texts(&plan["put_back"]) {
+        output.say(format!("if it fails: {cell}"))?;
+    }
+    for note in texts(&plan["notes"]) {
+        output.say(format!("note: {note}"))?;
+    }
+    Ok(())
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// A row for each pod, and one for those that are not named.
+fn list_pods(planned: &Value) -> Vec<[String; 3]> {
+    let mut rows = Vec::new();
+    for group in planned.as_array().into_iter().flatten() {
+        let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
+        let named: Vec<&str> = texts(&group["pods"]).collect();
+        let left = group["count"]
+            .as_u64()
+            .unwrap_or(0)
+            .saturating_sub(named.len() as u64);
+        let more = (left > 0).then(|| format!("and {left} more"));
+        let names = named.into_iter().map(str::to_owned).chain(more);
+        rows.extend(names.map(|name| [name, text("class"), text("reason")]));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_are_not_named_are_counted() {
+        let planned = json!([
+            {"class": "wait", "reason": "label_selector", "count": 1, "pods": ["a/job"]},
+            {"class": "evict", "reason": "other", "count": 3, "pods": ["a/web"]},
+        ]);
+        let names: Vec<String> = list_pods(&planned)
+            .into_iter()
+            .map(|[name, class, _]| format!("{name} {class}"))
+            .collect();
+        assert_eq!(names, ["a/job wait", "a/web evict", "and 2 more evict"]);
+    }
+}

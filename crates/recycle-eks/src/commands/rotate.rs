@@ -1,0 +1,382 @@
+//! `rotate`: the nodes of a selection, and `plan` of the same.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use recycle::contract::Start;
+use recycle::ids::InstanceId;
+use recycle::status::NodeStatus;
+use serde_json::json;
+
+use super::plan::{show, wait_for_end};
+use crate::cli::{Plan, Rotate};
+use crate::executions::{Executions, Listed};
+use crate::fleet_view::{Heading, Row, frame, row_of, sort_rows};
+use crate::node_view::{describe_end, exit_of};
+use crate::nodes::Fleet;
+use crate::rotation_end::{RotationEnd, exit_of_rotation};
+use crate::rotation_story::RotationStory;
+use crate::selection::rotation_input;
+use crate::story::End;
+use crate::times::clock_face;
+use crate::viewer::{Style, Viewer};
+use crate::watch::{Look, leave, until_over};
+use crate::{Error, Exit, Installation, Output};
+
+const TRIGGER: &str = "manual";
+/// How often a rotation tries a node at most, with its retries.
+const MOST_TRIES: u32 = 11;
+
+pub(crate) async fn run(
+    installation: &Installation,
+    output: &Output,
+    wanted: &Rotate,
+) -> Result<Exit, Error> {
+    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, false)?;
+    let executions = Executions::new(&installation.aws);
+    let arn = executions
+        .start(&installation.machine("rotate-nodes"), &input)
+        .await?;
+    output.say(format!("started {arn}\n{}", installation.place()))?;
+    if wanted.detach {
+        output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
+        output.document(&json!({"execution_arn": arn}))?;
+        return Ok(Exit::Done);
+    }
+    watch(installation, output, &executions, &arn).await
+}
+
+/// A dry run of the rotation, whose nodes are dry runs.
+pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
+    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, true)?;
+    let executions = Executions::new(&installation.aws);
+    let arn = executions
+        .start(&installation.machine("rotate-nodes"), &input)
+        .await?;
+    let end = wait_for_end(&executions, &arn).await?;
+    let started = executions
+        .describe(&arn)
+        .await?
+        .and_then(|described| described.started);
+    let planned = RotationEnd::read(&end);
+    match &planned {
+        Some(planned) => {
+            output.say(if exit_of(&end) == Exit::Done {
+                "planned: nothing was touched".to_owned()
+            } else {
+                format!(
+                    "{}: not everything could be planned; nothing was touched",
+                    end.outcome()
+                )
+            })?;
+            for (group, why) in planned.list_planned() {
+                output.say(format!("{group}: {why}"))?;
+            }
+        }
+        None => output.say(describe_end(&end))?,
+    }
+    let mut rotation = RotationStory::new(&arn);
+    rotation.read_all(&executions).await?;
+    if let Some(why) = &rotation.unread {
+        output.say(why)?;
+    }
+    let (mut plans, mut exits) = (Vec::new(), Vec::new());
+    for (instance, listed) in list_begun(installation, &executions, &arn, started).await? {
+        let planned = wait_for_end(&executions, &listed.arn).await?;
+        let (group, criteria) = rotation
+            .find_criteria(instance.as_str())
+            .unwrap_or(("-", Vec::new()));
+        output.say(describe_choice(&instance, group, &criteria))?;
+        exits.push(exit_of(&planned));
+        if output.is_json() {
+            plans.push(json!({"instance_id": instance.as_str(), "group": group, "criteria": criteria, "outcome": planned.outcome(),
+                "reason": planned.reason(), "output": planned.output}));
+        } else {
+            show(output, &listed.arn, &planned)?;
+        }
+    }
+    let exit = exit_of_plan(&end, &exits);
+    output.document(
+        &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
+        "nodes": plans, "exit": exit.code()}),
+    )?;
+    Ok(exit)
+}
+
+/// Of a dry run it is no failure that nothing was recycled. Where the plans of nodes are all that failed, the first of them tells more than
+/// the rotation does.
+fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
+    let has_error = RotationEnd::read(end).is_some_and(|planned| planned.has_error());
+    let of_nodes = nodes.iter().find(|exit| **exit != Exit::Done && !has_error);
+    of_nodes.copied().unwrap_or_else(|| exit_of(end))
+}
+
+/// Above the plan of a node: why it is in it.
+fn describe_choice(instance: &InstanceId, group: &str, criteria: &[&str]) -> String {
+    let why = if criteria.is_empty() {
+        "unknown".to_owned()
+    } else {
+        criteria.join(", ")
+    };
+    format!("\n{instance} of group {group}, selected by: {why}")
+}
+
+/// Until the rotation has ended.
+pub(super) async fn watch(
+    installation: &Installation,
+    output: &Output,
+    executions: &Executions,
+    arn: &str,
+) -> Result<Exit, Error> {
+    let (mut rotation, mut viewer) = (RotationStory::new(arn), Viewer::new(output));
+    let mut fleet = Fleet::new(installation);
+    // Nobody can be told of a node that has gone: what was seen of it last stays.
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let over = until_over(&mut viewer, async |now| {
+        rotation.read_on(executions).await?;
+        let story = &rotation.story;
+        let begun = list_begun(installation, executions, arn, story.started).await?;
+        let status = fleet.look().await?;
+        for (instance, listed) in &begun {
+            let node = status.nodes.iter().find(|node| node.instance_id == *instance);
+            let row = row_of_begun(executions, instance, listed, node, rows.get(instance.as_str())).await?;
+            rows.insert(instance.to_string(), row);
+        }
+        // What is under way first, and in each group in the order in which they began.
+        let mut listed: Vec<Row> = begun
+            .iter()
+            .filter_map(|(instance, _)| rows.get(instance.as_str()).cloned())
+            .collect();
+        listed.sort_by(|one, other| one.group.cmp(&other.group));
+        sort_rows(&mut listed);
+        let mut shown = frame(
+            &[Heading::of(&rotation, now)],
+            &listed,
+            clock_face(story.elapsed(now)),
+            now,
+            output.width(),
+        );
+        Ok(match &story.end {
+            Some(end) => {
+                let exit = exit_of_rotation(end);
+                for (group, became) in RotationEnd::read(end).iter().flat_map(RotationEnd::list_groups) {
+                    shown
+                        .picture
+                        .push(vec![(Style::Plain, format!("{group}: {became}"))]);
+                    shown.facts.push((group, became));
+                }
+                shown.document["outcome"] = end.outcome().into();
+                shown.document["output"] = end.output.clone();
+                shown.document["exit"] = exit.code().into();
+                Look::Over(shown, exit)
+            }
+            None => Look::GoOn(shown),
+        })
+    })
+    .await?;
+    match over {
+        Some(exit) => Ok(exit),
+        None => leave(output, arn, &format!("recycle-eks status --watch {arn}")),
+    }
+}
+
+/// The executions that a rotation has begun, the last try of each node, in the order in which they began: anybody can compute their names.
+async fn list_begun(
+    installation: &Installation,
+    executions: &Executions,
+    rotation: &str,
+    since: Option<Timestamp>,
+) -> Result<Vec<(InstanceId, Listed)>, Error> {
+    let Some(since) = since else { return Ok(Vec::new()) };
+    let listed = executions
+        .list_since(&installation.machine("recycle-node"), since)
+        .await?;
+    let mut begun: Vec<(InstanceId, Listed)> = Vec::new();
+    // The newest comes first: that is the last try.
+    for execution in listed {
+        if let Some(instance) = instance_of(&execution.name, rotation)
+            && begun.iter().all(|(other, _)| *other != instance)
+        {
+            begun.push((instance, execution));
+        }
+    }
+    begun.reverse();
+    Ok(begun)
+}
+
+/// The instance, if the name is one that this rotation gives.
+fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
+    let (instance, _) = name.strip_prefix(TRIGGER)?.strip_prefix('-')?.rsplit_once('-')?;
+    let instance: InstanceId = instance.parse().ok()?;
+    let causes = (2..=MOST_TRIES).map(|number| format!("{rotation} {number}"));
+    std::iter::once(rotation.to_owned())
+        .chain(causes)
+        .any(|cause| Start::new(TRIGGER, &instance, &cause).name == name)
+        .then_some(instance)
+}
+
+async fn row_of_begun(
+    executions: &Executions,
+    instance: &InstanceId,
+    listed: &Listed,
+    node: Option<&NodeStatus>,
+    before: Option<&Row>,
+) -> Result<Row, Error> {
+    let is_running = listed.status == "RUNNING";
+    if let Some(node) = node.filter(|_| is_running) {
+        return Ok(with_name(row_of(node, |_| true), before));
+    }
+    let mut row = before.cloned().unwrap_or_else(|| Row {
+        group: node
+            .and_then(|node| node.group.clone())
+            .unwrap_or_else(|| "-".to_owned()),
+        instance: instance.to_string(),
+        node: instance.to_string(),
+        step: "begun".to_owned(),
+        since: listed.started,
+        until: None,
+        what: String::new(),
+        execution: Some(listed.arn.clone()),
+        style: Style::Busy,
+    });
+    // Its end is asked for once.
+    if is_running || row.step == step_of_end(&listed.status) {
+        return Ok(row);
+    }
+    if let Some(end) = executions
+        .describe(&listed.arn)
+        .await?
+        .and_then(|described| described.end)
+    {
+        row = ended(row, &end);
+    }
+    Ok(row)
+}
+
+/// A Node goes before its instance does: the row keeps its name.
+fn with_name(row: Row, before: Option<&Row>) -> Row {
+    match before {
+        Some(before) if row.node == row.instance => Row {
+            node: before.node.clone(),
+            ..row
+        },
+        Some(_) | None => row,
+    }
+}
+
+fn step_of_end(status: &str) -> &'static str {
+    match status {
+        "SUCCEEDED" => "done",
+        _ => "failed",
+    }
+}
+
+/// Of a good end there is nothing more to say: the row names the node already.
+fn ended(row: Row, end: &End) -> Row {
+    let (what, style) = match exit_of(end) {
+        Exit::Done => (end.outcome().to_owned(), Style::Good),
+        Exit::Failed
+        | Exit::Refused
+        | Exit::PutBack
+        | Exit::NeedsPerson
+        | Exit::Others
+        | Exit::Findings
+        | Exit::Warnings
+        | Exit::Unwatched => (describe_end(end), Style::Bad),
+    };
+    Row {
+        step: step_of_end(&end.status).to_owned(),
+        since: None,
+        until: None,
+        what,
+        style,
+        ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
+
+    #[test]
+    fn a_row_keeps_the_name_of_a_node_that_has_gone() {
+        let row = |node: &str| Row {
+            group: "workers".to_owned(),
+            instance: "i-1".to_owned(),
+            node: node.to_owned(),
+            step: "disposing".to_owned(),
+            since: None,
+            until: None,
+            what: String::new(),
+            execution: None,
+            style: Style::Busy,
+        };
+        for (now, before, shown) in [
+            ("i-1", None, "i-1"),
+            ("i-1", Some("ip-1"), "ip-1"),
+            ("ip-1", Some("i-1"), "ip-1"),
+        ] {
+            assert_eq!(
+                with_name(row(now), before.map(row).as_ref()).node,
+                shown,
+                "{now} {before:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_plan_that_failed_is_not_done() {
+        let with_error = json!({"group": "a", "error": ["KubeletTooNew"], "why": ["no"]});
+        let with_failure = json!({"group": "a", "failed": [{"node": "i-1", "why": "PreflightRefused"}]});
+        let planned = json!({"group": "a", "left": 1, "why": ["planned"], "error": []});
+        let (done, refused) = (Exit::Done, Exit::Refused);
+        for (status, group, nodes, exit) in [
+            ("SUCCEEDED", &planned, vec![done], done),
+            ("SUCCEEDED", &planned, vec![done, refused], refused),
+            ("FAILED", &with_failure, vec![done, refused], refused),
+            ("FAILED", &with_failure, vec![done], Exit::PutBack),
+            ("FAILED", &with_error, vec![], Exit::PutBack),
+            ("FAILED", &with_error, vec![refused], Exit::PutBack),
+        ] {
+            let told = json!({"groups": [group]});
+            let end = End {
+                status: status.to_owned(),
+                output: if status == "SUCCEEDED" {
+                    told.clone()
+                } else {
+                    json!(null)
+                },
+                error: if status == "SUCCEEDED" {
+                    ""
+                } else {
+                    "RotationFailed"
+                }
+                .to_owned(),
+                cause: told.to_string(),
+            };
+            assert_eq!(exit_of_plan(&end, &nodes), exit, "{status} {group} {nodes:?}");
+        }
+    }
+
+    #[test]
+    fn a_rotations_executions_are_known_by_their_names() {
+        let instance: InstanceId = "i-0123456789abcdef0".parse().unwrap();
+        for cause in [
+            ROTATION.to_owned(),
+            format!("{ROTATION} 2"),
+            format!("{ROTATION} 11"),
+        ] {
+            let name = Start::new(TRIGGER, &instance, &cause).name;
+            assert_eq!(instance_of(&name, ROTATION), Some(instance.clone()), "{name}");
+        }
+        for name in [
+            Start::new(TRIGGER, &instance, "another").name,
+            Start::new("spot", &instance, ROTATION).name,
+            "by-hand".to_owned(),
+        ] {
+            assert_eq!(instance_of(&name, ROTATION), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `status`: every claim and every rotation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::cli::Status;
+use crate::executions::{Executions, Listed};
+use crate::fleet_view::{Heading, Row, frame, row_of, sort_rows, table};
+use crate::nodes::fetch_status;
+use crate::rotation_story::RotationStory;
+use crate::times::clock_face;
+use crate::viewer::{Frame, Style, Viewer};
+use crate::watch::{Look, until_over, watch_node};
+use crate::{Error, Exit, Installation, Output, clock};
+
+pub(crate) async fn run(
+    installation: &Installation,
+    output: &Output,
+    wanted: &Status,
+) -> Result<Exit, Error> {
+    let executions = Executions::new(&installation.aws);
+    if let Some(arn) = wanted.node.as_deref().filter(|name| name.starts_with("arn:")) {
+        return watch_execution(installation, output, &executions, arn, wanted.watch).await;
+    }
+    let seen = look(
+        installation,
+        &executions,
+        wanted.node.as_deref(),
+        &mut BTreeMap::new(),
+    )
+    .await?;
+    if let Some(name) = wanted.node.as_deref().filter(|_| seen.rows.is_empty()) {
+        return Err(refuse_unknown(
+            name,
+            installation,
+            seen.cluster_is_away.as_deref(),
+        ));
+    }
+    if !wanted.watch {
+        return show(output, &seen, clock::now());
+    }
+    match (&wanted.node, seen.only_running()) {
+        // Of one node that is worked on there is more to see.
+        (Some(_), Some(arn)) => watch_node(installation, output, &arn).await,
+        (Some(_) | None, _) => watch(installation, output, &executions, wanted.node.as_deref()).await,
+    }
+}
+
+/// A cluster that cannot be asked does not say that there is no such Node.
+fn refuse_unknown(name: &str, installation: &Installation, away: Option<&str>) -> Error {
+    let cluster = &installation.cluster;
+    match away {
+        Some(why) => Error::Unreachable(format!(
+            "{name:?} is on no instance that something of ours is on, and the cluster {cluster} cannot be asked: {why}"
+        )),
+        None => Error::Refused(format!(
+            "there is no instance and no node {name:?} in cluster {cluster}"
+        )),
+    }
+}
+
+/// One that is known by its ARN.
+async fn watch_execution(
+    installation: &Installation,
+    output: &Output,
+    executions: &Executions,
+    arn: &str,
+    is_watched: bool,
+) -> Result<Exit, Error> {
+    let is_of_rotation = arn.starts_with(&installation.execution("rotate-nodes", ""));
+    if !is_watched || !(is_of_rotation || arn.starts_with(&installation.execution("recycle-node", ""))) {
+        return Err(Error::Refused(format!(
+            "an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, with --watch, but is {arn}"
+        )));
+    }
+    if executions.describe(arn).await?.is_none() {
+        return Err(Error::Refused(format!("there is no execution {arn}")));
+    }
+    if is_of_rotation {
+        return super::rotate::watch(installation, output, executions, arn).await;
+    }
+    watch_node(installation, output, arn).await
+}
+
+/// What there was at a moment.
+struct Seen {
+    rotations: Vec<Heading>,
+    rows: Vec<Row>,
+    running: BTreeSet<String>,
+    cluster_is_away: Option<String>,
+}
+
+impl Seen {
+    /// The execution that works on the only node.
+    fn only_running(&self) -> Option<String> {
+        let [row] = self.rows.as_slice() else { return None };
+        row.execution.clone().filter(|arn| self.running.contains(arn))
+    }
+
+    /// Nothing of ours is on anything; that of a cluster that cannot be asked nobody knows.
+    fn is_quiet(&self) -> bool {
+        self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
+    }
+
+    fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
+        let mut shown = frame(&self.rotations, &self.rows, clock, now, width);
+        if let Some(why) = &self.cluster_is_away {
+            let text = format!("the cluster cannot be asked, this is what is on instances: {why}");
+            shown.picture.push(vec![(Style::Bad, text.clone())]);
+            shown.facts.push(("cluster".to_owned(), text));
+            shown.document["cluster_is_away"] = why.as_str().into();
+        }
+        shown
+    }
+}
+
+async fn look(
+    installation: &Installation,
+    executions: &Executions,
+    node: Option<&str>,
+    known: &mut BTreeMap<String, RotationStory>,
+) -> Result<Seen, Error> {
+    let status = fetch_status(installation, node).await?;
+    let running: BTreeSet<String> = list_arns(
+        executions
+            .list_running(&installation.machine("recycle-node"))
+            .await?,
+    );
+    let sweeps: BTreeSet<String> = list_arns(executions.list_running(&installation.machine("sweep")).await?);
+    let mut rotations = Vec::new();
+    if node.is_none() {
+        let machine = installation.machine("rotate-nodes");
+        for Listed { arn, .. } in executions.list_running(&machine).await? {
+            let rotation = known
+                .entry(arn.clone())
+                .or_insert_with(|| RotationStory::new(&arn));
+            rotation.read_all(executions).await?;
+            rotations.push(Heading::of(rotation, clock::now()));
+        }
+    }
+    let runs = |arn: &str| running.contains(arn) || sweeps.contains(arn);
+    let mut rows: Vec<Row> = status.nodes.iter().map(|node| row_of(node, runs)).collect();
+    sort_rows(&mut rows);
+    Ok(Seen {
+        rotations,
+        rows,
+        running,
+        cluster_is_away: status.cluster_is_away,
+    })
+}
+
+fn list_arns(listed: Vec<Listed>) -> BTreeSet<String> {
+    listed.into_iter().map(|execution| execution.arn).collect()
+}
+
+fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
+    output.document(&seen.frame(String::new(), now, output.width()).document)?;
+    for rotation in &seen.rotations {
+        output.say(format!("rotation {}: {}", rotation.execution, rotation.state))?;
+        if let Some(progress) = &rotation.progress {
+            output.say(format!("  {progress}"))?;
+        }
+        for (group, _, state) in &rotation.groups {
+            output.say(format!("  group {group}: {state}"))?;
+        }
+    }
+    if seen.rows.is_empty() {
+        output.say("nothing of ours is on any node")?;
+    } else {
+        output.say(table(&seen.rows, now, output.width()))?;
+    }
+    match &seen.cluster_is_away {
+        Some(why) => {
+            output.say(format!(
+                "the cluster cannot be asked, this is what is on instances: {why}"
+            ))?;
+            Ok(Exit::Failed)
+        }
+        None => Ok(Exit::Done),
+    }
+}
+
+async fn watch(
+    installation: &Installation,
+    output: &Output,
+    executions: &Executions,
+    node: Option<&str>,
+) -> Result<Exit, Error> {
+    let mut viewer = Viewer::new(output);
+    let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
+    let over = until_over(&mut viewer, async |now| {
+        let began: Timestamp = *began.get_or_insert(now);
+        let seen = look(installation, executions, node, &mut known).await?;
+        let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
+        begun = seen.only_running().filter(|_| node.is_some());
+        Ok(if begun.is_some() || seen.is_quiet() {
+            Look::Over(shown, Exit::Done)
+        } else {
+            Look::GoOnSlowly(shown)
+        })
+    })
+    .await?;
+    // Of one node that is worked on there is more to see.
+    if let Some(arn) = begun {
+        return watch_node(installation, output, &arn).await;
+    }
+    if over.is_some() {
+        output.say(match node {
+            Some(node) => format!("nothing of ours is on {node}"),
+            None => "nothing of ours is on any node".to_owned(),
+        })?;
+    }
+    // Nobody has started anything here: to stop looking is as good an end as any.
+    Ok(Exit::Done)
+}

@@ -1,0 +1,120 @@
+//! `doctor`: everything that can be wrong with an installation, with the mend for each. What is wrong, `recycle::doctor` decides.
+
+mod facts;
+
+use recycle::doctor::{Finding, Inside, Level, examine, worst};
+use serde_json::json;
+
+use crate::cli::Doctor;
+use crate::{Error, Exit, Installation, Output};
+
+/// Gathers what is to be seen, here and in `select-nodes`, and shows what was found.
+pub(crate) async fn run(
+    installation: &Installation,
+    output: &Output,
+    wanted: &Doctor,
+) -> Result<Exit, Error> {
+    // There need not be such an execution: that Step Functions knows none is an answer.
+    let execution = installation.execution("recycle-node", "doctor");
+    let question = json!({"select": "doctor", "cluster_name": installation.cluster, "execution": execution});
+    let (seen, inside) = tokio::join!(
+        facts::gather(installation),
+        installation.functions.ask::<Inside>("select-nodes", &question),
+    );
+    let findings = examine(&seen, &facts::seen(inside));
+    let level = worst(&findings);
+    output.document(&json!({"level": level, "findings": findings}))?;
+    show(&findings, output, wanted)?;
+    Ok(exit(level))
+}
+
+/// The worst stands last, where one looks first.
+fn show(findings: &[Finding], output: &Output, wanted: &Doctor) -> Result<(), Error> {
+    let mut shown: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| wanted.all || finding.level != Level::Ok)
+        .collect();
+    shown.sort_by_key(|finding| finding.level);
+    if !shown.is_empty() {
+        output.table(
+            &["", "check", "of", "found", "mend"],
+            shown.into_iter().map(to_row),
+        )?;
+        output.say("")?;
+    }
+    output.say(sum_up(findings))
+}
+
+fn to_row(finding: &Finding) -> [String; 5] {
+    [
+        word(finding.level).to_owned(),
+        finding.check.to_owned(),
+        finding.of.clone(),
+        finding.found.clone(),
+        finding.mend.clone().unwrap_or_default(),
+    ]
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "ok",
+        Level::Unknown => "unknown",
+        Level::Warning => "warning",
+        Level::Problem => "problem",
+    }
+}
+
+fn sum_up(findings: &[Finding]) -> String {
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let told: Vec<String> = [Level::Problem, Level::Warning, Level::Unknown, Level::Ok]
+        .map(|level| format!("{} {}", count(level), word(level)))
+        .into();
+    format!("{} findings: {}", findings.len(), told.join(", "))
+}
+
+fn exit(level: Level) -> Exit {
+    match level {
+        Level::Ok => Exit::Done,
+        Level::Unknown | Level::Warning => Exit::Warnings,
+        Level::Problem => Exit::Findings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(level: Level, mend: Option<&str>) -> Finding {
+        Finding {
+            check: "sizes",
+            of: "workers".to_owned(),
+            level,
+            found: "all are 3".to_owned(),
+            mend: mend.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_counted_by_how_bad_it_is() {
+        let findings = [
+            finding(Level::Problem, Some("raise it")),
+            finding(Level::Ok, None),
+            finding(Level::Ok, None),
+        ];
+        assert_eq!(
+            sum_up(&findings),
+            "3 findings: 1 problem, 0 warning, 0 unknown, 2 ok"
+        );
+        assert_eq!(
+            to_row(&findings[0]),
+            ["problem", "sizes", "workers", "all are 3", "raise it"]
+        );
+    }
+
+    #[test]
+    fn a_pipeline_can_tell_a_problem_from_a_warning() {
+        let codes =
+            [Level::Ok, Level::Unknown, Level::Warning, Level::Problem].map(|level| exit(level).code());
+        assert_eq!(codes, [0, 7, 7, 6]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Why an invocation could not be obeyed.
+
+use std::error::Error as StdError;
+
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use recycle::failure::Failure;
+
+use crate::Exit;
+
+/// Why an invocation could not be obeyed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// What was asked makes no sense; nothing was touched. One sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// The cluster could not be asked. One sentence.
+    #[error("{0}")]
+    Unreachable(String),
+    /// AWS refused a call, or could not be reached.
+    #[error("failed to call {call}: {reason}")]
+    Aws {
+        /// The call as a policy names it.
+        call: &'static str,
+        /// AWS's name of the error, if AWS answered.
+        code: Option<String>,
+        /// What was answered, or why nothing was.
+        reason: String,
+    },
+    /// A function of the installation failed.
+    #[error("the function {function} failed: {name}: {reason}")]
+    Function {
+        /// Its name.
+        function: String,
+        /// Its error's name.
+        name: String,
+        /// Its error's text.
+        reason: String,
+    },
+    /// An answer is not what this version understands.
+    #[error("failed to read {what}: {source}")]
+    Unreadable {
+        /// What was read.
+        what: &'static str,
+        /// Why it cannot be understood.
+        source: serde_json::Error,
+    },
+    /// Nobody takes what is shown.
+    #[error("failed to write the output")]
+    Output(#[from] std::io::Error),
+}
+
+/// What a function fails with that Lambda has ended (Lambda guide, "Function errors").
+const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
+
+impl Error {
+    /// What AWS answered to a call. An absent identity is told with what helps.
+    pub(crate) fn aws<E>(call: &'static str, error: E) -> Self
+    where
+        E: ProvideErrorMetadata + StdError,
+    {
+        let code = error.code().map(str::to_owned);
+        let reason = match (&code, error.message()) {
+            (Some(code), Some(message)) => format!("{code}: {message}"),
+            (Some(code), None) => code.clone(),
+            (None, _) => explain(&with_causes(&error)),
+        };
+        Self::Aws { call, code, reason }
+    }
+
+    /// AWS's name of the error, if that is what it is.
+    #[must_use]
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Aws { code, .. } => code.as_deref(),
+            Self::Refused(_)
+            | Self::Unreachable(_)
+            | Self::Function { .. }
+            | Self::Unreadable { .. }
+            | Self::Output(_) => None,
+        }
+    }
+
+    /// How an invocation ends that met it.
+    #[must_use]
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Refused(_) => Exit::Refused,
+            Self::Unreachable(_)
+            | Self::Aws { .. }
+            | Self::Function { .. }
+            | Self::Unreadable { .. }
+            | Self::Output(_) => Exit::Failed,
+        }
+    }
+
+    /// Whether it may be over in a moment: nothing was answered, or AWS is busy.
+    #[must_use]
+    pub(crate) fn is_outage(&self) -> bool {
+        let is_busy = |code: &str| {
+            ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"]
+                .iter()
+                .any(|word| code.contains(word))
+        };
+        match self {
+            Self::Aws { code, .. } => code.as_deref().is_none_or(is_busy),
+            Self::Function { name, .. } => {
+                ENDED_BY_LAMBDA.contains(&name.as_str())
+                    || [Failure::ServiceUnavailable, Failure::InternalError]
+                        .iter()
+                        .any(|failure| failure.name() == name)
+            }
+            Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable { .. } | Self::Output(_) => false,
+        }
+    }
+
+    /// Whether whoever read our output has gone, as `head` does.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn with_causes(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn explain(text: &str) -> String {
+    let is_about_credentials = ["credentials", "SSO", "token"]
+        .iter()
+        .any(|word| text.contains(word));
+    if is_about_credentials {
+        format!("there are no AWS credentials (log in as for the AWS CLI, or choose a --profile): {text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: Option<&str>) -> Error {
+        Error::Aws {
+            call: "states:GetExecutionHistory",
+            code: code.map(str::to_owned),
+            reason: "why".to_owned(),
+        }
+    }
+
+    fn failed(name: &str) -> Error {
+        Error::Function {
+            function: "recycle-eks-select-nodes".to_owned(),
+            name: name.to_owned(),
+            reason: "why".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_may_be_over_in_a_moment_is_waited_out_and_what_is_refused_is_not() {
+        for (error, is_outage) in [
+            (refused(None), true),
+            (refused(Some("ThrottlingException")), true),
+            (refused(Some("TooManyRequestsException")), true),
+            (refused(Some("InternalServerError")), true),
+            (refused(Some("AccessDeniedException")), false),
+            (refused(Some("ExpiredTokenException")), false),
+            (failed("ServiceUnavailable"), true),
+            (failed("InternalError"), true),
+            (failed("Sandbox.Timedout"), true),
+            (failed("Runtime.ExitError"), true),
+            (failed("ServiceRefused"), false),
+            (Error::Refused("no".to_owned()), false),
+        ] {
+            assert_eq!(error.is_outage(), is_outage, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_credentials_is_told_what_helps() {
+        let text = explain("dispatch failure: no providers in chain provided credentials");
+        assert!(
+            text.starts_with("there are no AWS credentials (log in as for the AWS CLI"),
+            "{text}"
+        );
+        assert_eq!(
+            explain("dispatch failure: connection refused"),
+            "dispatch failure: connection refused"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! What a pipeline reads: the exit codes.
+
+use std::process::ExitCode;
+
+/// How an invocation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// As asked.
+    Done,
+    /// AWS could not be asked, or refused.
+    Failed,
+    /// What was asked makes no sense or is not allowed; nothing was touched.
+    Refused,
+    /// It was begun and failed; what it had touched is put back.
+    PutBack,
+    /// It failed, and a person is needed.
+    NeedsPerson,
+    /// Another execution works on the node, or has taken it over.
+    Others,
+    /// `doctor` has found a problem.
+    Findings,
+    /// `doctor` has found warnings, or what it was not allowed to look at, and no problem.
+    Warnings,
+    /// Ctrl-C while it was watched, or nobody reads any more; it goes on.
+    Unwatched,
+}
+
+impl Exit {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Done,
+        Self::Failed,
+        Self::Refused,
+        Self::PutBack,
+        Self::NeedsPerson,
+        Self::Others,
+        Self::Findings,
+        Self::Warnings,
+        Self::Unwatched,
+    ];
+
+    /// The number. 2 is what a command line's parser ends with everywhere, 130 what Ctrl-C does in every shell.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Refused => 2,
+            Self::PutBack => 3,
+            Self::NeedsPerson => 4,
+            Self::Others => 5,
+            Self::Findings => 6,
+            Self::Warnings => 7,
+            Self::Unwatched => 130,
+        }
+    }
+
+    /// What it means, for the documentation.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "as asked: recycled, rotated, planned, restored, nothing to do",
+            Self::Failed => "AWS or the cluster could not be asked, or refused; what was started goes on",
+            Self::Refused => {
+                "refused before anything was touched: a flag, an unknown node or installation, InvalidInput, PreflightRefused, TurnTimedOut"
+            }
+            Self::PutBack => {
+                "begun and failed; the node is put back, or gone, or other nodes of the rotation are left: failed, or not begun"
+            }
+            Self::NeedsPerson => {
+                "failed, and a person is needed: StandbyLeftBehind, NodeLost, a put-back that did not come to its end"
+            }
+            Self::Others => {
+                "another execution works on the node, or has taken it over: duplicate, superseded, ClaimLost"
+            }
+            Self::Findings => "doctor has found a problem",
+            Self::Warnings => {
+                "doctor has found warnings, or what it was not allowed to look at, and no problem"
+            }
+            Self::Unwatched => "Ctrl-C while watching, or the output was closed; what was started goes on",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_exit_has_a_number_of_its_own() {
+        let codes: BTreeSet<u8> = Exit::ALL.into_iter().map(Exit::code).collect();
+        assert_eq!(codes.len(), Exit::ALL.len());
+    }
+}

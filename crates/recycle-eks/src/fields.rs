@@ -1,0 +1,191 @@
+//! The fields of recycle-node's input as flags: made from the one table of them, so that a new field is a flag at once.
+
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use recycle::input::{FIELDS, Field, Kind};
+use serde_json::{Map, Value};
+
+/// What says which node it is; that is the command's own argument.
+const WHICH_NODE: [&str; 2] = ["instance_id", "cluster_name"];
+/// What only triggers know.
+const BY_TRIGGERS: [&str; 2] = ["interrupted_at", "hook"];
+/// What a rotation says by itself.
+const BY_ROTATIONS: [&str; 2] = ["urgency", "dry_run"];
+const HEADING: &str = "Fields of an execution's input";
+
+/// Every field that a person may set, as given.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct NodeFields(pub Map<String, Value>);
+
+/// Those that a rotation may set for each of its nodes, as given.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct RotationFields(pub Map<String, Value>);
+
+fn node_fields() -> impl Iterator<Item = &'static Field> {
+    let others = [WHICH_NODE, BY_TRIGGERS].concat();
+    FIELDS.iter().filter(move |field| !others.contains(&field.name))
+}
+
+fn rotation_fields() -> impl Iterator<Item = &'static Field> {
+    node_fields().filter(|field| !BY_ROTATIONS.contains(&field.name))
+}
+
+fn flag_of(field: &'static Field) -> Arg {
+    let arg = Arg::new(field.name)
+        .long(field.name.replace('_', "-"))
+        .help(help_of(field))
+        .help_heading(HEADING);
+    match field.kind {
+        Kind::Flag => arg.action(ArgAction::SetTrue),
+        Kind::OneOf(choices) => {
+            let values = choices.iter().map(|choice| choice.value);
+            arg.value_name("WHAT")
+                .value_parser(PossibleValuesParser::new(values))
+        }
+        Kind::SomeOf(choices) => {
+            let values = choices.iter().map(|choice| choice.value);
+            let arg = arg
+                .value_name("WHAT")
+                .value_parser(PossibleValuesParser::new(values));
+            arg.value_delimiter(',').action(ArgAction::Append)
+        }
+        Kind::Namespaces => arg
+            .value_name("NAMESPACE")
+            .value_delimiter(',')
+            .action(ArgAction::Append),
+        Kind::Seconds { least, most } => arg
+            .value_name("SECONDS")
+            .value_parser(clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))),
+        Kind::Selector => arg.value_name("SELECTOR"),
+        Kind::Identifier | Kind::Time | Kind::Hook => arg.value_name("VALUE"),
+    }
+}
+
+/// The documentation's words, without its marks.
+fn help_of(field: &Field) -> String {
+    let meaning = field.meaning.replace('`', "");
+    match field.default {
+        "" | "[]" | "false" => meaning,
+        default => format!(
+            "{meaning} [default: {}, unless the module has another]",
+            default.trim_matches('"')
+        ),
+    }
+}
+
+fn read(fields: impl Iterator<Item = &'static Field>, matches: &ArgMatches) -> Map<String, Value> {
+    fields
+        .filter_map(|field| Some((field.name.to_owned(), value_of(field, matches)?)))
+        .collect()
+}
+
+fn value_of(field: &Field, matches: &ArgMatches) -> Option<Value> {
+    match field.kind {
+        Kind::Flag => matches.get_flag(field.name).then_some(Value::Bool(true)),
+        Kind::SomeOf(_) | Kind::Namespaces => {
+            let given = matches.get_many::<String>(field.name)?;
+            Some(given.map(String::as_str).collect())
+        }
+        Kind::Seconds { .. } => Some((*matches.get_one::<u32>(field.name)?).into()),
+        Kind::OneOf(_) | Kind::Selector | Kind::Identifier | Kind::Time | Kind::Hook => {
+            Some(matches.get_one::<String>(field.name)?.as_str().into())
+        }
+    }
+}
+
+macro_rules! flags {
+    ($name:ident, $fields:ident) => {
+        impl FromArgMatches for $name {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+                Ok(Self(read($fields(), matches)))
+            }
+
+            fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+                // Only who parses twice into one value asks for it.
+                Err(clap::Error::new(ErrorKind::InvalidSubcommand))
+            }
+        }
+
+        impl Args for $name {
+            fn augment_args(command: Command) -> Command {
+                command.args($fields().map(flag_of))
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+    };
+}
+
+flags!(NodeFields, node_fields);
+flags!(RotationFields, rotation_fields);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Value, String> {
+        let command = NodeFields::augment_args(Command::new("test").no_binary_name(true));
+        let matches = command
+            .try_get_matches_from(arguments)
+            .map_err(|error| error.to_string())?;
+        Ok(Value::Object(NodeFields::from_arg_matches(&matches).unwrap().0))
+    }
+
+    #[test]
+    fn flags_are_fields() {
+        for (arguments, fields) in [
+            (vec![], json!({})),
+            (
+                vec!["--label-selector", "app=training", "--namespaces", "a,b"],
+                json!({"label_selector": "app=training", "namespaces": ["a", "b"]}),
+            ),
+            (
+                vec!["--evict", "none", "--dispose=stop"],
+                json!({"evict": "none", "dispose": "stop"}),
+            ),
+            (
+                vec!["--drain-timeout-seconds", "3600"],
+                json!({"drain_timeout_seconds": 3600}),
+            ),
+            (
+                vec!["--force", "last_target", "--force=running_pods"],
+                json!({"force": ["last_target", "running_pods"]}),
+            ),
+            (vec!["--label-selector", ""], json!({"label_selector": ""})),
+            (vec!["--dry-run"], json!({"dry_run": true})),
+        ] {
+            assert_eq!(parse(&arguments), Ok(fields), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_flag_what_is_allowed_and_what_was_given() {
+        for (arguments, words) in [
+            (["--evict", "all"], ["--evict", "others", "'all'"]),
+            (
+                ["--drain-timeout-seconds", "30"],
+                ["--drain-timeout-seconds", "60..=2592000", "'30'"],
+            ),
+            (
+                ["--force", "everything"],
+                ["--force", "last_target", "'everything'"],
+            ),
+        ] {
+            let text = parse(&arguments).unwrap_err();
+            for word in words {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_only_triggers_know_is_no_flag() {
+        assert!(parse(&["--hook", "{}"]).is_err());
+        assert!(rotation_fields().all(|field| field.name != "urgency"));
+    }
+}

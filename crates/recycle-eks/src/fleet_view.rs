@@ -1,0 +1,509 @@
+//! How many nodes at once look: a row for each, with what it waits for, since when, until when at the latest, and what blocks.
+
+use jiff::Timestamp;
+use recycle::claim::Phase;
+use recycle::status::NodeStatus;
+use serde_json::{Value, json};
+
+use crate::output::{LEAST_LAST, draw_table, width_of_others};
+use crate::rotation_story::RotationStory;
+use crate::times::{moment, shortly};
+use crate::viewer::{Frame, Line, Style, bar};
+
+/// The step of a node that nothing of ours is on.
+const QUIET: &str = "-";
+const BAR: usize = 12;
+const HEAD: [&str; 7] = ["group", "node", "step", "since", "", "until", "what"];
+const NODE: usize = 1;
+const SINCE: usize = 3;
+const TIME_BAR: usize = 4;
+const UNTIL: usize = 5;
+/// What is left out where a terminal is narrow: the first that has room is taken, else the last. Of a node's name the domain goes first.
+const LEFT_OUT: [&[usize]; 4] = [&[], &[UNTIL], &[UNTIL, SINCE], &[UNTIL, SINCE, TIME_BAR]];
+
+/// A node in the table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    /// Its group, if anybody says so.
+    pub group: String,
+    /// Its instance.
+    pub instance: String,
+    /// Its node's name, else its instance.
+    pub node: String,
+    /// How far it has come.
+    pub step: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// Until when at the latest.
+    pub until: Option<Timestamp>,
+    /// What it waits for, what blocks, or how it ended.
+    pub what: String,
+    /// Its execution, if one has to do with it.
+    pub execution: Option<String>,
+    /// How it is doing.
+    pub style: Style,
+}
+
+impl Row {
+    /// Nothing of ours is on it.
+    #[must_use]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.step == QUIET
+    }
+}
+
+/// What is on a node, and whether the execution that claims it still runs.
+#[must_use]
+pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
+    let execution = node.claim.as_ref().map(|claim| claim.fence.execution.to_string());
+    let is_alive = execution.as_deref().is_some_and(runs);
+    let (step, style) = judge(node, is_alive);
+    let progress = node.progress.as_ref();
+    Row {
+        group: node.group.clone().unwrap_or_else(|| "-".to_owned()),
+        instance: node.instance_id.to_string(),
+        node: node
+            .node
+            .as_ref()
+            .map_or_else(|| node.instance_id.to_string(), ToString::to_string),
+        step,
+        since: progress
+            .map(|progress| progress.since)
+            .or(node.claim.as_ref().map(|claim| claim.claimed_at))
+            .or(node.gave_up_at),
+        until: progress.map(|progress| progress.until).filter(|_| is_alive),
+        what: tell(node, is_alive),
+        execution,
+        style,
+    }
+}
+
+fn judge(node: &NodeStatus, is_alive: bool) -> (String, Style) {
+    if node.gave_up_at.is_some() {
+        return ("a person's".to_owned(), Style::Bad);
+    }
+    match (&node.claim, is_alive) {
+        (Some(claim), true) => (step_of(claim.phase).to_owned(), Style::Busy),
+        (Some(_), false) => ("left".to_owned(), Style::Bad),
+        (None, _) if node.strange_claim.is_some() => ("claimed".to_owned(), Style::Bad),
+        (None, _) if node.is_requested => ("requested".to_owned(), Style::Plain),
+        (None, _) if node.is_marked => ("left".to_owned(), Style::Bad),
+        (None, _) => (QUIET.to_owned(), Style::Dim),
+    }
+}
+
+fn step_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Claimed | Phase::Turn => "queued",
+        Phase::Standby => "replacing",
+        Phase::Draining => "draining",
+        Phase::Waiting => "waiting",
+        Phase::Disposing => "disposing",
+    }
+}
+
+fn tell(node: &NodeStatus, is_alive: bool) -> String {
+    let mut parts = Vec::new();
+    if let Some(strange) = &node.strange_claim {
+        parts.push(format!("the claim is {strange}"));
+    }
+    if let Some(progress) = &node.progress {
+        parts.push(progress.summary.clone());
+        parts.extend(
+            progress
+                .blocked
+                .iter()
+                .map(|blocker| format!("blocked: {}", blocker.describe())),
+        );
+        parts.extend(progress.held.iter().cloned());
+        parts.extend(progress.meanwhile.iter().cloned());
+    }
+    if node.claim.is_some() && !is_alive {
+        parts.push("its execution no longer runs: the sweep puts it back".to_owned());
+    }
+    if node.is_requested && node.claim.is_none() {
+        parts.push("asked for by the taint recycle-eks/request: the next sweep starts it".to_owned());
+    }
+    if node.gave_up_at.is_some() {
+        parts.push("there is no way back by itself: the notification has the commands".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// A rotation above the table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heading {
+    /// Its execution.
+    pub execution: String,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// How it is.
+    pub state: String,
+    /// How far it has come, if that is known.
+    pub progress: Option<String>,
+    /// Its groups: the name, how much is done, from 0 to 1, and a sentence.
+    pub groups: Vec<(String, f64, String)>,
+    /// For machines.
+    pub document: Value,
+}
+
+impl Heading {
+    /// Of a rotation, as it stands now.
+    #[must_use]
+    pub(crate) fn of(rotation: &RotationStory, now: Timestamp) -> Self {
+        let (state, progress) = (rotation.describe(), rotation.describe_progress(now));
+        let mut document = rotation.document();
+        document["state"] = state.as_str().into();
+        Self {
+            execution: rotation.arn.clone(),
+            started: rotation.story.started,
+            state,
+            progress,
+            groups: rotation.list_groups(now),
+            document,
+        }
+    }
+}
+
+/// What is under way comes first, then what has gone wrong, and last what is well.
+pub(crate) fn sort_rows(rows: &mut [Row]) {
+    rows.sort_by_key(|row| match row.style {
+        Style::Busy => 0,
+        Style::Bad => 1,
+        Style::Plain | Style::Bold => 2,
+        Style::Good | Style::Dim => 3,
+    });
+}
+
+/// All of it at a moment.
+#[must_use]
+pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Timestamp, width: u16) -> Frame {
+    let mut picture: Vec<Line> = headings
+        .iter()
+        .flat_map(|heading| draw_heading(heading, now))
+        .collect();
+    picture.extend(draw_rows(rows, now, width));
+    let of_rotations = headings.iter().flat_map(list_facts);
+    let of_rows = rows.iter().map(|row| (row.node.clone(), tell_row(row)));
+    Frame {
+        clock,
+        picture,
+        facts: of_rotations.chain(of_rows).collect(),
+        document: document(headings, rows),
+    }
+}
+
+fn list_facts(heading: &Heading) -> Vec<(String, String)> {
+    let name = name_of(&heading.execution);
+    let mut facts = vec![(name.to_owned(), heading.state.clone())];
+    facts.extend(
+        heading
+            .progress
+            .iter()
+            .map(|text| (format!("{name} nodes"), text.clone())),
+    );
+    let groups = heading.groups.iter();
+    facts.extend(groups.map(|(group, _, state)| (format!("group {group}"), state.clone())));
+    facts
+}
+
+fn draw_heading(heading: &Heading, now: Timestamp) -> Vec<Line> {
+    let taken = heading
+        .started
+        .map(|started| format!("   {}", shortly(now.duration_since(started))));
+    let title = vec![
+        (Style::Bold, format!("rotation {}", name_of(&heading.execution))),
+        (Style::Dim, taken.unwrap_or_default()),
+    ];
+    let widest = heading.groups.iter().map(|(name, ..)| name.chars().count()).max();
+    let groups = heading.groups.iter().map(|(name, share, state)| {
+        let width = widest.unwrap_or(0);
+        vec![(
+            Style::Plain,
+            format!("  {name:<width$}  {}  {state}", bar(*share, BAR)),
+        )]
+    });
+    let state = vec![(Style::Plain, heading.state.clone())];
+    let progress = heading
+        .progress
+        .iter()
+        .map(|text| vec![(Style::Plain, text.clone())]);
+    [title, state].into_iter().chain(progress).chain(groups).collect()
+}
+
+/// The name in an execution's ARN.
+#[must_use]
+pub(crate) fn name_of(arn: &str) -> &str {
+    arn.rsplit(':').next().unwrap_or(arn)
+}
+
+fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let table = table(rows, now, width);
+    let mut lines = Vec::new();
+    let mut styles = rows.iter().map(|row| row.style);
+    for (number, text) in table.lines().enumerate() {
+        // A row that is wrapped goes on with an empty first cell.
+        let is_new = number > 0 && !text.starts_with(' ');
+        let style = match (number, is_new) {
+            (0, _) => Style::Dim,
+            (_, true) => styles.next().unwrap_or(Style::Plain),
+            (_, false) => Style::Dim,
+        };
+        lines.push(vec![(style, text.to_owned())]);
+    }
+    lines
+}
+
+fn cells(row: &Row, now: Timestamp) -> [String; 7] {
+    let share = row.since.zip(row.until).map(|(since, until)| {
+        let whole = until.duration_since(since).as_secs_f64();
+        if whole > 0.0 {
+            now.duration_since(since).as_secs_f64() / whole
+        } else {
+            1.0
+        }
+    });
+    [
+        row.group.clone(),
+        row.node.clone(),
+        row.step.clone(),
+        row.since
+            .map_or_else(String::new, |since| shortly(now.duration_since(since))),
+        share.map_or_else(String::new, |share| bar(share, BAR)),
+        row.until.map_or_else(String::new, moment),
+        row.what.clone(),
+    ]
+}
+
+/// The table, for so many columns.
+#[must_use]
+pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
+    let whole: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now).to_vec()).collect();
+    let short = || whole.iter().map(|row| without_domain(row)).collect();
+    let mut layouts = vec![(HEAD.to_vec(), whole.clone())];
+    layouts.extend(LEFT_OUT.iter().map(|columns| without(columns, short())));
+    let has_room = |(head, rows): &&(Vec<&str>, Vec<Vec<String>>)| {
+        width_of_others(head, rows) + LEAST_LAST <= usize::from(width)
+    };
+    let chosen = layouts.iter().find(has_room).or(layouts.last());
+    chosen.map_or_else(String::new, |(head, rows)| draw_table(head, rows.clone(), width))
+}
+
+fn without_domain(row: &[String]) -> Vec<String> {
+    let mut row = row.to_vec();
+    if let Some(name) = row.get_mut(NODE)
+        && let Some(dot) = name.find('.')
+    {
+        name.truncate(dot);
+    }
+    row
+}
+
+fn without(columns: &[usize], rows: Vec<Vec<String>>) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let is_kept = |index: &usize| !columns.contains(index);
+    let keep = |row: Vec<String>| {
+        let cells = row.into_iter().enumerate();
+        cells
+            .filter_map(|(index, cell)| is_kept(&index).then_some(cell))
+            .collect()
+    };
+    let head = (0..HEAD.len()).filter(is_kept).map(|index| HEAD[index]).collect();
+    (head, rows.into_iter().map(keep).collect())
+}
+
+fn tell_row(row: &Row) -> String {
+    match row.what.as_str() {
+        "" => row.step.clone(),
+        what => format!("{}: {what}", row.step),
+    }
+}
+
+fn document(headings: &[Heading], rows: &[Row]) -> Value {
+    let rotations: Vec<Value> = headings.iter().map(|heading| heading.document.clone()).collect();
+    let nodes: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({"instance_id": row.instance, "node": row.node, "group": row.group, "step": row.step, "since": row.since,
+                "until": row.until, "what": row.what, "execution_arn": row.execution})
+        })
+        .collect();
+    json!({"rotations": rotations, "nodes": nodes})
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::status::Status;
+
+    use super::*;
+
+    const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:one";
+
+    fn status(more: Value) -> NodeStatus {
+        let mut node = json!({"instance_id": "i-0123456789abcdef0", "node": "ip-1", "is_marked": true});
+        node.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let status: Status = serde_json::from_value(json!({"nodes": [node]})).unwrap();
+        status.nodes.into_iter().next().unwrap()
+    }
+
+    fn claim(phase: &str) -> Value {
+        json!({"schema": 1, "fence": format!("{ARN}#0"), "group": "workers", "phase": phase, "urgency": "planned",
+            "claimed_at": "2027-01-01T00:00:00Z"})
+    }
+
+    #[test]
+    fn a_row_says_who_works_on_a_node_and_what_it_waits_for() {
+        let progress = json!({"summary": "waits for 1 pod", "since": "2027-01-01T00:10:00Z", "until": "2027-01-03T00:10:00Z"});
+        for (name, node, runs, step, words) in [
+            (
+                "draining",
+                json!({"claim": claim("draining"), "progress": progress}),
+                true,
+                "draining",
+                "waits for 1 pod",
+            ),
+            ("queued", json!({"claim": claim("turn")}), true, "queued", ""),
+            (
+                "dead",
+                json!({"claim": claim("standby")}),
+                false,
+                "left",
+                "no longer runs",
+            ),
+            (
+                "asked",
+                json!({"is_requested": true}),
+                false,
+                "requested",
+                "recycle-eks/request",
+            ),
+            (
+                "given up",
+                json!({"gave_up_at": "2027-01-01T00:00:00Z"}),
+                false,
+                "a person's",
+                "has the commands",
+            ),
+            (
+                "strange",
+                json!({"strange_claim": "unreadable: x"}),
+                false,
+                "claimed",
+                "unreadable: x",
+            ),
+            ("marked", json!({}), false, "left", ""),
+            ("nothing", json!({"is_marked": false}), false, "-", ""),
+        ] {
+            let row = row_of(&status(node), |_| runs);
+            assert_eq!(row.step, step, "{name}");
+            assert!(row.what.contains(words), "{name}: {}", row.what);
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_drain_is_a_bar() {
+        let progress =
+            json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
+        let row = row_of(
+            &status(json!({"claim": claim("waiting"), "progress": progress})),
+            |_| true,
+        );
+        let now = "2027-01-02T00:00:00Z".parse().unwrap();
+        let shown = table(std::slice::from_ref(&row), now, 160);
+        let cells: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(
+            cells,
+            [
+                "-",
+                "ip-1",
+                "waiting",
+                "1d",
+                "██████░░░░░░",
+                "2027-01-03",
+                "00:00Z",
+                "waits"
+            ]
+        );
+    }
+
+    #[test]
+    fn where_it_is_narrow_a_row_says_less_and_stays_one_line() {
+        let row = Row {
+            group: "workers".to_owned(),
+            instance: "i-0123456789abcdef0".to_owned(),
+            node: "ip-172-31-0-4.eu-west-1.compute.internal".to_owned(),
+            step: "waiting".to_owned(),
+            since: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+            until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
+            what: "pods: 1 to wait for".to_owned(),
+            execution: None,
+            style: Style::Busy,
+        };
+        let now = "2027-01-01T04:00:00Z".parse().unwrap();
+        for (width, line) in [
+            (
+                160,
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
+            ),
+            (
+                104,
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
+            ),
+            (
+                80,
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  pods: 1 to wait for",
+            ),
+            (
+                68,
+                "workers  ip-172-31-0-4  waiting  █░░░░░░░░░░░  pods: 1 to wait for",
+            ),
+            (60, "workers  ip-172-31-0-4  waiting  pods: 1 to wait for"),
+        ] {
+            let shown = table(std::slice::from_ref(&row), now, width);
+            assert_eq!(shown.lines().skip(1).collect::<Vec<_>>(), [line], "{width}");
+        }
+    }
+
+    #[test]
+    fn a_rotation_stands_above_its_nodes() {
+        let heading = Heading {
+            execution: "arn:aws:states:eu-west-1:1:execution:m:weekly".to_owned(),
+            started: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+            state: "running".to_owned(),
+            progress: Some("1 of 4 done".to_owned()),
+            groups: vec![("workers".to_owned(), 0.25, "1 of 4 done".to_owned())],
+            document: Value::Null,
+        };
+        let now = "2027-01-01T01:00:00Z".parse().unwrap();
+        let shown = frame(&[heading], &[], String::new(), now, 100);
+        let text = |line: &Line| line.iter().map(|(_, text)| text.as_str()).collect::<String>();
+        let texts: Vec<String> = shown.picture.iter().map(text).collect();
+        assert_eq!(
+            texts,
+            [
+                "rotation weekly   1h",
+                "running",
+                "1 of 4 done",
+                "  workers  ███░░░░░░░░░  1 of 4 done"
+            ]
+        );
+        let subjects: Vec<&str> = shown.facts.iter().map(|(subject, _)| subject.as_str()).collect();
+        assert_eq!(subjects, ["weekly", "weekly nodes", "group workers"]);
+    }
+
+    #[test]
+    fn rows_under_way_come_first_and_those_that_are_done_last() {
+        let styles = [Style::Good, Style::Bad, Style::Plain, Style::Busy];
+        let row = row_of(&status(json!({})), |_| false);
+        let mut rows = styles.map(|style| Row { style, ..row.clone() });
+        sort_rows(&mut rows);
+        assert_eq!(
+            rows.map(|row| row.style),
+            [Style::Busy, Style::Bad, Style::Plain, Style::Good]
+        );
+    }
+}

@@ -1,0 +1,469 @@
+//! The story of one group of a rotation, read from the history of the group's own execution: which nodes, which of them are done or under
+//! way, what the next ones wait for, and when all of it may be over.
+//!
+//! Like [`crate::story`] it knows no clock: what it estimates is as of the moment at which a node was done.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::executions::Unfinished;
+
+/// The state in which a node's turn ends; its input says how (`state-machine/rotate-nodes.asl.json`).
+pub(crate) const TURN_ENDED: &str = "TurnEnded";
+
+/// An event of the history of a group's execution, as far as it is read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GroupEvent {
+    /// Its number: they count up.
+    pub id: i64,
+    /// The number of the event that led to it: of the same node's turn, if it is of one.
+    pub previous: i64,
+    /// When it was.
+    pub at: Timestamp,
+    /// What it was.
+    pub what: GroupWhat,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum GroupWhat {
+    /// It began, with this group.
+    Started(String),
+    /// The turn of the node with this index began.
+    Turn(usize),
+    /// A function has answered.
+    Answered(Value),
+    /// A turn has ended, and how.
+    TurnEnded(Value),
+    /// The execution has ended.
+    Ended,
+    /// What the story does not need.
+    Other,
+}
+
+/// How a node's turn stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stand {
+    /// It has just begun to ask.
+    Asks,
+    /// It waits.
+    Waits(Wait),
+    /// Its execution of `recycle-node` was started.
+    UnderWay,
+    /// It is over.
+    Over(Timestamp, Became),
+}
+
+/// Why a node does not start yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// Since when.
+    pub since: Timestamp,
+    /// When it asks again.
+    pub until: Timestamp,
+    /// What for.
+    pub reason: String,
+}
+
+/// What became of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Became {
+    Recycled,
+    Failed,
+    /// Not begun, or there was nothing to do.
+    Left,
+}
+
+/// A node's turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Turn {
+    began: Timestamp,
+    stand: Stand,
+}
+
+/// How many nodes of a group stand how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// All of them.
+    pub nodes: usize,
+    /// Recycled.
+    pub done: usize,
+    /// Their last try failed.
+    pub failed: usize,
+    /// Not begun any more.
+    pub left: usize,
+    /// Executions work on them.
+    pub under_way: usize,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes + other.nodes,
+            done: self.done + other.done,
+            failed: self.failed + other.failed,
+            left: self.left + other.left,
+            under_way: self.under_way + other.under_way,
+        }
+    }
+}
+
+/// What is known of a group's execution.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct GroupStory {
+    /// The number of the newest event that was read.
+    pub last_id: i64,
+    /// What is newer, and was read in part.
+    pub unfinished: Unfinished<GroupEvent>,
+    /// The group.
+    pub group: String,
+    /// Its nodes, in the order in which they come.
+    pub nodes: Vec<String>,
+    /// The execution has ended.
+    pub has_ended: bool,
+    /// By criterion the places of the nodes that meet it, if it is a dry run.
+    criteria: BTreeMap<String, Vec<usize>>,
+    at_once: u32,
+    /// The newest event of each turn, with the turn's index: the next one names it as its previous.
+    tips: BTreeMap<i64, usize>,
+    turns: BTreeMap<usize, Turn>,
+}
+
+impl GroupStory {
+    /// Reads on. Events that were read before change nothing.
+    pub(crate) fn read(&mut self, event: GroupEvent) {
+        if event.id <= self.last_id {
+            return;
+        }
+        self.last_id = event.id;
+        if let GroupWhat::Turn(index) = event.what {
+            let turn = Turn {
+                began: event.at,
+                stand: Stand::Asks,
+            };
+            self.turns.insert(index, turn);
+            self.tips.insert(event.id, index);
+            return;
+        }
+        let index = self.tips.remove(&event.previous);
+        if let Some(index) = index {
+            self.tips.insert(event.id, index);
+        }
+        match event.what {
+            GroupWhat::Started(group) => self.group = group,
+            GroupWhat::Answered(answer) => match index {
+                Some(index) => self.hear(index, &answer, event.at),
+                None => self.learn_nodes(&answer),
+            },
+            GroupWhat::TurnEnded(end) => self.end_turn(index, &end, event.at),
+            GroupWhat::Ended => self.has_ended = true,
+            GroupWhat::Turn(_) | GroupWhat::Other => {}
+        }
+    }
+
+    fn learn_nodes(&mut self, answer: &Value) {
+        let Some(nodes) = answer["nodes"].as_array() else {
+            return;
+        };
+        self.nodes = nodes
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
+        self.at_once = answer["at_once"]
+            .as_u64()
+            .and_then(|nodes| u32::try_from(nodes).ok())
+            .unwrap_or(1);
+    }
+
+    /// What a node was selected by, in the words of the input.
+    #[must_use]
+    pub(crate) fn list_criteria(&self, node: &str) -> Vec<&str> {
+        let place = self.nodes.iter().position(|other| other == node);
+        let met = self.criteria.iter();
+        let met = met.filter(|(_, places)| place.is_some_and(|place| places.contains(&place)));
+        met.map(|(criterion, _)| criterion.as_str()).collect()
+    }
+
+    fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
+        let Some(turn) = self.turns.get_mut(&index) else {
+            return;
+        };
+        turn.stand = match answer["verdict"].as_str() {
+            Some("start") => Stand::UnderWay,
+            // A pause is between two nodes, or before the next try of one that failed.
+            Some("wait" | "pause") => Stand::Waits(Wait {
+                since: match &turn.stand {
+                    Stand::Waits(before) => before.since,
+                    Stand::Asks | Stand::UnderWay | Stand::Over(..) => at,
+                },
+                until: at + SignedDuration::from_secs(answer["wait_seconds"].as_i64().unwrap_or(0)),
+                reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
+            }),
+            // How it is left, the end of its turn says.
+            Some(_) | None => return,
+        };
+    }
+
+    fn end_turn(&mut self, index: Option<usize>, end: &Value, at: Timestamp) {
+        let Some(turn) = index.and_then(|index| self.turns.get_mut(&index)) else {
+            return;
+        };
+        let became = match end["end"].as_str() {
+            Some("recycled") => Became::Recycled,
+            Some("failed") => Became::Failed,
+            Some(_) | None => Became::Left,
+        };
+        turn.stand = Stand::Over(at, became);
+    }
+
+    /// How many nodes stand how. After the execution's end none is under way.
+    #[must_use]
+    pub(crate) fn count(&self) -> Counts {
+        let mut counts = Counts {
+            nodes: self.nodes.len(),
+            ..Counts::default()
+        };
+        for turn in self.turns.values() {
+            match &turn.stand {
+                Stand::Over(_, Became::Recycled) => counts.done += 1,
+                Stand::Over(_, Became::Failed) => counts.failed += 1,
+                Stand::Over(_, Became::Left) => counts.left += 1,
+                Stand::UnderWay => counts.under_way += usize::from(!self.has_ended),
+                Stand::Asks | Stand::Waits(_) => {}
+            }
+        }
+        counts
+    }
+
+    /// Whether a node's turn is still to come or to end.
+    #[must_use]
+    pub(crate) fn has_work_left(&self) -> bool {
+        let counts = self.count();
+        !self.has_ended && counts.done + counts.failed + counts.left < counts.nodes
+    }
+
+    /// The nodes that wait until they may start, and what for, in their order.
+    pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
+        let turns = self.turns.iter().filter(|_| !self.has_ended);
+        turns.filter_map(|(index, turn)| match &turn.stand {
+            Stand::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
+            Stand::Asks | Stand::UnderWay | Stand::Over(..) => None,
+        })
+    }
+
+    /// When it may be over, if the other nodes take as long as those did that are done: none before the first is. A turn's time is that of
+    /// its waiting, too, so that pauses between nodes count.
+    #[must_use]
+    pub(crate) fn estimate_end(&self) -> Option<Timestamp> {
+        let worked = self.turns.values().filter_map(|turn| match turn.stand {
+            Stand::Over(at, Became::Recycled | Became::Failed) => Some((turn.began, at)),
+            Stand::Over(_, Became::Left) | Stand::Asks | Stand::Waits(_) | Stand::UnderWay => None,
+        });
+        let worked: Vec<(Timestamp, Timestamp)> = worked.collect();
+        let now = worked
+            .iter()
+            .map(|(_, at)| *at)
+            .max()
+            .filter(|_| !self.has_ended)?;
+        let taken: i64 = worked
+            .iter()
+            .map(|(began, at)| at.duration_since(*began).as_secs())
+            .sum();
+        let mean = taken / i64::try_from(worked.len()).ok()?;
+        let left = (0..self.nodes.len()).map(|index| match self.turns.get(&index) {
+            None => mean,
+            Some(Turn {
+                stand: Stand::Over(..),
+                ..
+            }) => 0,
+            Some(turn) => (mean - now.duration_since(turn.began).as_secs()).clamp(0, mean),
+        });
+        let left: Vec<i64> = left.collect();
+        let shared = left.iter().sum::<i64>() / i64::from(self.at_once.max(1));
+        let longest = left.iter().copied().max().unwrap_or(0);
+        now.checked_add(SignedDuration::from_secs(shared.max(longest)))
+            .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_798_761_600 + seconds).unwrap()
+    }
+
+    /// Each event with the number of the one that led to it, and when it was.
+    fn told(whats: Vec<(i64, i64, GroupWhat)>) -> GroupStory {
+        let mut story = GroupStory::default();
+        for (id, (previous, seconds, what)) in (1..).zip(whats) {
+            story.read(GroupEvent {
+                id,
+                previous,
+                at: at(seconds),
+                what,
+            });
+        }
+        story
+    }
+
+    fn begun(nodes: &[&str], at_once: u32) -> Vec<(i64, i64, GroupWhat)> {
+        vec![
+            (0, 0, GroupWhat::Started("workers".to_owned())),
+            (
+                1,
+                0,
+                GroupWhat::Answered(json!({"verdict": "mark_nodes", "nodes": nodes, "at_once": at_once})),
+            ),
+        ]
+    }
+
+    fn answered(verdict: &str, reason: &str) -> GroupWhat {
+        GroupWhat::Answered(json!({"verdict": verdict, "reason": reason, "wait_seconds": 30}))
+    }
+
+    fn over(end: &str) -> GroupWhat {
+        GroupWhat::TurnEnded(json!({"end": end}))
+    }
+
+    #[test]
+    fn each_nodes_events_are_its_own_and_a_wait_lasts_since_its_first_answer() {
+        let mut events = begun(&["i-1", "i-2"], 2);
+        events.extend([
+            (2, 10, GroupWhat::Turn(0)),
+            (2, 10, GroupWhat::Turn(1)),
+            (3, 11, answered("start", "")),
+            (4, 12, answered("wait", "the first")),
+            (6, 13, GroupWhat::Other),
+            (7, 40, answered("wait", "the pause")),
+        ]);
+        let story = told(events);
+        assert_eq!(story.group, "workers");
+        let waits: Vec<(&str, &Wait)> = story.list_waits().collect();
+        let expected = Wait {
+            since: at(12),
+            until: at(70),
+            reason: "the pause".to_owned(),
+        };
+        assert_eq!(waits, [("i-2", &expected)]);
+        assert_eq!((story.count().under_way, story.count().done), (1, 0));
+    }
+
+    #[test]
+    fn a_node_that_pauses_waits_after_a_failed_try_too() {
+        for before in [None, Some("wait"), Some("start")] {
+            let mut events = begun(&["i-1"], 1);
+            events.push((2, 0, GroupWhat::Turn(0)));
+            events.push((
+                3,
+                10,
+                before.map_or(GroupWhat::Other, |verdict| answered(verdict, "turn")),
+            ));
+            events.push((4, 20, answered("pause", "wait_between_nodes_seconds")));
+            let story = told(events);
+            let waits: Vec<(&str, &Wait)> = story.list_waits().collect();
+            let expected = Wait {
+                since: at(if before == Some("wait") { 10 } else { 20 }),
+                until: at(50),
+                reason: "wait_between_nodes_seconds".to_owned(),
+            };
+            assert_eq!(waits, [("i-1", &expected)], "{before:?}");
+            assert_eq!(story.count().under_way, 0, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_tells_what_each_node_was_selected_by() {
+        let criteria = json!({"ami": [0, 1], "launch_template": [1]});
+        let answer = json!({"nodes": ["i-1", "i-2"], "at_once": 1, "criteria": criteria});
+        let story = told(vec![(0, 0, GroupWhat::Answered(answer))]);
+        assert_eq!(story.list_criteria("i-1"), ["ami"]);
+        assert_eq!(story.list_criteria("i-2"), ["ami", "launch_template"]);
+        assert!(story.list_criteria("i-3").is_empty());
+    }
+
+    #[test]
+    fn every_end_is_counted_and_after_the_groups_end_nothing_is_under_way() {
+        let mut events = begun(&["i-1", "i-2", "i-3", "i-4"], 4);
+        events.extend([
+            (2, 0, GroupWhat::Turn(0)),
+            (2, 0, GroupWhat::Turn(1)),
+            (2, 0, GroupWhat::Turn(2)),
+            (2, 0, GroupWhat::Turn(3)),
+            (3, 9, over("recycled")),
+            (4, 9, over("failed")),
+            (5, 9, over("left")),
+            (6, 9, answered("start", "")),
+        ]);
+        let counts = told(events.clone()).count();
+        assert_eq!(
+            counts,
+            Counts {
+                nodes: 4,
+                done: 1,
+                failed: 1,
+                left: 1,
+                under_way: 1
+            }
+        );
+        assert!(told(events.clone()).has_work_left());
+        let mut over_now = events.clone();
+        over_now.push((10, 10, over("recycled")));
+        assert!(!told(over_now).has_work_left());
+        events.push((0, 10, GroupWhat::Ended));
+        let story = told(events);
+        assert!(!story.has_work_left());
+        assert_eq!((story.count().under_way, story.estimate_end()), (0, None));
+    }
+
+    #[test]
+    fn the_end_is_estimated_from_the_nodes_that_are_done() {
+        // Of how many nodes, so many at once; the first is done after 100 s; when the second began, if it did.
+        for (nodes, at_once, second, end) in [
+            (1, 1, None, Some(100)),
+            (3, 1, None, Some(300)),
+            (3, 2, None, Some(200)),
+            (4, 2, None, Some(250)),
+            (2, 1, Some(60), Some(160)),
+            (2, 2, Some(0), Some(100)),
+        ] {
+            let names: Vec<String> = (0..nodes).map(|number| format!("i-{number}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut events = begun(&names, at_once);
+            events.push((2, 0, GroupWhat::Turn(0)));
+            assert_eq!(told(events.clone()).estimate_end(), None, "{nodes} {at_once}");
+            events.extend(second.map(|began| (2, began, GroupWhat::Turn(1))));
+            events.push((3, 100, over("recycled")));
+            assert_eq!(
+                told(events).estimate_end(),
+                end.map(at),
+                "{nodes} {at_once} {second:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_that_was_left_says_nothing_of_how_long_others_take() {
+        let mut events = begun(&["i-1", "i-2"], 1);
+        events.extend([(2, 0, GroupWhat::Turn(0)), (3, 1, over("left"))]);
+        assert_eq!(told(events).estimate_end(), None);
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_state_machine() {
+        let machine = include_str!("../../../state-machine/rotate-nodes.asl.json");
+        assert!(machine.contains(&format!("\"{TURN_ENDED}\": {{\"Type\": \"Succeed\"}}")));
+        for end in ["\"end\": \"failed\"", "end='recycled'", "end='failed'"] {
+            assert!(machine.contains(end), "{end}");
+        }
+    }
+}

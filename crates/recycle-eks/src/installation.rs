@@ -1,0 +1,183 @@
+//! The installation: its state machines and functions, which are found by the module's variable `name`.
+
+use aws_config::SdkConfig;
+use serde_json::Value;
+
+use crate::functions::Functions;
+use crate::{Error, Global, aws};
+
+const WHO_AM_I: &str = "sts:GetCallerIdentity";
+const DESCRIBE: &str = "states:DescribeStateMachine";
+
+/// What the module has installed, by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Installation {
+    /// The AWS configuration, for further clients.
+    pub aws: SdkConfig,
+    /// The module's variable `name`.
+    pub name: String,
+    /// Its cluster.
+    pub cluster: String,
+    /// The functions.
+    pub functions: Functions,
+    /// `arn:<partition>:states:<region>:<account>:`
+    arn_prefix: String,
+}
+
+impl Installation {
+    /// Looks for it. That it is not there is a refusal, before anything is touched.
+    pub(crate) async fn find(global: &Global) -> Result<Self, Error> {
+        let aws = aws::configure(global).await?;
+        let caller = aws_sdk_sts::Client::new(&aws)
+            .get_caller_identity()
+            .send()
+            .await
+            .map_err(|error| Error::aws(WHO_AM_I, error))?;
+        let region = aws.region().map(ToString::to_string).unwrap_or_default();
+        let arn_prefix = states_prefix(caller.arn().unwrap_or_default(), &region);
+        let mut found = Self {
+            functions: Functions::new(&aws, &global.name),
+            aws,
+            name: global.name.clone(),
+            cluster: String::new(),
+            arn_prefix,
+        };
+        let told = found.read_cluster(&region).await?;
+        found.cluster = choose_cluster(told, global)?;
+        Ok(found)
+    }
+
+    /// The ARN of a state machine: `recycle-node`, `rotate-nodes` or `sweep`.
+    #[must_use]
+    pub(crate) fn machine(&self, machine: &str) -> String {
+        format!("{}stateMachine:{}-{machine}", self.arn_prefix, self.name)
+    }
+
+    /// What is started of `recycle-node`: the version that is live.
+    #[must_use]
+    pub(crate) fn live(&self) -> String {
+        format!("{}:live", self.machine("recycle-node"))
+    }
+
+    /// Where it is, for people who have several.
+    #[must_use]
+    pub(crate) fn place(&self) -> String {
+        let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
+        format!(
+            "in account {}, region {}, cluster {}",
+            part(4),
+            part(3),
+            self.cluster
+        )
+    }
+
+    /// The ARN of an execution of it.
+    #[must_use]
+    pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
+        format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
+    }
+
+    /// The cluster, as the rotation's definition names it.
+    async fn read_cluster(&self, region: &str) -> Result<Option<String>, Error> {
+        let machine = self.machine("rotate-nodes");
+        let answer = aws_sdk_sfn::Client::new(&self.aws)
+            .describe_state_machine()
+            .state_machine_arn(&machine)
+            .send()
+            .await
+            .map_err(|error| Error::aws(DESCRIBE, error));
+        match answer {
+            Ok(answer) => Ok(find_cluster(answer.definition())),
+            Err(error) if error.code() == Some("StateMachineDoesNotExist") => Err(Error::Refused(format!(
+                "there is no installation {:?} in {region}: there is no state machine {machine}; is --name right, and --region?",
+                self.name
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The partition and the account are the caller's.
+fn states_prefix(caller: &str, region: &str) -> String {
+    let part = |number| caller.split(':').nth(number).unwrap_or_default();
+    format!("arn:{}:states:{region}:{}:", part(1), part(4))
+}
+
+/// The first `cluster_name` of a definition that is no expression.
+fn find_cluster(definition: &str) -> Option<String> {
+    fn search(value: &Value) -> Option<&str> {
+        match value {
+            Value::Object(fields) => fields
+                .get("cluster_name")
+                .and_then(Value::as_str)
+                .filter(|text| !text.starts_with("{%"))
+                .or_else(|| fields.values().find_map(search)),
+            Value::Array(values) => values.iter().find_map(search),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        }
+    }
+    search(&serde_json::from_str(definition).ok()?).map(str::to_owned)
+}
+
+fn choose_cluster(told: Option<String>, global: &Global) -> Result<String, Error> {
+    match (told, &global.cluster) {
+        (Some(told), Some(given)) if told != *given => Err(Error::Refused(format!(
+            "--cluster must be {told:?}, the cluster of the installation {:?}, but is {given:?}",
+            global.name
+        ))),
+        (Some(cluster), _) => Ok(cluster),
+        (None, Some(given)) => Ok(given.clone()),
+        (None, None) => Err(Error::Refused(
+            "the installation does not tell its cluster: write --cluster".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::CommandLine;
+
+    fn global(more: &[&str]) -> Global {
+        let line = ["recycle-eks", "doctor"].iter().chain(more);
+        CommandLine::try_parse_from(line).unwrap().global
+    }
+
+    #[test]
+    fn arns_are_of_the_callers_partition_and_account() {
+        for (caller, prefix) in [
+            (
+                "arn:aws:sts::123456789012:assumed-role/admin/me",
+                "arn:aws:states:eu-west-1:123456789012:",
+            ),
+            (
+                "arn:aws-cn:iam::123456789012:root",
+                "arn:aws-cn:states:eu-west-1:123456789012:",
+            ),
+        ] {
+            assert_eq!(states_prefix(caller, "eu-west-1"), prefix);
+        }
+    }
+
+    #[test]
+    fn the_cluster_is_read_from_the_definition() {
+        let definition = r#"{"States": {"A": {"cluster_name": "{% $x %}"}, "B": [{"Payload": {"cluster_name": "production"}}]}}"#;
+        assert_eq!(find_cluster(definition).as_deref(), Some("production"));
+        assert_eq!(find_cluster("{}"), None);
+    }
+
+    #[test]
+    fn another_cluster_than_the_installations_is_refused() {
+        let told = || Some("production".to_owned());
+        assert_eq!(choose_cluster(told(), &global(&[])).unwrap(), "production");
+        assert_eq!(choose_cluster(None, &global(&["--cluster", "a"])).unwrap(), "a");
+        let refusal = choose_cluster(told(), &global(&["--cluster", "a"])).unwrap_err();
+        assert!(
+            refusal.to_string().contains("must be \"production\""),
+            "{refusal}"
+        );
+        assert!(choose_cluster(None, &global(&[])).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! The command line: starts, shows, changes and ends what the state machines do. Parse, ask AWS, show.
+//!
+//! It talks to AWS alone. Whatever is in Kubernetes or EC2 it asks of `select-nodes`, and the one thing that it changes there it asks of
+//! `taint-node`: no second set of rights, and private endpoints work.
+
+mod aws;
+mod cli;
+mod clock;
+mod commands;
+mod doctor;
+mod error;
+mod executions;
+mod exit;
+mod fields;
+mod fleet_view;
+mod functions;
+mod group_story;
+mod installation;
+mod node_view;
+mod nodes;
+mod output;
+mod reference;
+mod report;
+mod rotation_end;
+mod rotation_story;
+mod selection;
+mod story;
+mod times;
+mod viewer;
+mod watch;
+
+use std::ffi::OsString;
+
+use clap::Parser as _;
+
+use cli::{Command, CommandLine, Global};
+use error::Error;
+pub use exit::Exit;
+use installation::Installation;
+use output::Output;
+
+/// One invocation.
+pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let line = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => line,
+        Err(refusal) => return output::show_refusal(&refusal),
+    };
+    let output = Output::new(line.global.output);
+    match obey(&line, &output).await {
+        Ok(exit) => exit,
+        // Whoever has closed our output wants to hear no more.
+        Err(error) if error.is_broken_pipe() => line.command.exit_unread(),
+        Err(error) => output.show_error(&error),
+    }
+}
+
+async fn obey(line: &CommandLine, output: &Output) -> Result<Exit, Error> {
+    let found = || Installation::find(&line.global);
+    match &line.command {
+        Command::Recycle(wanted) => commands::recycle::run(&found().await?, output, wanted).await,
+        Command::Rotate(wanted) => commands::rotate::run(&found().await?, output, wanted).await,
+        Command::Plan(wanted) => commands::plan::run(&found().await?, output, wanted).await,
+        Command::Status(wanted) => commands::status::run(&found().await?, output, wanted).await,
+        Command::Extend(wanted) => commands::drain::extend(&found().await?, output, wanted).await,
+        Command::Finish(wanted) => commands::drain::finish(&found().await?, output, wanted).await,
+        Command::Abort(wanted) => commands::put_back::abort(&found().await?, output, wanted).await,
+        Command::Restore(wanted) => commands::put_back::restore(&found().await?, output, wanted).await,
+        Command::Pause(wanted) => commands::pause::pause(&found().await?, output, wanted).await,
+        Command::Resume(wanted) => commands::pause::resume(&found().await?, output, wanted).await,
+        Command::Doctor(wanted) => doctor::run(&found().await?, output, wanted).await,
+        Command::Report(wanted) => report::run(&found().await?, output, wanted).await,
+        Command::Completions(wanted) => output.show_completions(wanted.shell),
+        Command::Reference => output.show_reference(),
+    }
+}

@@ -1,0 +1,8 @@
+//! The command line; see the library.
+
+use std::process::ExitCode;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    recycle_eks::run(std::env::args_os()).await.into()
+}

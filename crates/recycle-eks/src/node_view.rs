@@ -1,0 +1,378 @@
+//! How the story of one execution of `recycle-node` looks: the machine's boxes, the pods, the drain's time, the reason for it all.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::story::{Class, Drain, End, Story};
+use crate::times::{clock_face, moment, shortly};
+use crate::viewer::{Frame, Line, Style, bar};
+
+/// The boxes of the picture, each with the states that belong to it (`state-machine/recycle-node.asl.json`; a contract test knows them all).
+const BOXES: [(&str, &[&str]); 6] = [
+    ("ClaimNode", &["ClaimNode", "WaitForTurn", "DescribeClaimOwner"]),
+    ("StandbyNode", &["StandbyNode", "WaitForReplacement"]),
+    ("TaintNode", &["TaintNode"]),
+    (
+        "CheckPods",
+        &["CheckPods", "EvictPods", "WaitForPods", "RecordHeartbeat"],
+    ),
+    ("DetachTerminate", &["DetachTerminate", "WaitForDisposal"]),
+    ("RestoreNode", &["RestoreNode", "WaitForRestore"]),
+];
+const BAR: usize = 30;
+
+/// All of it at a moment.
+#[must_use]
+pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
+    Frame {
+        clock: clock_face(story.elapsed(now)),
+        picture: draw(story, now),
+        facts: list_facts(story),
+        document: document(arn, story),
+    }
+}
+
+/// The box that a story is in: that of the newest state which has one.
+#[must_use]
+pub(crate) fn current_box(story: &Story) -> &'static str {
+    let of_state = |state: &str| BOXES.iter().find(|(_, states)| states.contains(&state));
+    of_state(&story.place).map_or(BOXES[0].0, |(name, _)| name)
+}
+
+/// Whether a state belongs to a box.
+#[must_use]
+pub(crate) fn has_box(state: &str) -> bool {
+    BOXES.iter().any(|(_, states)| states.contains(&state))
+}
+
+fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
+    let title = match &story.node {
+        Some(node) => format!("{node} ({})", story.instance()),
+        None => story.instance().to_owned(),
+    };
+    let mut lines = vec![
+        vec![
+            (Style::Bold, title),
+            (
+                Style::Dim,
+                format!("   group {}", story.group.as_deref().unwrap_or("?")),
+            ),
+            (Style::Dim, format!("   {}", clock_face(story.elapsed(now)))),
+        ],
+        draw_boxes(story),
+    ];
+    if let Some(drain) = story.drain {
+        lines.push(draw_drain(drain, story, now));
+    }
+    for (pod, class) in &story.pods {
+        lines.push(vec![
+            (Style::Plain, format!("  {pod:<48} ")),
+            (style_of(*class), class.name().to_owned()),
+        ]);
+    }
+    lines.push(vec![(Style::Plain, describe(story))]);
+    lines
+}
+
+fn draw_boxes(story: &Story) -> Line {
+    let current = current_box(story);
+    let mut line = Line::new();
+    for (name, states) in BOXES {
+        let times: u32 = states.iter().filter_map(|state| story.entered.get(*state)).sum();
+        if name == "RestoreNode" && times == 0 {
+            continue;
+        }
+        let is_current = name == current && story.end.is_none();
+        let (style, mark) = match (is_current, times) {
+            (true, _) => (Style::Busy, "●"),
+            (false, 0) => (Style::Dim, "○"),
+            (false, _) => (Style::Good, "✔"),
+        };
+        if !line.is_empty() {
+            line.push((Style::Dim, " ─ ".to_owned()));
+        }
+        let again = if is_current && times > 1 {
+            format!(" ×{times}")
+        } else {
+            String::new()
+        };
+        line.push((style, format!("{mark} {name}{again}")));
+    }
+    line
+}
+
+fn draw_drain(drain: Drain, story: &Story, now: Timestamp) -> Line {
+    let at = if story.end.is_some() {
+        story.at.unwrap_or(now)
+    } else {
+        now.max(drain.since)
+    };
+    let (taken, whole) = (
+        at.duration_since(drain.since),
+        drain.until.duration_since(drain.since),
+    );
+    let share = if whole.is_positive() {
+        taken.as_secs_f64() / whole.as_secs_f64()
+    } else {
+        1.0
+    };
+    vec![
+        (Style::Plain, "drain ".to_owned()),
+        (Style::Busy, bar(share, BAR)),
+        (
+            Style::Dim,
+            format!(
+                " {} of {}, until {} at the latest",
+                shortly(taken),
+                shortly(whole),
+                moment(drain.until)
+            ),
+        ),
+    ]
+}
+
+fn style_of(class: Class) -> Style {
+    match class {
+        Class::Wait => Style::Busy,
+        Class::Evict | Class::Leaving => Style::Plain,
+        Class::Ignore | Class::Gone => Style::Dim,
+    }
+}
+
+fn describe(story: &Story) -> String {
+    match &story.end {
+        Some(end) => describe_end(end),
+        None => story.reason().to_owned(),
+    }
+}
+
+/// One sentence. A cause that is a document is for machines.
+#[must_use]
+pub(crate) fn describe_end(end: &End) -> String {
+    match end.reason() {
+        "" => end.outcome().to_owned(),
+        reason if reason.starts_with(['{', '[']) => {
+            let told: Value = serde_json::from_str(reason).unwrap_or_default();
+            // Lambda guide, "Function errors".
+            let text = told["errorMessage"].as_str();
+            format!(
+                "{}: {}",
+                end.outcome(),
+                text.unwrap_or("recycle-eks report tells of it")
+            )
+        }
+        reason => format!("{}: {reason}", end.outcome()),
+    }
+}
+
+fn list_facts(story: &Story) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    if let Some(node) = &story.node {
+        let group = story.group.as_deref().unwrap_or("?");
+        facts.push((
+            "node".to_owned(),
+            format!("{node} ({}) of group {group}", story.instance()),
+        ));
+    }
+    for (pod, class) in &story.pods {
+        facts.push((format!("pod {pod}"), class.name().to_owned()));
+    }
+    if let Some(drain) = story.drain {
+        facts.push((
+            "drain".to_owned(),
+            format!("until {} at the latest", moment(drain.until)),
+        ));
+    }
+    if story.end.is_none() {
+        facts.push((current_box(story).to_owned(), story.reason().to_owned()));
+    }
+    facts
+}
+
+fn document(arn: &str, story: &Story) -> Value {
+    let pods: serde_json::Map<String, Value> = story
+        .pods
+        .iter()
+        .map(|(pod, class)| (pod.clone(), class.name().into()))
+        .collect();
+    let mut document = json!({
+        "execution_arn": arn,
+        "instance_id": story.instance(),
+        "node": story.node,
+        "group": story.group,
+        "started": story.started,
+        "step": current_box(story),
+        "reason": story.reason(),
+        "pods": pods,
+    });
+    if let Some(drain) = story.drain {
+        document["drain"] = json!({"since": drain.since, "until": drain.until});
+    }
+    if let Some(end) = &story.end {
+        document["status"] = end.status.clone().into();
+        document["outcome"] = end.outcome().into();
+        document["reason"] = end.reason().into();
+        document["output"] = end.output.clone();
+        document["exit"] = exit_of(end).code().into();
+    }
+    document
+}
+
+/// What the end of an execution means for a pipeline.
+#[must_use]
+pub(crate) fn exit_of(end: &End) -> Exit {
+    match (end.status.as_str(), end.outcome()) {
+        ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
+        ("SUCCEEDED", _) => Exit::Done,
+        (_, "InvalidInput" | "PreflightRefused" | "TurnTimedOut") => Exit::Refused,
+        (_, "StandbyLeftBehind" | "NodeLost") => Exit::NeedsPerson,
+        _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsPerson,
+        _ => Exit::PutBack,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::failure::Failure;
+
+    use super::*;
+    use crate::story::{Event, What};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_798_761_600 + seconds).unwrap()
+    }
+
+    /// In the middle of a drain: an hour of two.
+    fn draining() -> Story {
+        let input = json!({"drain_timeout_seconds": 7_200});
+        let run =
+            json!({"node": "ip-1", "group": "workers", "draining_since": at(0).to_string(), "input": input});
+        let answer = json!({"reason": "waits for 1 pod", "counts": {"awaited": 1}, "names": {"awaited": ["jobs/train"]}, "run": run});
+        let started = What::Started {
+            input: json!({"instance_id": "i-1"}),
+        };
+        let entered = |state: &str| What::Entered {
+            state: state.to_owned(),
+        };
+        let mut story = Story::default();
+        let whats = [
+            started,
+            entered("ClaimNode"),
+            entered("CheckPods"),
+            What::Answered { answer },
+            entered("WaitForPods"),
+        ];
+        for (id, what) in (1..).zip(whats) {
+            story.read(Event { id, at: at(0), what });
+        }
+        story
+    }
+
+    fn text(line: &Line) -> String {
+        line.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    #[test]
+    fn a_drain_is_drawn_with_its_boxes_its_pods_and_its_time() {
+        let picture: Vec<String> = frame("arn", &draining(), at(3_600))
+            .picture
+            .iter()
+            .map(text)
+            .collect();
+        assert_eq!(
+            picture,
+            [
+                "ip-1 (i-1)   group workers   1:00:00",
+                "✔ ClaimNode ─ ○ StandbyNode ─ ○ TaintNode ─ ● CheckPods ×2 ─ ○ DetachTerminate",
+                "drain ███████████████░░░░░░░░░░░░░░░ 1h of 2h, until 2027-01-01 02:00Z at the latest",
+                "  jobs/train                                       waited for",
+                "waits for 1 pod",
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_name_what_they_are_about() {
+        let told = frame("arn", &draining(), at(3_600)).facts;
+        let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
+        assert_eq!(subjects, ["node", "pod jobs/train", "drain", "CheckPods"]);
+    }
+
+    fn end(status: &str, outcome: &str) -> End {
+        End {
+            status: status.to_owned(),
+            output: if status == "SUCCEEDED" {
+                json!({"outcome": outcome})
+            } else {
+                Value::Null
+            },
+            error: if status == "FAILED" {
+                outcome.to_owned()
+            } else {
+                String::new()
+            },
+            cause: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_pipeline_is_told_by_the_exit_code() {
+        for (status, outcome, exit) in [
+            ("SUCCEEDED", "recycled", Exit::Done),
+            ("SUCCEEDED", "already_gone", Exit::Done),
+            ("SUCCEEDED", "planned", Exit::Done),
+            ("SUCCEEDED", "rotated", Exit::Done),
+            ("SUCCEEDED", "duplicate", Exit::Others),
+            ("SUCCEEDED", "superseded", Exit::Others),
+            ("ABORTED", "", Exit::PutBack),
+            ("TIMED_OUT", "", Exit::PutBack),
+            ("FAILED", "RotationFailed", Exit::PutBack),
+        ] {
+            assert_eq!(exit_of(&end(status, outcome)), exit, "{status} {outcome}");
+        }
+    }
+
+    #[test]
+    fn every_failure_has_its_exit_code() {
+        for failure in Failure::ALL.into_iter().filter(|failure| failure.ends_failed()) {
+            let exit = match failure {
+                Failure::InvalidInput | Failure::PreflightRefused | Failure::TurnTimedOut => Exit::Refused,
+                Failure::NodeLost | Failure::StandbyLeftBehind => Exit::NeedsPerson,
+                Failure::ClaimLost | Failure::Superseded => Exit::Others,
+                Failure::ReplacementTimedOut
+                | Failure::DrainTimedOut
+                | Failure::ServiceUnavailable
+                | Failure::ServiceRefused
+                | Failure::InternalError => Exit::PutBack,
+            };
+            assert_eq!(
+                exit_of(&end("FAILED", failure.name())),
+                exit,
+                "{}",
+                failure.name()
+            );
+        }
+    }
+
+    #[test]
+    fn a_cause_that_is_a_document_is_told_as_a_sentence() {
+        for (cause, told) in [
+            ("no pods", "InvalidInput: no pods"),
+            (
+                r#"{"errorMessage":"at_once must be at most 2","errorType":"InvalidInput"}"#,
+                "InvalidInput: at_once must be at most 2",
+            ),
+            (r#"{"a":1"#, "InvalidInput: recycle-eks report tells of it"),
+            ("", "InvalidInput"),
+        ] {
+            let end = End {
+                status: "FAILED".to_owned(),
+                error: "InvalidInput".to_owned(),
+                cause: cause.to_owned(),
+                ..End::default()
+            };
+            assert_eq!(describe_end(&end), told);
+        }
+    }
+}

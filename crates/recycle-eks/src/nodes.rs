@@ -1,0 +1,66 @@
+//! Nodes, as `select-nodes` tells of them.
+
+use recycle::ids::InstanceId;
+use recycle::status::{NodeStatus, Status};
+use serde_json::json;
+
+use crate::{Error, Installation};
+
+/// Everything that something of ours is on; or one node, whatever is on it.
+pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status, Error> {
+    let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
+    installation.functions.ask("select-nodes", &question).await
+}
+
+/// How many looks of a watch share one answer of `select-nodes`, which reads the whole cluster: it is asked every twelve seconds.
+const LOOKS: u32 = 6;
+
+/// What `select-nodes` tells of the whole cluster, to somebody who watches.
+#[derive(Debug)]
+pub(crate) struct Fleet<'a> {
+    installation: &'a Installation,
+    looks: u32,
+    told: Status,
+}
+
+impl<'a> Fleet<'a> {
+    /// Nothing was asked yet.
+    #[must_use]
+    pub(crate) fn new(installation: &'a Installation) -> Self {
+        Self {
+            installation,
+            looks: 0,
+            told: Status::default(),
+        }
+    }
+
+    /// What it has told last.
+    pub(crate) async fn look(&mut self) -> Result<&Status, Error> {
+        if self.looks.is_multiple_of(LOOKS) {
+            self.told = fetch_status(self.installation, None).await?;
+        }
+        self.looks += 1;
+        Ok(&self.told)
+    }
+}
+
+/// One node by its instance id or its name.
+pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus, Error> {
+    let status = fetch_status(installation, Some(name)).await?;
+    let away = status.cluster_is_away;
+    status.nodes.into_iter().next().ok_or_else(|| {
+        let cluster = &installation.cluster;
+        match away {
+            Some(why) => Error::Unreachable(format!("{name:?} is not known, and the cluster {cluster} cannot be asked: {why}")),
+            None => Error::Refused(format!("there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name")),
+        }
+    })
+}
+
+/// An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.
+pub(crate) async fn find_instance(installation: &Installation, name: &str) -> Result<InstanceId, Error> {
+    match name.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Ok(find_node(installation, name).await?.instance_id),
+    }
+}

@@ -1,0 +1,483 @@
+//! The page: one HTML document that needs nothing else. Every text goes through maud, which escapes it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use recycle::report::{Look, NodeReport, Report, RotationReport, SeenPod, Span, Stage, Summary};
+
+use crate::times::{moment, shortly};
+
+/// Its looks: light or dark as the reader has it, one column on a phone.
+const STYLE: &str = include_str!("page.css");
+/// The page may load nothing and run nothing, whatever stands in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// How high the picture of the counts is, and how wide, in units of its own.
+const HEIGHT: f64 = 100.0;
+const WIDTH: f64 = 1_000.0;
+
+/// The page of a report; `now` is where a span ends that still lasts.
+pub(crate) fn render(report: &Report, now: Timestamp) -> String {
+    let (title, body) = match report {
+        Report::Node(node) => (
+            title_of(node),
+            html! { h1 { (title_of(node)) } (node_body(node, now)) },
+        ),
+        Report::Rotation(rotation) => ("Rotation".to_owned(), rotation_body(rotation, now)),
+    };
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                // Without it a browser asks for one.
+                link rel="icon" href="data:,";
+                title { (title) " · recycle-eks" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
+}
+
+fn title_of(node: &NodeReport) -> String {
+    node.node
+        .clone()
+        .or_else(|| node.instance.clone())
+        .unwrap_or_else(|| "An unknown node".to_owned())
+}
+
+fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup {
+    let end = end_of(&rotation.summary, now);
+    html! {
+        h1 { "Rotation" }
+        (summary(&rotation.summary, now, html! {
+            dt { "Selection" } dd { code { (rotation.selection) } }
+            dt { "Nodes" } dd { (rotation.nodes.len()) }
+        }))
+        section aria-labelledby="nodes" {
+            h2 id="nodes" { "Nodes" }
+            (legend())
+            div class="scroll" tabindex="0" role="region" aria-labelledby="nodes" {
+                table {
+                    caption { "One row for each node, in the order of their beginnings" }
+                    thead { tr { th scope="col" { "Node" } th scope="col" { "Group" } th scope="col" { "Outcome" } th scope="col" { "Took" } th scope="col" class="wide" { "Stages" } } }
+                    tbody {
+                        @for (number, node) in rotation.nodes.iter().enumerate() {
+                            tr {
+                                th scope="row" { a href=(format!("#node-{number}")) { (title_of(node)) } }
+                                td { (node.group.as_deref().unwrap_or("")) }
+                                td { (outcome(&node.summary)) }
+                                td { (took(&node.summary, now)) }
+                                td { (bars(&node.stages, rotation.summary.started_at, end, now)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @for (number, node) in rotation.nodes.iter().enumerate() {
+            article id=(format!("node-{number}")) {
+                h2 { (title_of(node)) }
+                (node_body(node, now))
+            }
+        }
+    }
+}
+
+fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
+    let end = end_of(&node.summary, now);
+    html! {
+        (summary(&node.summary, now, html! {
+            @if let Some(instance) = &node.instance { dt { "Instance" } dd { (instance) } }
+            @if let Some(group) = &node.group { dt { "Group" } dd { (group) } }
+            @if let Some(cluster) = &node.cluster { dt { "Cluster" } dd { (cluster) } }
+            dt { "Looks at the pods" } dd { (node.polls) }
+        }))
+        @if !node.plan.is_empty() { (plan(&node.plan)) }
+        @if !node.stages.is_empty() { (timeline(node, end, now)) }
+        @if !node.looks.is_empty() { (pods_over_time(&node.looks, node.summary.started_at, end)) }
+        @if !node.pods.is_empty() { (named_pods(&node.pods, now)) }
+        @if !node.blocked.is_empty() { (blocked(&node.blocked, now)) }
+        @if !node.told.is_empty() { (told(node)) }
+        @if !node.troubles.is_empty() { (troubles(node)) }
+    }
+}
+
+fn end_of(summary: &Summary, now: Timestamp) -> Timestamp {
+    summary.ended_at.unwrap_or(now).max(summary.started_at)
+}
+
+fn summary(summary: &Summary, now: Timestamp, more: Markup) -> Markup {
+    html! {
+        dl class="summary" {
+            dt { "Outcome" } dd { (outcome(summary)) }
+            @if !summary.reason.is_empty() { dt { "Why" } dd { (summary.reason) } }
+            dt { "Began" } dd { (time(summary.started_at)) }
+            @if let Some(end) = summary.ended_at { dt { "Ended" } dd { (time(end)) } }
+            dt { "Took" } dd { (took(summary, now)) }
+            (more)
+            dt { "Execution" } dd { code { (summary.execution) } }
+            dt { "History" } dd { (summary.events) " of 25,000 events" }
+        }
+    }
+}
+
+fn outcome(summary: &Summary) -> Markup {
+    let class = if summary.is_well { "well" } else { "ill" };
+    html! { strong class=(class) { (summary.outcome) } }
+}
+
+fn took(summary: &Summary, now: Timestamp) -> String {
+    shortly(end_of(summary, now).duration_since(summary.started_at))
+}
+
+fn time(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (moment(at)) } }
+}
+
+fn plan(steps: &[String]) -> Markup {
+    html! { section { h3 { "Plan" } ol { @for step in steps { li { (step) } } } } }
+}
+
+fn class_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Turn => "turn",
+        Stage::Replacement => "replacement",
+        Stage::Drain => "drain",
+        Stage::Disposal => "disposal",
+        Stage::PutBack => "put-back",
+    }
+}
+
+fn legend() -> Markup {
+    html! {
+        ul class="legend" aria-label="Colours of the stages" {
+            @for stage in Stage::ALL { li { span class=(format!("chip {}", class_of(stage))) {} (stage.describe()) } }
+        }
+    }
+}
+
+/// How far along a time is, in percent.
+fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
+    let whole = to.duration_since(from).as_secs_f64();
+    if whole <= 0.0 {
+        0.0
+    } else {
+        (at.duration_since(from).as_secs_f64() / whole * 100.0).clamp(0.0, 100.0)
+    }
+}
+
+fn bars(stages: &[Span<Stage>], from: Timestamp, to: Timestamp, now: Timestamp) -> Markup {
+    let described: Vec<String> = stages
+        .iter()
+        .map(|span| format!("{} {}", span.what.describe(), lasted(span, now)))
+        .collect();
+    html! {
+        div class="bars" role="img" aria-label=(described.join(", ")) {
+            @for span in stages {
+                @let left = share(span.since, from, to);
+                @let width = share(span.until.unwrap_or(now), from, to) - left;
+                span class=(class_of(span.what)) style=(format!("left:{left:.3}%;width:{width:.3}%")) {}
+            }
+        }
+    }
+}
+
+fn lasted<What>(span: &Span<What>, now: Timestamp) -> String {
+    shortly(span.until.unwrap_or(now).duration_since(span.since))
+}
+
+fn until<What>(span: &Span<What>) -> Markup {
+    match span.until {
+        Some(at) => time(at),
+        None => html! { em { "lasts" } },
+    }
+}
+
+fn timeline(node: &NodeReport, end: Timestamp, now: Timestamp) -> Markup {
+    html! {
+        section {
+            h3 { "Stages" }
+            (bars(&node.stages, node.summary.started_at, end, now))
+            (table("Each stage, one after the other", &["Stage", "Since", "Until", "Took"], html! {
+                @for span in &node.stages {
+                    tr {
+                        th scope="row" { span class=(format!("chip {}", class_of(span.what))) {} (span.what.describe()) }
+                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+/// A table that scrolls by itself where the screen is too narrow for it.
+fn table(caption: &str, head: &[&str], rows: Markup) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead { tr { @for title in head { th scope="col" { (title) } } } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
+/// One picture for each class: they are not parts of one whole.
+fn pods_over_time(looks: &[Look], from: Timestamp, to: Timestamp) -> Markup {
+    let classes: BTreeSet<&String> = looks.iter().flat_map(|look| look.counts.keys()).collect();
+    html! {
+        section {
+            h3 { "Pods over time" }
+            div class="charts" {
+                @for class in classes {
+                    @let counts: Vec<(Timestamp, u32)> = looks.iter().map(|look| (look.at, look.counts.get(class).copied().unwrap_or(0))).collect();
+                    @let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+                    figure {
+                        figcaption { (words(class)) ": at most " (most) }
+                        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(describe(class, &counts)) {
+                            title { (describe(class, &counts)) }
+                            path d=(draw(&counts, most, from, to)) {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn words(class: &str) -> String {
+    class.replace('_', " ")
+}
+
+fn describe(class: &str, counts: &[(Timestamp, u32)]) -> String {
+    let first = counts.first().map_or(0, |(_, count)| *count);
+    let last = counts.last().map_or(0, |(_, count)| *count);
+    format!("{}: {first} at the first look, {last} at the last", words(class))
+}
+
+/// Steps: between two looks nobody knows better. After the last look nothing is left.
+fn draw(counts: &[(Timestamp, u32)], most: u32, from: Timestamp, to: Timestamp) -> String {
+    let across = |at: Timestamp| share(at, from, to) / 100.0 * WIDTH;
+    let height = |count: u32| HEIGHT - f64::from(count) / f64::from(most.max(1)) * HEIGHT;
+    let start = counts.first().map_or(0.0, |(at, _)| across(*at));
+    let mut path = format!("M{start:.1} {HEIGHT}");
+    for (at, count) in counts {
+        path = format!("{path}H{:.1}V{:.1}", across(*at), height(*count));
+    }
+    format!("{path}H{WIDTH}V{HEIGHT}Z")
+}
+
+fn named_pods(pods: &[Span<SeenPod>], now: Timestamp) -> Markup {
+    html! {
+        section {
+            h3 { "Pods" }
+            p class="note" { "Each look names the first five pods of a class." }
+            (table("Pods that were seen, and as what", &["Pod", "Class", "Since", "Until", "For"], html! {
+                @for span in pods {
+                    tr {
+                        th scope="row" { (span.what.name) } td { (words(&span.what.class)) }
+                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+fn blocked(spans: &[Span<Vec<String>>], now: Timestamp) -> Markup {
+    html! {
+        section {
+            h3 { "What blocked" }
+            (table("What kept the drain from going on", &["What", "Since", "Until", "For"], html! {
+                @for span in spans {
+                    tr {
+                        th scope="row" {
+                            @if span.what.is_empty() { "not told" } @else { ul { @for what in &span.what { li { (what) } } } }
+                        }
+                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+fn told(node: &NodeReport) -> Markup {
+    html! {
+        section {
+            h3 { "Notifications" }
+            (table("What people were told", &["When", "Event", "Severity", "Subject"], html! {
+                @for told in &node.told {
+                    tr { th scope="row" { (time(told.at)) } td { (told.event) } td { (told.severity) } td { (told.subject) } }
+                }
+            }))
+        }
+    }
+}
+
+fn troubles(node: &NodeReport) -> Markup {
+    html! {
+        section {
+            h3 { "Tries that failed" }
+            (table("Tries that failed; most are tried again", &["When", "State", "Error", "Why"], html! {
+                @for trouble in &node.troubles {
+                    tr { th scope="row" { (time(trouble.at)) } td { (trouble.state) } td { (trouble.error) } td { (trouble.cause) } }
+                }
+            }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::report::{Told, Trouble};
+    use serde_json::json;
+
+    use super::*;
+
+    const HOSTILE: &str = r#""><script>alert('1')</script><img src=x onerror=alert(1)>&amp;"#;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_798_761_600 + seconds).unwrap()
+    }
+
+    fn span<What>(what: What, since: i64, until: Option<i64>) -> Span<What> {
+        Span {
+            what,
+            since: at(since),
+            until: until.map(at),
+        }
+    }
+
+    /// A node whose every text is `text`.
+    fn node(text: &str) -> NodeReport {
+        let text = text.to_owned();
+        NodeReport {
+            summary: Summary {
+                execution: text.clone(),
+                outcome: text.clone(),
+                is_well: true,
+                reason: text.clone(),
+                started_at: at(0),
+                ended_at: Some(at(100)),
+                events: 12,
+            },
+            instance: Some(text.clone()),
+            node: Some(text.clone()),
+            group: Some(text.clone()),
+            cluster: Some(text.clone()),
+            stages: vec![span(Stage::Turn, 0, Some(25)), span(Stage::Drain, 25, Some(100))],
+            polls: 2,
+            looks: vec![
+                Look {
+                    at: at(25),
+                    counts: [(text.clone(), 4)].into(),
+                },
+                Look {
+                    at: at(75),
+                    counts: [(text.clone(), 1)].into(),
+                },
+            ],
+            pods: vec![span(
+                SeenPod {
+                    class: text.clone(),
+                    name: text.clone(),
+                },
+                25,
+                None,
+            )],
+            blocked: vec![span(vec![text.clone()], 30, Some(60))],
+            told: vec![Told {
+                at: at(1),
+                event: text.clone(),
+                severity: text.clone(),
+                subject: text.clone(),
+            }],
+            troubles: vec![Trouble {
+                at: at(2),
+                state: text.clone(),
+                error: text.clone(),
+                cause: text.clone(),
+            }],
+            plan: vec![text],
+        }
+    }
+
+    #[test]
+    fn whatever_a_name_is_it_is_text() {
+        let rotation = RotationReport {
+            summary: node(HOSTILE).summary,
+            selection: json!({"groups": [HOSTILE]}),
+            nodes: vec![node(HOSTILE)],
+        };
+        for report in [Report::Node(Box::new(node(HOSTILE))), Report::Rotation(rotation)] {
+            let page = render(&report, at(100));
+            assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+            assert!(
+                page.contains(
+                    "&lt;script&gt;alert('1')&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&amp;amp;"
+                ),
+                "{page}"
+            );
+            // Nor does it end an attribute.
+            assert!(page.contains("aria-label=\"&quot;&gt;&lt;script&gt;"), "{page}");
+        }
+    }
+
+    #[test]
+    fn a_page_needs_nothing_and_asks_for_nothing() {
+        let page = render(&Report::Node(Box::new(node("a"))), at(100));
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn bars_and_pictures_are_where_their_times_are() {
+        let page = render(&Report::Node(Box::new(node("a"))), at(100));
+        assert!(
+            page.contains("left:0.000%;width:25.000%") && page.contains("left:25.000%;width:75.000%"),
+            "{page}"
+        );
+        assert!(
+            page.contains("M250.0 100H250.0V0.0H750.0V75.0H1000V100Z"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn what_lasts_says_so_and_a_time_without_length_has_no_bars() {
+        let mut running = node("a");
+        running.summary.ended_at = None;
+        let page = render(&Report::Node(Box::new(running)), at(40));
+        assert!(
+            page.contains("<em>lasts</em>") && !page.contains("Ended"),
+            "{page}"
+        );
+        assert_eq!(share(at(5), at(5), at(5)), 0.0);
+    }
+
+    #[test]
+    fn a_rotation_leads_to_each_of_its_nodes() {
+        let rotation = RotationReport {
+            summary: node("r").summary,
+            selection: json!({"outdated": {"ami": true}}),
+            nodes: vec![node("a"), node("b")],
+        };
+        let page = render(&Report::Rotation(rotation), at(100));
+        for number in 0..2 {
+            assert!(
+                page.contains(&format!("href=\"#node-{number}\""))
+                    && page.contains(&format!("id=\"node-{number}\""))
+            );
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! The story of a rotation: its own history, and those of its groups' executions, told as one.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::executions::Executions;
+use crate::group_story::{Counts, GroupStory, Wait};
+use crate::rotation_end::describe_rotation_end;
+use crate::story::Story;
+use crate::times::moment;
+
+/// How many looks of a watch share one look at the groups: each has a history of its own.
+const LOOKS: u32 = 6;
+/// How many histories are read at the same time.
+const AT_ONCE: usize = 4;
+/// How many reasons to wait a group names.
+const MOST_REASONS: usize = 3;
+
+/// What is known of a rotation.
+#[derive(Debug)]
+pub(crate) struct RotationStory {
+    /// Its execution.
+    pub arn: String,
+    /// Its own history.
+    pub story: Story,
+    /// By the ARNs of their executions.
+    groups: BTreeMap<String, GroupStory>,
+    /// That it, or its groups' executions, could not be read when it was looked at last, and why.
+    pub unread: Option<String>,
+    looks: u32,
+}
+
+impl RotationStory {
+    /// Nothing was read yet.
+    #[must_use]
+    pub(crate) fn new(arn: &str) -> Self {
+        Self {
+            arn: arn.to_owned(),
+            story: Story::default(),
+            groups: BTreeMap::new(),
+            unread: None,
+            looks: 0,
+        }
+    }
+
+    /// Reads on; the groups now and then, and at the end.
+    pub(crate) async fn read_on(&mut self, executions: &Executions) -> Result<(), Error> {
+        executions.read_on(&self.arn, &mut self.story).await?;
+        if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
+            // Who may not read them, or not now, sees the rotation all the same.
+            let unread = self.read_groups(executions).await.err();
+            self.unread = unread.map(|error| describe_unread("its groups", &error));
+        }
+        self.looks += 1;
+        Ok(())
+    }
+
+    /// All of it, for who looks seldom: an outage hides what it hides, and no more.
+    pub(crate) async fn read_all(&mut self, executions: &Executions) -> Result<(), Error> {
+        self.looks = 0;
+        match self.read_on(executions).await {
+            Err(error) if error.is_outage() => {
+                self.unread = Some(describe_unread("its history", &error));
+                Ok(())
+            }
+            read => read,
+        }
+    }
+
+    async fn read_groups(&mut self, executions: &Executions) -> Result<(), Error> {
+        let mut children = BTreeMap::new();
+        for map_run in &self.story.map_runs {
+            for child in executions.list_children(map_run).await? {
+                self.groups.entry(child.arn.clone()).or_default();
+                let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());
+                children.insert(child.arn, is_running);
+            }
+        }
+        let (mut first, mut later) = (Vec::new(), Vec::new());
+        for (arn, group) in &mut self.groups {
+            match children.get(arn) {
+                Some(is_running) if *is_running || !group.has_ended => {
+                    let is_first = group.last_id == 0;
+                    let read = read_group(executions, arn, group, *is_running);
+                    if is_first {
+                        first.push(read)
+                    } else {
+                        later.push(read)
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        // Whole histories are read one after the other, each call at a pace.
+        for read in first {
+            read.await?;
+        }
+        stream::iter(later).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    /// The group of a node, and what the node was selected by, as a dry run tells.
+    #[must_use]
+    pub(crate) fn find_criteria(&self, node: &str) -> Option<(&str, Vec<&str>)> {
+        let mut groups = self.groups();
+        let group = groups.find(|group| group.nodes.iter().any(|other| other == node))?;
+        Some((&group.group, group.list_criteria(node)))
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &GroupStory> {
+        self.groups.values().filter(|group| !group.nodes.is_empty())
+    }
+
+    fn count(&self) -> Counts {
+        self.groups()
+            .map(GroupStory::count)
+            .fold(Counts::default(), |all, group| all + group)
+    }
+
+    /// The last of its groups' ends.
+    fn estimate_end(&self) -> Estimate {
+        self.groups()
+            .map(Estimate::of)
+            .fold(Estimate::NothingLeft, Estimate::and)
+    }
+
+    /// What it is about, or how it has ended, in a sentence.
+    #[must_use]
+    pub(crate) fn describe(&self) -> String {
+        match (&self.story.end, self.story.reason()) {
+            (Some(end), _) => describe_rotation_end(end),
+            (None, "") => "is under way".to_owned(),
+            (None, reason) => reason.to_owned(),
+        }
+    }
+
+    /// How far it has come; none before that is known, and after its end.
+    #[must_use]
+    pub(crate) fn describe_progress(&self, now: Timestamp) -> Option<String> {
+        if self.story.end.is_some() {
+            return None;
+        }
+        if let Some(unread) = &self.unread {
+            return Some(unread.clone());
+        }
+        let counts = self.count();
+        let estimate = describe_estimate(self.estimate_end(), "each group", now);
+        (counts.nodes > 0).then(|| format!("{}; {estimate}", describe_counts(counts)))
+    }
+
+    /// A line for each group that goes on: its name, how much of it is done, from 0 to 1, and a sentence.
+    #[must_use]
+    pub(crate) fn list_groups(&self, now: Timestamp) -> Vec<(String, f64, String)> {
+        let running = self.groups().filter(|group| !group.has_ended);
+        let mut lines: Vec<(String, f64, String)> = running
+            .map(|group| {
+                let counts = group.count();
+                let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
+                (group.group.clone(), share, describe_group(group, now))
+            })
+            .collect();
+        lines.sort_by(|one, other| one.0.cmp(&other.0));
+        lines
+    }
+
+    /// For machines.
+    #[must_use]
+    pub(crate) fn document(&self) -> Value {
+        let groups: Vec<Value> = self
+            .groups()
+            .map(|group| {
+                let counts = group.count();
+                let waits = group.list_waits().map(|(node, wait)| {
+                    json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
+                });
+                json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
+                    "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>(), "estimated_end": group.estimate_end()})
+            })
+            .collect();
+        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread,
+            "estimated_end": self.estimate_end().known()})
+    }
+}
+
+/// When nothing will be left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Estimate {
+    /// Every node's turn is over.
+    NothingLeft,
+    /// There is nothing yet to estimate it from.
+    Unknown,
+    /// Then.
+    At(Timestamp),
+    /// Then at the earliest: of other groups nobody knows.
+    AtLeast(Timestamp),
+}
+
+impl Estimate {
+    fn of(group: &GroupStory) -> Self {
+        if group.has_work_left() {
+            group.estimate_end().map_or(Self::Unknown, Self::At)
+        } else {
+            Self::NothingLeft
+        }
+    }
+
+    /// Of two groups' the later.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NothingLeft, known) | (known, Self::NothingLeft) => known,
+            (Self::Unknown, Self::Unknown) => Self::Unknown,
+            (Self::At(one), Self::At(other)) => Self::At(one.max(other)),
+            (Self::Unknown, Self::At(end) | Self::AtLeast(end))
+            | (Self::At(end) | Self::AtLeast(end), Self::Unknown) => Self::AtLeast(end),
+            (Self::AtLeast(one), Self::At(other) | Self::AtLeast(other))
+            | (Self::At(one), Self::AtLeast(other)) => Self::AtLeast(one.max(other)),
+        }
+    }
+
+    fn known(self) -> Option<Timestamp> {
+        match self {
+            Self::At(end) => Some(end),
+            Self::NothingLeft | Self::Unknown | Self::AtLeast(_) => None,
+        }
+    }
+}
+
+/// Reads the history of a group's execution on. An end that tells nothing of itself its status tells.
+async fn read_group(
+    executions: &Executions,
+    arn: &str,
+    group: &mut GroupStory,
+    is_running: bool,
+) -> Result<(), Error> {
+    executions.read_group_on(arn, group).await?;
+    group.has_ended |= !is_running;
+    Ok(())
+}
+
+fn describe_unread(what: &str, error: &Error) -> String {
+    if error.is_outage() {
+        format!("{what} could not be read now: {error}")
+    } else {
+        format!("{what} cannot be read: {error}")
+    }
+}
+
+fn describe_group(group: &GroupStory, now: Timestamp) -> String {
+    let mut parts = vec![describe_counts(group.count())];
+    parts.extend(describe_waits(group));
+    parts.push(describe_estimate(Estimate::of(group), "the group", now));
+    parts.join("; ")
+}
+
+fn describe_counts(counts: Counts) -> String {
+    let mut text = format!("{} of {} done", counts.done, counts.nodes);
+    for (count, what) in [
+        (counts.failed, "failed"),
+        (counts.left, "not begun any more"),
+        (counts.under_way, "under way"),
+    ] {
+        if count > 0 {
+            text = format!("{text}, {count} {what}");
+        }
+    }
+    text
+}
+
+/// Nodes that wait for the same are told together.
+fn describe_waits(group: &GroupStory) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<(&str, &Wait)>)> = Vec::new();
+    for (node, wait) in group.list_waits() {
+        match reasons.iter_mut().find(|(reason, _)| *reason == wait.reason) {
+            Some((_, waits)) => waits.push((node, wait)),
+            None => reasons.push((&wait.reason, vec![(node, wait)])),
+        }
+    }
+    let told = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
+        let since = waits
+            .iter()
+            .map(|(_, wait)| wait.since)
+            .min()
+            .map_or_else(String::new, moment);
+        match waits.as_slice() {
+            [(node, _)] => format!("{node} waits since {since}: {reason}"),
+            several => format!("{} nodes wait since {since}: {reason}", several.len()),
+        }
+    });
+    told.collect()
+}
+
+fn describe_estimate(end: Estimate, of: &str, now: Timestamp) -> String {
+    match end {
+        Estimate::NothingLeft => "nothing is left to do".to_owned(),
+        Estimate::Unknown => format!("its end can be estimated once the first node of {of} is done"),
+        Estimate::At(end) | Estimate::AtLeast(end) if end < now => {
+            format!("takes longer than estimated ({})", moment(end))
+        }
+        Estimate::At(end) => format!("estimated end {}", moment(end)),
+        Estimate::AtLeast(end) => format!("estimated end at least {}", moment(end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_aws::ScriptedAws;
+
+    use super::*;
+    use crate::group_story::{GroupEvent, GroupWhat};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_798_761_600 + seconds).unwrap()
+    }
+
+    /// Three nodes, one at a time: the first took an hour, the second waits.
+    fn rotation(second: GroupWhat) -> RotationStory {
+        let mut group = GroupStory::default();
+        let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1});
+        for (id, (previous, seconds, what)) in (1..).zip([
+            (0, 0, GroupWhat::Started("workers".to_owned())),
+            (1, 0, GroupWhat::Answered(nodes)),
+            (2, 0, GroupWhat::Turn(0)),
+            (3, 3_600, GroupWhat::TurnEnded(json!({"end": "recycled"}))),
+            (2, 3_600, GroupWhat::Turn(1)),
+            (5, 3_600, second),
+        ]) {
+            group.read(GroupEvent {
+                id,
+                previous,
+                at: at(seconds),
+                what,
+            });
+        }
+        let mut rotation = RotationStory::new("arn:aws:states:eu-west-1:1:execution:m:weekly");
+        rotation.groups.insert("child".to_owned(), group);
+        rotation
+    }
+
+    fn paused() -> GroupWhat {
+        GroupWhat::Answered(
+            json!({"verdict": "wait", "reason": "group workers has the tag recycle-eks:paused", "wait_seconds": 60}),
+        )
+    }
+
+    #[test]
+    fn a_group_says_what_is_done_what_it_waits_for_since_when_and_when_it_may_end() {
+        let told = rotation(paused());
+        assert_eq!(
+            told.list_groups(at(4_000)),
+            [(
+                "workers".to_owned(),
+                1.0 / 3.0,
+                "1 of 3 done; i-2 waits since 2027-01-01 01:00Z: group workers has the tag recycle-eks:paused; \
+                 estimated end 2027-01-01 03:00Z"
+                    .to_owned()
+            )]
+        );
+        assert_eq!(
+            told.describe_progress(at(4_000)).as_deref(),
+            Some("1 of 3 done; estimated end 2027-01-01 03:00Z")
+        );
+        assert!(
+            told.describe_progress(at(90_000))
+                .unwrap()
+                .ends_with("takes longer than estimated (2027-01-01 03:00Z)")
+        );
+        let group = &told.document()["groups"][0];
+        assert_eq!(
+            (group["done"].as_u64(), group["waits"][0]["instance_id"].as_str()),
+            (Some(1), Some("i-2"))
+        );
+    }
+
+    #[test]
+    fn what_is_under_way_is_counted() {
+        let start = GroupWhat::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
+        assert!(
+            rotation(start)
+                .describe_progress(at(4_000))
+                .unwrap()
+                .starts_with("1 of 3 done, 1 under way; ")
+        );
+    }
+
+    #[test]
+    fn before_its_groups_are_known_a_rotation_is_under_way_and_says_why_it_cannot_tell_more() {
+        let mut told = RotationStory::new("arn");
+        assert_eq!(
+            (told.describe().as_str(), told.describe_progress(at(0))),
+            ("is under way", None)
+        );
+        let error = Error::Refused("no".to_owned());
+        told.unread = Some(describe_unread("its groups", &error));
+        assert_eq!(
+            told.describe_progress(at(0)).as_deref(),
+            Some("its groups cannot be read: no")
+        );
+    }
+
+    #[test]
+    fn the_latest_known_end_counts_and_nothing_left_is_not_nothing_known() {
+        use Estimate::{At, AtLeast, NothingLeft, Unknown};
+        for (groups, together, told) in [
+            (vec![], NothingLeft, "nothing is left to do"),
+            (
+                vec![NothingLeft, NothingLeft],
+                NothingLeft,
+                "nothing is left to do",
+            ),
+            (
+                vec![NothingLeft, Unknown],
+                Unknown,
+                "its end can be estimated once the first node of each group is done",
+            ),
+            (
+                vec![At(at(60)), NothingLeft, At(at(0))],
+                At(at(60)),
+                "estimated end 2027-01-01 00:01Z",
+            ),
+            (
+                vec![At(at(0)), Unknown, At(at(60))],
+                AtLeast(at(60)),
+                "estimated end at least 2027-01-01 00:01Z",
+            ),
+        ] {
+            let folded = groups.into_iter().fold(NothingLeft, Estimate::and);
+            assert_eq!(folded, together);
+            assert_eq!(describe_estimate(folded, "each group", at(0)), told);
+        }
+    }
+
+    #[test]
+    fn a_group_whose_nodes_are_all_done_says_that_nothing_is_left() {
+        let mut told = rotation(GroupWhat::TurnEnded(json!({"end": "recycled"})));
+        let group = told.groups.get_mut("child").unwrap();
+        group.nodes.truncate(2);
+        assert_eq!(
+            told.describe_progress(at(4_000)).as_deref(),
+            Some("2 of 2 done; nothing is left to do")
+        );
+    }
+
+    const LISTED: &str = r#"{"executions": [{"executionArn": "child", "stateMachineArn": "m", "name": "child", "status": "RUNNING",
+        "startDate": 1798761600}]}"#;
+    const ROTATION: &str = r#"{"events": [{"id": 1, "previousEventId": 0, "timestamp": 1798761600, "type": "MapRunStarted",
+        "mapRunStartedEventDetails": {"mapRunArn": "run"}}]}"#;
+    const GROUP: &str = r#"{"events": [{"id": 1, "previousEventId": 0, "timestamp": 1798761600, "type": "TaskSucceeded",
+        "taskSucceededEventDetails": {"resourceType": "lambda", "resource": "invoke",
+        "output": "{\"Payload\": {\"nodes\": [\"i-1\"], \"at_once\": 1}}"}}]}"#;
+
+    #[tokio::test]
+    async fn a_throttle_hides_the_progress_and_not_the_rotation() {
+        let throttled = |aws: ScriptedAws| {
+            aws.refuses("GetExecutionHistory", 400, "ThrottlingException", "rate exceeded")
+        };
+        let aws = throttled(ScriptedAws::new())
+            .on("GetExecutionHistory", ROTATION)
+            .on("ListExecutions", LISTED);
+        let aws = throttled(aws)
+            .on("GetExecutionHistory", r#"{"events": []}"#)
+            .on("ListExecutions", LISTED)
+            .on("GetExecutionHistory", GROUP);
+        let (executions, mut told) = (Executions::new(&aws.config()), RotationStory::new("arn"));
+        for expected in [
+            "its history could not be read now: ",
+            "its groups could not be read now: ",
+            "0 of 1 done; ",
+        ] {
+            told.read_all(&executions).await.unwrap();
+            let progress = told.describe_progress(at(0)).unwrap();
+            assert!(progress.starts_with(expected), "{progress}");
+        }
+        assert_eq!((aws.scenes_left(), &told.unread), (0, &None));
+    }
+
+    #[tokio::test]
+    async fn a_group_has_ended_when_its_execution_has_whatever_its_history_says() {
+        for (status, has_ended) in [
+            ("RUNNING", false),
+            ("PENDING_REDRIVE", false),
+            ("FAILED", true),
+            ("TIMED_OUT", true),
+            ("ABORTED", true),
+        ] {
+            let aws = ScriptedAws::new()
+                .on("GetExecutionHistory", ROTATION)
+                .on("ListExecutions", &LISTED.replace("RUNNING", status))
+                .on("GetExecutionHistory", GROUP);
+            let mut told = RotationStory::new("arn");
+            told.read_all(&Executions::new(&aws.config())).await.unwrap();
+            assert_eq!(told.groups["child"].has_ended, has_ended, "{status}");
+            assert_eq!(aws.scenes_left(), 0);
+        }
+    }
+}

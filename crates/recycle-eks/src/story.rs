@@ -1,0 +1,364 @@
+//! The story of one execution of `recycle-node`, read from its history: where it is, what it was answered, what became of each pod.
+//!
+//! It is told of the newest event, and knows no other clock.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::executions::Unfinished;
+use crate::node_view::has_box;
+
+/// An event of an execution's history, as far as it is read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Event {
+    /// Its number: they count up.
+    pub id: i64,
+    /// When it was.
+    pub at: Timestamp,
+    /// What it was.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum What {
+    /// It began.
+    Started {
+        /// Its input.
+        input: Value,
+    },
+    /// It came to a state.
+    Entered {
+        /// The state.
+        state: String,
+    },
+    /// A function has answered.
+    Answered {
+        /// What.
+        answer: Value,
+    },
+    /// A Distributed Map has begun.
+    MapRun {
+        /// Its run.
+        arn: String,
+    },
+    /// It has ended.
+    Ended(End),
+    /// What the story does not need.
+    Other,
+}
+
+/// How an execution has ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct End {
+    /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
+    pub status: String,
+    /// Its output, if it succeeded.
+    pub output: Value,
+    /// Its error's name, else empty.
+    pub error: String,
+    /// Its error's text, else empty.
+    pub cause: String,
+}
+
+impl End {
+    /// The outcome, or the error's name.
+    #[must_use]
+    pub(crate) fn outcome(&self) -> &str {
+        match self.output["outcome"].as_str() {
+            Some(outcome) => outcome,
+            None if self.error.is_empty() => &self.status,
+            None => &self.error,
+        }
+    }
+
+    /// Why, in the execution's own words.
+    #[must_use]
+    pub(crate) fn reason(&self) -> &str {
+        self.output["reason"].as_str().unwrap_or(&self.cause)
+    }
+}
+
+/// What an answer calls the pods, and what that means for them. A pod that no answer names does not matter.
+const CLASSES: [(&str, Class); 5] = [
+    ("awaited", Class::Wait),
+    ("bad_annotation", Class::Wait),
+    ("evictable", Class::Evict),
+    ("terminating", Class::Leaving),
+    ("tolerates_taint", Class::Ignore),
+];
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It is waited for.
+    Wait,
+    /// It is evicted.
+    Evict,
+    /// It has been asked to go.
+    Leaving,
+    /// It ends with the node.
+    Ignore,
+    /// It was here, and is not any more.
+    Gone,
+}
+
+impl Class {
+    /// In a word.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "waited for",
+            Self::Evict => "to evict",
+            Self::Leaving => "leaving",
+            Self::Ignore => "ends with the node",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// The end of a drain at the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Drain {
+    /// When it began.
+    pub since: Timestamp,
+    /// When its time is over.
+    pub until: Timestamp,
+}
+
+/// What is known of an execution.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Story {
+    /// The number of the newest event that was read.
+    pub last_id: i64,
+    /// What is newer, and was read in part.
+    pub unfinished: Unfinished<Event>,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// When the newest event was.
+    pub at: Option<Timestamp>,
+    /// Its input.
+    pub input: Value,
+    /// Where it is.
+    pub state: String,
+    /// The newest state that stands in the picture; the others decide within a moment.
+    pub place: String,
+    /// How often it came to each state.
+    pub entered: BTreeMap<String, u32>,
+    /// What the last function has answered.
+    pub answer: Value,
+    /// Its node's name, when it is known.
+    pub node: Option<String>,
+    /// The node's group, when it is known.
+    pub group: Option<String>,
+    /// Its drain, when it has begun.
+    pub drain: Option<Drain>,
+    /// The runs of its Distributed Maps.
+    pub map_runs: Vec<String>,
+    /// Every pod that an answer has named.
+    pub pods: BTreeMap<String, Class>,
+    /// How it has ended.
+    pub end: Option<End>,
+}
+
+impl Story {
+    /// Reads on. Events that were read before change nothing.
+    pub(crate) fn read(&mut self, event: Event) {
+        if event.id <= self.last_id {
+            return;
+        }
+        self.last_id = event.id;
+        self.at = Some(event.at);
+        match event.what {
+            What::Started { input } => {
+                self.started = Some(event.at);
+                self.input = input;
+            }
+            What::Entered { state } => {
+                *self.entered.entry(state.clone()).or_default() += 1;
+                if has_box(&state) {
+                    self.place.clone_from(&state);
+                }
+                self.state = state;
+            }
+            What::Answered { answer } => self.learn(answer),
+            What::MapRun { arn } => self.map_runs.push(arn),
+            What::Ended(end) => self.end = Some(end),
+            What::Other => {}
+        }
+    }
+
+    fn learn(&mut self, answer: Value) {
+        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        self.node = text("/run/node").or_else(|| self.node.take());
+        self.group = text("/run/group").or_else(|| self.group.take());
+        self.drain = read_drain(&answer).or(self.drain);
+        // Who has no pods to tell of says nothing of them: their names are the observer's.
+        if self.state == "CheckPods" || answer["verdict"] == "planned" {
+            self.learn_pods(&answer);
+        }
+        self.answer = answer;
+    }
+
+    /// A pod that is not named any more is gone, unless its class has more than were named.
+    fn learn_pods(&mut self, answer: &Value) {
+        let named: BTreeMap<String, Class> = CLASSES
+            .into_iter()
+            .flat_map(|(said, class)| names(answer, said).map(move |name| (name.to_owned(), class)))
+            .collect();
+        let all_are_named = CLASSES.into_iter().all(|(said, _)| {
+            answer["counts"][said].as_u64().unwrap_or(0) <= names(answer, said).count() as u64
+        });
+        if all_are_named {
+            for class in self.pods.values_mut() {
+                *class = Class::Gone;
+            }
+        }
+        self.pods.extend(named);
+    }
+
+    /// Why it is where it is, in the last function's words.
+    #[must_use]
+    pub(crate) fn reason(&self) -> &str {
+        self.answer["reason"].as_str().unwrap_or_default()
+    }
+
+    /// The instance.
+    #[must_use]
+    pub(crate) fn instance(&self) -> &str {
+        self.input["instance_id"].as_str().unwrap_or_default()
+    }
+
+    /// How long it has taken, until `now` or its end.
+    #[must_use]
+    pub(crate) fn elapsed(&self, now: Timestamp) -> SignedDuration {
+        let until = if self.end.is_some() {
+            self.at
+        } else {
+            self.at.max(Some(now))
+        };
+        match (self.started, until) {
+            (Some(started), Some(until)) => until.duration_since(started),
+            (None, _) | (_, None) => SignedDuration::ZERO,
+        }
+    }
+}
+
+fn names<'a>(answer: &'a Value, said: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let listed = answer["names"][said].as_array();
+    listed.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn read_drain(answer: &Value) -> Option<Drain> {
+    let run = &answer["run"];
+    let since: Timestamp = run["draining_since"].as_str()?.parse().ok()?;
+    let by_person = run["drain_until"].as_str().and_then(|time| time.parse().ok());
+    let seconds = run["input"]["drain_timeout_seconds"].as_i64()?;
+    let until = by_person.or_else(|| since.checked_add(SignedDuration::from_secs(seconds)).ok())?;
+    Some(Drain { since, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_798_761_600 + seconds).unwrap()
+    }
+
+    fn told(whats: Vec<What>) -> Story {
+        let mut story = Story::default();
+        for (id, what) in (1..).zip(whats) {
+            let event = Event {
+                id,
+                at: at(id * 10),
+                what,
+            };
+            story.read(event.clone());
+            story.read(event);
+        }
+        story
+    }
+
+    fn entered(state: &str) -> What {
+        What::Entered {
+            state: state.to_owned(),
+        }
+    }
+
+    fn answered(answer: Value) -> What {
+        What::Answered { answer }
+    }
+
+    #[test]
+    fn a_story_is_where_its_execution_is_and_an_event_counts_once() {
+        let story = told(vec![
+            What::Started {
+                input: json!({"instance_id": "i-1"}),
+            },
+            entered("ClaimNode"),
+            answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
+            entered("StandbyNode"),
+            entered("WaitForReplacement"),
+            entered("StandbyNode"),
+        ]);
+        assert_eq!((story.state.as_str(), story.instance()), ("StandbyNode", "i-1"));
+        assert_eq!(story.entered["StandbyNode"], 2);
+        assert_eq!(
+            (story.node.as_deref(), story.group.as_deref()),
+            (Some("ip-1"), Some("workers"))
+        );
+        assert_eq!(story.elapsed(at(100)).as_secs(), 90);
+    }
+
+    #[test]
+    fn a_pod_that_is_named_no_more_is_gone_unless_there_are_more_than_were_named() {
+        let first = json!({"counts": {"awaited": 1, "evictable": 1}, "names": {"awaited": ["a/job"], "evictable": ["a/web"]}});
+        let all = json!({"counts": {"awaited": 1}, "names": {"awaited": ["a/job"]}});
+        let some = json!({"counts": {"awaited": 9}, "names": {"awaited": ["a/job"]}});
+        for (second, web) in [(all, Class::Gone), (some, Class::Evict)] {
+            let story = told(vec![
+                entered("CheckPods"),
+                answered(first.clone()),
+                answered(second),
+            ]);
+            assert_eq!(story.pods["a/job"], Class::Wait);
+            assert_eq!(story.pods["a/web"], web);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_drain_is_a_persons_if_one_has_set_it() {
+        let run = |more: Value| {
+            let mut run =
+                json!({"draining_since": at(0).to_string(), "input": {"drain_timeout_seconds": 3600}});
+            run.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            told(vec![answered(json!({"run": run}))]).drain.unwrap()
+        };
+        assert_eq!(run(json!({})).until, at(3600));
+        assert_eq!(run(json!({"drain_until": at(7200).to_string()})).until, at(7200));
+    }
+
+    #[test]
+    fn an_end_is_told_by_its_outcome_or_its_error() {
+        for (output, error, outcome) in [
+            (json!({"outcome": "recycled", "reason": "gone"}), "", "recycled"),
+            (Value::Null, "DrainTimedOut", "DrainTimedOut"),
+            (Value::Null, "", "ABORTED"),
+        ] {
+            let end = End {
+                status: "ABORTED".to_owned(),
+                output,
+                error: error.to_owned(),
+                cause: String::new(),
+            };
+            assert_eq!(end.outcome(), outcome);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Times and durations as people read them.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Hours, minutes, seconds: `20:03:11`.
+#[must_use]
+pub(crate) fn clock_face(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The two largest units: `2d 4h`, `3h 20m`, `45s`.
+#[must_use]
+pub(crate) fn shortly(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    let units = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let largest = units
+        .iter()
+        .position(|(count, _)| *count > 0)
+        .unwrap_or(units.len() - 1);
+    let told = units[largest..]
+        .iter()
+        .take(2)
+        .filter(|(count, unit)| *count > 0 || *unit == units[largest].1);
+    told.map(|(count, unit)| format!("{count}{unit}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// To the minute, in UTC: `2027-01-01 20:00Z`.
+#[must_use]
+pub(crate) fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%MZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_shortly() {
+        for (seconds, short, face) in [
+            (0, "0s", "0:00:00"),
+            (45, "45s", "0:00:45"),
+            (60, "1m", "0:01:00"),
+            (12_000, "3h 20m", "3:20:00"),
+            (187_200, "2d 4h", "52:00:00"),
+            (172_801, "2d", "48:00:01"),
+            (-5, "0s", "0:00:00"),
+        ] {
+            let duration = SignedDuration::from_secs(seconds);
+            assert_eq!(
+                (shortly(duration).as_str(), clock_face(duration).as_str()),
+                (short, face)
+            );
+        }
+    }
+
+    #[test]
+    fn moments_are_told_to_the_minute() {
+        let time = "2027-01-01T20:00:59.5Z".parse().unwrap();
+        assert_eq!(moment(time), "2027-01-01 20:00Z");
+    }
+}

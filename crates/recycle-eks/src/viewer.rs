@@ -1,0 +1,255 @@
+//! The one way in which something is shown that changes: a picture that is drawn anew on a terminal; without one a line for each change;
+//! for machines a document for each change.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+
+use crossterm::cursor::{MoveTo, MoveToPreviousLine};
+use crossterm::queue;
+use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{Clear, ClearType};
+use serde_json::Value;
+
+use crate::output::terminal_size;
+use crate::{Error, Output};
+
+/// How a piece of text is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As it is.
+    Plain,
+    /// Less important.
+    Dim,
+    /// What matters now.
+    Bold,
+    /// Well.
+    Good,
+    /// Under way.
+    Busy,
+    /// Not well.
+    Bad,
+}
+
+/// A piece of text.
+pub(crate) type Span = (Style, String);
+
+/// A line of a picture.
+pub(crate) type Line = Vec<Span>;
+
+/// What there is to see at a moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Frame {
+    /// How long it has taken, in front of each plain line.
+    pub clock: String,
+    /// For a terminal.
+    pub picture: Vec<Line>,
+    /// For lines: each subject, and how it is.
+    pub facts: Vec<(String, String)>,
+    /// For machines.
+    pub document: Value,
+}
+
+/// Shows frames, one after the other.
+#[derive(Debug)]
+pub(crate) struct Viewer<'a> {
+    output: &'a Output,
+    /// Lines of the picture that stands there.
+    drawn: u16,
+    /// Columns of the terminal then.
+    columns: u16,
+    told: BTreeMap<String, String>,
+    document: Value,
+}
+
+impl<'a> Viewer<'a> {
+    /// Nothing is shown yet.
+    #[must_use]
+    pub(crate) fn new(output: &'a Output) -> Self {
+        Self {
+            output,
+            drawn: 0,
+            columns: 0,
+            told: BTreeMap::new(),
+            document: Value::Null,
+        }
+    }
+
+    /// Shows what has changed.
+    pub(crate) fn show(&mut self, frame: &Frame) -> Result<(), Error> {
+        if self.output.is_json() {
+            if self.document != frame.document {
+                self.output.document(&frame.document)?;
+                self.document = frame.document.clone();
+            }
+            return Ok(());
+        }
+        if self.output.is_terminal {
+            return Ok(self.draw(&frame.picture)?);
+        }
+        for line in self.find_news(frame) {
+            self.output.say(line)?;
+        }
+        Ok(())
+    }
+
+    /// A subject that is not there any more is told again when it comes back.
+    fn find_news(&mut self, frame: &Frame) -> Vec<String> {
+        let news = frame
+            .facts
+            .iter()
+            .filter(|(subject, state)| self.told.get(subject) != Some(state))
+            .map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
+        let news = news.collect();
+        self.told = frame.facts.iter().cloned().collect();
+        news
+    }
+
+    /// Over the last picture, line by line, so that nothing flickers.
+    fn draw(&mut self, picture: &[Line]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let (columns, rows) = terminal_size();
+        if self.drawn > 0 && self.columns != columns {
+            // Terminals differ in what they make of lines that do not fit any more: nobody knows where the picture is now.
+            queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
+        } else if self.drawn > 0 {
+            queue!(out, MoveToPreviousLine(self.drawn))?;
+        }
+        self.columns = columns;
+        let lines: Vec<Line> = picture
+            .iter()
+            .flat_map(|line| fit(line, usize::from(columns)))
+            .collect();
+        // What does not fit could not be drawn over.
+        let shown = &lines[..lines.len().min(usize::from(rows.saturating_sub(1)))];
+        for line in shown {
+            for (style, text) in line {
+                begin(&mut out, *style)?;
+                queue!(out, Print(text), SetAttribute(Attribute::Reset), ResetColor)?;
+            }
+            queue!(out, Clear(ClearType::UntilNewLine), Print("\n"))?;
+        }
+        queue!(out, Clear(ClearType::FromCursorDown))?;
+        self.drawn = u16::try_from(shown.len()).unwrap_or(u16::MAX);
+        out.flush()
+    }
+}
+
+fn begin(out: &mut impl io::Write, style: Style) -> io::Result<()> {
+    match style {
+        Style::Plain => Ok(()),
+        Style::Dim => queue!(out, SetAttribute(Attribute::Dim)),
+        Style::Bold => queue!(out, SetAttribute(Attribute::Bold)),
+        Style::Good => queue!(out, SetForegroundColor(Color::Green)),
+        Style::Busy => queue!(out, SetForegroundColor(Color::Yellow)),
+        Style::Bad => queue!(out, SetForegroundColor(Color::Red)),
+    }
+}
+
+/// A sentence goes on below, at a blank; of what has columns, what there is room for.
+fn fit(line: &Line, columns: usize) -> Vec<Line> {
+    match line.as_slice() {
+        [(style, text)] => wrap(text, columns)
+            .into_iter()
+            .map(|text| vec![(*style, text)])
+            .collect(),
+        _ => vec![cut(line, columns)],
+    }
+}
+
+fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    // The blanks stay, as a table's rows have some in front.
+    for word in text.split_inclusive(' ') {
+        let last = lines.last().map_or(0, |line| line.chars().count());
+        let is_full = last > 0 && last + word.trim_end().chars().count() > columns;
+        match lines.last_mut() {
+            Some(line) if !is_full => line.push_str(word),
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    let cut = |line: String| line.trim_end().chars().take(columns).collect();
+    lines.into_iter().map(cut).collect()
+}
+
+fn cut(line: &[Span], columns: usize) -> Line {
+    let mut left = columns;
+    let mut shown = Line::new();
+    for (style, text) in line {
+        let text: String = text.chars().take(left).collect();
+        left -= text.chars().count();
+        shown.push((*style, text));
+    }
+    shown
+}
+
+/// A bar of so many columns.
+#[must_use]
+pub(crate) fn bar(share: f64, columns: usize) -> String {
+    let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Format;
+
+    #[test]
+    fn a_bar_is_as_full_as_its_share() {
+        for (share, drawn) in [
+            (0.0, "░░░░"),
+            (0.5, "██░░"),
+            (1.0, "████"),
+            (7.0, "████"),
+            (-1.0, "░░░░"),
+        ] {
+            assert_eq!(bar(share, 4), drawn);
+        }
+    }
+
+    #[test]
+    fn a_line_is_cut_where_the_terminal_ends() {
+        let line = vec![(Style::Plain, "abc".to_owned()), (Style::Bold, "äöü".to_owned())];
+        let texts = |columns| {
+            cut(&line, columns)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<String>()
+        };
+        assert_eq!(
+            (texts(4), texts(6), texts(0)),
+            ("abcä".to_owned(), "abcäöü".to_owned(), String::new())
+        );
+    }
+
+    #[test]
+    fn a_sentence_goes_on_below() {
+        for (text, lines) in [
+            ("waits for one pod", vec!["waits for", "one pod"]),
+            ("  a", vec!["  a"]),
+            ("", vec![""]),
+            ("abcdefghijklm no", vec!["abcdefghij", "no"]),
+        ] {
+            assert_eq!(wrap(text, 10), lines, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_has_changed_is_a_line() {
+        let output = Output::new(Format::Table);
+        let mut viewer = Viewer::new(&output);
+        let frame = |facts: &[(&str, &str)]| Frame {
+            clock: "0:00:10".to_owned(),
+            facts: facts
+                .iter()
+                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+                .collect(),
+            ..Frame::default()
+        };
+        let count = |viewer: &mut Viewer<'_>, facts: &[(&str, &str)]| viewer.find_news(&frame(facts)).len();
+        assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "1")]), 2);
+        assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "2")]), 1);
+        assert_eq!(count(&mut viewer, &[("a", "1")]), 0);
+        assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "2")]), 1);
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether a person may move the end of a node's drain, by the annotation `recycle-eks/drain-until`.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::claim::{Phase, StoredClaim};
+use crate::contract::describe_instance;
+use crate::drain::{Progress, later};
+use crate::ids::{ClusterName, InstanceId};
+use crate::input::{InvalidInput, LONGEST_DRAIN};
+use crate::node::NodeFacts;
+
+/// What a person's command line asks of `taint-node`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct DrainUntil {
+    /// The node's instance.
+    pub instance_id: InstanceId,
+    /// Its cluster.
+    pub cluster_name: ClusterName,
+    /// When the drain is to end.
+    pub until: DrainEnd,
+}
+
+/// When a drain is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum DrainEnd {
+    /// As soon as its execution looks again.
+    Now,
+    /// Then.
+    At(Timestamp),
+}
+
+impl TryFrom<String> for DrainEnd {
+    type Error = InvalidInput;
+
+    fn try_from(text: String) -> Result<Self, InvalidInput> {
+        if text == "now" {
+            return Ok(Self::Now);
+        }
+        text.parse().map(Self::At).map_err(|_| {
+            InvalidInput(format!(
+                "until must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}"
+            ))
+        })
+    }
+}
+
+/// As the annotation has it.
+impl fmt::Display for DrainEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now => f.write_str("now"),
+            Self::At(time) => time.fmt(f),
+        }
+    }
+}
+
+/// When the drain will end. Only a node that somebody works on has a drain, or will have one; what is being disposed of has had it. Whether
+/// its execution still runs, the annotation does not change: it goes with the put-back.
+pub fn judge_drain_end(
+    instance: &InstanceId,
+    node: Option<&NodeFacts>,
+    asked: DrainEnd,
+) -> Result<DrainEnd, InvalidInput> {
+    let subject = describe_instance(instance, node.map(|node| &node.name));
+    let refuse = |why: &str| Err(InvalidInput(format!("{subject} {why}")));
+    match node.map(NodeFacts::claim) {
+        None => refuse("has no Node in the cluster: there is no drain whose end could be moved"),
+        Some(None) => refuse("is nobody's: there is no drain whose end could be moved"),
+        Some(Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_))) => {
+            refuse("has a claim that this version cannot read")
+        }
+        Some(Some(StoredClaim::Known(claim))) => match claim.phase {
+            // When it begins nobody knows: what is too long is cut then.
+            Phase::Claimed | Phase::Turn | Phase::Standby => Ok(asked),
+            Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(NodeFacts::progress))),
+            Phase::Disposing => refuse("is being disposed of: its drain is over"),
+        },
+    }
+}
+
+/// A drain lasts 30 days at most, since it began.
+fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
+    match (asked, progress) {
+        (DrainEnd::At(end), Some(progress)) => DrainEnd::At(end.min(later(progress.since, LONGEST_DRAIN))),
+        (DrainEnd::Now, _) | (DrainEnd::At(_), None) => asked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{OLD, claim, id, node};
+    use crate::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
+
+    fn judged(annotation: Option<String>) -> Result<(), String> {
+        let mut node = node("old");
+        node.annotations
+            .extend(annotation.map(|text| (CLAIM_ANNOTATION.to_owned(), text)));
+        let judged = judge_drain_end(&id(OLD), Some(&node), DrainEnd::Now);
+        judged.map(|_| ()).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_drain_that_runs_ends_30_days_after_it_began_whatever_is_asked() {
+        let progress =
+            r#"{"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"}"#;
+        for (phase, asked, end) in [
+            (Phase::Draining, "2027-01-30T00:00:00Z", "2027-01-30T00:00:00Z"),
+            (Phase::Draining, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
+            (Phase::Waiting, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
+            (Phase::Turn, "2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
+            (Phase::Draining, "now", "now"),
+        ] {
+            let mut node = node("old");
+            let text = serde_json::to_string(&claim(phase)).unwrap();
+            node.annotations.insert(CLAIM_ANNOTATION.to_owned(), text);
+            node.annotations
+                .insert(PROGRESS_ANNOTATION.to_owned(), progress.to_owned());
+            let asked = DrainEnd::try_from(asked.to_owned()).unwrap();
+            let judged = judge_drain_end(&id(OLD), Some(&node), asked).unwrap();
+            assert_eq!(judged.to_string(), end, "{phase} {asked}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_drain_moves_while_somebody_works_on_the_node_and_is_not_done() {
+        for phase in Phase::ALL {
+            let text = serde_json::to_string(&claim(phase)).unwrap();
+            assert_eq!(judged(Some(text)).is_ok(), phase != Phase::Disposing, "{phase}");
+        }
+        for (annotation, words) in [(None, "is nobody's"), (Some("mine".to_owned()), "cannot read")] {
+            let refusal = judged(annotation).unwrap_err();
+            assert!(refusal.contains(words), "{refusal}");
+        }
+        let refusal = judge_drain_end(&id(OLD), None, DrainEnd::Now)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            refusal,
+            "instance i-0aaaaaaaaaaaaaaaa has no Node in the cluster: there is no drain whose end could be moved"
+        );
+    }
+
+    #[test]
+    fn an_end_is_now_or_a_time() {
+        let read = |text: &str| DrainEnd::try_from(text.to_owned()).map(|end| end.to_string());
+        assert_eq!(read("now").unwrap(), "now");
+        assert_eq!(read("2027-01-31T18:00:00Z").unwrap(), "2027-01-31T18:00:00Z");
+        assert!(read("soon").unwrap_err().to_string().contains("\"soon\""));
+    }
+}

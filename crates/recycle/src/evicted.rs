@@ -1,0 +1,96 @@
+//! Whose pods were evicted from a node: short hashes of their controllers' uids, noted on the Node that stands in for it. A rotation asks by
+//! them whether the pods that are Pending are those that it sent away.
+
+use std::collections::BTreeSet;
+
+use crate::ids::short_hash;
+use crate::pods::PodFacts;
+
+/// How many controllers are noted on a Node: as many as it usually has pods.
+pub const MOST: usize = 110;
+/// How many travel as long as there is no replacement: an answer of 8 KB has room for no more.
+pub const MOST_CARRIED: usize = 5;
+
+/// What is noted, of `most` controllers, after these pods are asked to go; none if nothing is new.
+#[must_use]
+pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Option<String> {
+    let noted: BTreeSet<String> = before
+        .into_iter()
+        .flat_map(|text| text.split(' '))
+        .map(str::to_owned)
+        .collect();
+    let hashes = pods.iter().filter_map(hash_controller);
+    let all: BTreeSet<String> = noted.iter().cloned().chain(hashes).collect();
+    let fitting: Vec<String> = all.iter().take(most).cloned().collect();
+    (all.len() > noted.len() && noted.len() < most).then(|| fitting.join(" "))
+}
+
+/// Whether a pod's like is among those that were noted.
+#[must_use]
+pub fn is_noted(noted: &BTreeSet<&str>, pod: &PodFacts) -> bool {
+    hash_controller(pod).is_some_and(|hash| noted.contains(hash.as_str()))
+}
+
+/// A pod without a controller comes back nowhere.
+fn hash_controller(pod: &PodFacts) -> Option<String> {
+    pod.controller
+        .as_ref()
+        .map(|controller| short_hash(&controller.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::pod;
+    use crate::pods::Controller;
+
+    fn of(uid: &str) -> PodFacts {
+        let controller = Controller {
+            kind: "ReplicaSet".to_owned(),
+            name: "web".to_owned(),
+            uid: uid.to_owned(),
+        };
+        PodFacts {
+            controller: Some(controller),
+            ..pod("web")
+        }
+    }
+
+    #[test]
+    fn each_controller_is_noted_once_and_no_more_than_fit() {
+        let first = note_evicted(None, &[of("a"), of("a")], MOST).unwrap();
+        assert_eq!(first, short_hash("a"));
+        assert_eq!(note_evicted(Some(&first), &[of("a")], MOST), None);
+        let second = note_evicted(Some(&first), &[of("b")], MOST).unwrap();
+        assert_eq!(second.split(' ').count(), 2);
+        assert_eq!(
+            note_evicted(
+                None,
+                &[PodFacts {
+                    controller: None,
+                    ..pod("bare")
+                }],
+                MOST
+            ),
+            None
+        );
+        let many: Vec<PodFacts> = (0..200).map(|n| of(&n.to_string())).collect();
+        let full = note_evicted(None, &many, MOST).unwrap();
+        assert_eq!(full.split(' ').count(), MOST);
+        assert_eq!(note_evicted(Some(&full), &[of("new")], MOST), None);
+    }
+
+    #[test]
+    fn a_pod_is_known_by_its_controller() {
+        let noted = note_evicted(None, &[of("a")], MOST).unwrap();
+        let noted = noted.split(' ').collect();
+        assert!(is_noted(&noted, &of("a")) && !is_noted(&noted, &of("b")));
+        assert!(!is_noted(
+            &noted,
+            &PodFacts {
+                controller: None,
+                ..pod("bare")
+            }
+        ));
+    }
+}

@@ -1,0 +1,687 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::claim::{Claim, Phase, Urgency};
+use crate::fixtures::{NEW, OLD, OTHER, at, claimed, id, node, pod, strings};
+use crate::names::CLAIM_ANNOTATION;
+use crate::node::Record;
+use crate::pods::Controller;
+use crate::select::{FleetMember, parse_rotation};
+
+const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
+const DAY: u32 = 86_400;
+
+fn rotation(more: Value) -> Rotation {
+    let mut input = json!({"trigger": "manual", "selection": {"outdated": {"all": true}}});
+    input
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    parse_rotation(&input).unwrap()
+}
+
+fn terms(more: Value) -> Terms {
+    rotation(more).terms.unwrap()
+}
+
+fn part() -> Part {
+    Part {
+        group: "workers".parse().unwrap(),
+        execution: ROTATION.parse().unwrap(),
+        began_at: at(0),
+        input: Value::Null,
+    }
+}
+
+fn turn(index: usize) -> Turn {
+    Turn {
+        instance_id: id(OLD),
+        index,
+        began_at: at(0),
+        waited: 0,
+        waits_for: None,
+        waited_for_it: 0,
+        attempt: 1,
+        status: None,
+        error: None,
+        exists: false,
+    }
+}
+
+fn fleet(states: &[(&str, &str)]) -> Fleet {
+    Fleet {
+        name: "workers".parse().unwrap(),
+        tags: BTreeMap::new(),
+        template: None,
+        overrides: BTreeMap::new(),
+        members: states
+            .iter()
+            .map(|(name, state)| FleetMember {
+                instance: id(name),
+                lifecycle_state: (*state).to_owned(),
+                instance_type: "m7i.large".to_owned(),
+                zone: "a".to_owned(),
+                template: None,
+            })
+            .collect(),
+    }
+}
+
+fn why(gate: Option<Gate>) -> String {
+    match gate {
+        None | Some(Gate::Start) => "start".to_owned(),
+        Some(Gate::Wait(_, reason)) => format!("wait: {reason}"),
+        Some(Gate::Await(reason)) => format!("await: {reason}"),
+        Some(Gate::Pause(seconds)) => format!("pause: {seconds}"),
+        Some(Gate::Skip(ended)) => format!("skip, {}: {}", ended.end, ended.why),
+        Some(Gate::Stop(ended)) => format!("stop, {}: {}", ended.end, ended.why),
+    }
+}
+
+#[test]
+fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_somebody_stopped_it() {
+    let failed = |status: &str, attempt: u32| Turn {
+        status: Some(status.to_owned()),
+        error: (status == "FAILED").then(|| "DrainTimedOut".to_owned()),
+        attempt,
+        ..turn(0)
+    };
+    for (name, given, turn, expected) in [
+        ("first", json!({}), turn(0), "start"),
+        (
+            "failed",
+            json!({}),
+            failed("FAILED", 2),
+            "skip, failed: DrainTimedOut",
+        ),
+        ("failed once", json!({"retries": 1}), failed("FAILED", 2), "start"),
+        (
+            "failed twice",
+            json!({"retries": 1}),
+            failed("TIMED_OUT", 3),
+            "skip, failed: TIMED_OUT",
+        ),
+        (
+            "stopped",
+            json!({"retries": 9}),
+            failed("ABORTED", 2),
+            "skip, failed: ABORTED",
+        ),
+        (
+            "in time",
+            json!({"start_no_new_node_after": "PT2H"}),
+            turn(0),
+            "start",
+        ),
+        (
+            "too late",
+            json!({"start_no_new_node_after": "PT1H"}),
+            turn(0),
+            "stop, left: start_no_new_node_after was 2027-01-01T01:00:00Z",
+        ),
+        (
+            "a dry run",
+            json!({"start_no_new_node_after": "PT1H", "dry_run": true}),
+            turn(0),
+            "start",
+        ),
+    ] {
+        assert_eq!(
+            why(check_turn(&terms(given), &part(), &turn, at(3_600))),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_between_nodes() {
+    let paused = Fleet {
+        tags: strings([(PAUSED_TAG, "true")]),
+        ..fleet(&[(OLD, "InService")])
+    };
+    let not_paused = Fleet {
+        tags: strings([(PAUSED_TAG, "false")]),
+        ..fleet(&[(OLD, "InService")])
+    };
+    let again = |index: usize| Turn {
+        attempt: 2,
+        status: Some("FAILED".to_owned()),
+        ..turn(index)
+    };
+    for (name, fleet, turn, expected) in [
+        ("gone", None, turn(0), "stop, left: the group is gone"),
+        (
+            "no member",
+            Some(fleet(&[])),
+            turn(0),
+            "skip, left: is no member of its group any more",
+        ),
+        (
+            "in Standby",
+            Some(fleet(&[(OLD, "Standby")])),
+            turn(0),
+            "skip, left: is Standby",
+        ),
+        (
+            "paused, and the third",
+            Some(paused.clone()),
+            turn(2),
+            "pause: 500",
+        ),
+        (
+            "paused",
+            Some(paused),
+            turn(0),
+            "wait: group workers has the tag recycle-eks:paused",
+        ),
+        ("not paused", Some(not_paused), turn(0), "start"),
+        (
+            "the second of two at once",
+            Some(fleet(&[(OLD, "InService")])),
+            turn(1),
+            "start",
+        ),
+        (
+            "the third",
+            Some(fleet(&[(OLD, "InService")])),
+            turn(2),
+            "pause: 500",
+        ),
+        (
+            "the first again",
+            Some(fleet(&[(OLD, "InService")])),
+            again(0),
+            "pause: 500",
+        ),
+        (
+            "the third again",
+            Some(fleet(&[(OLD, "InService")])),
+            again(2),
+            "pause: 500",
+        ),
+    ] {
+        let terms = terms(json!({"wait_between_nodes_seconds": 600}));
+        assert_eq!(
+            why(check_group(&terms, &turn, 2, fleet.as_ref(), at(100))),
+            expected,
+            "{name}"
+        );
+    }
+    let there = fleet(&[(OLD, "InService")]);
+    for (seconds, expected) in [(10, "pause: 50"), (60, "start")] {
+        let found = check_group(&terms(json!({})), &again(0), 2, Some(&there), at(seconds));
+        assert_eq!(
+            why(found),
+            expected,
+            "without a wait, {seconds} seconds after the failure"
+        );
+    }
+}
+
+/// How often a node looks that is told to wait, until it is told to stop or five days are over.
+fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
+    let (rotation, part) = (rotation(json!({})), part());
+    let mut looks = 0;
+    let mut asking = turn(0);
+    loop {
+        let answer = gate.clone().answer(&rotation, &part, &asking);
+        if answer.verdict != SelectVerdict::Wait || asking.waited > 5 * DAY {
+            return (looks, asking, answer);
+        }
+        let spread = if looks == 0 { 30 } else { 0 };
+        assert!(answer.wait_seconds >= 30 && answer.wait_seconds <= 30.max(asking.waited / 2) + spread);
+        asking = after(&asking, &answer);
+        looks += 1;
+    }
+}
+
+/// The turn after a wait, as the state machine carries it.
+fn after(turn: &Turn, answer: &Answer<SelectVerdict>) -> Turn {
+    let waited = answer.after_wait.clone().unwrap();
+    Turn {
+        waited: waited.waited,
+        waits_for: Some(waited.waits_for),
+        waited_for_it: waited.waited_for_it,
+        ..turn.clone()
+    }
+}
+
+#[test]
+fn what_was_waited_for_one_thing_is_no_waiting_for_another() {
+    let (rotation, part) = (rotation(json!({})), part());
+    let long = Turn {
+        waited: 2 * DAY,
+        waits_for: Some(Holdup::Canary),
+        waited_for_it: 2 * DAY,
+        ..turn(1)
+    };
+    let paused = Gate::Wait(Holdup::Paused, "paused".to_owned());
+    let answer = paused.clone().answer(&rotation, &part, &long);
+    assert_eq!(answer.verdict, SelectVerdict::Wait);
+    let next = after(&long, &answer);
+    assert_eq!(
+        (next.waited_for_it, next.waited),
+        (answer.wait_seconds, 2 * DAY + answer.wait_seconds)
+    );
+    assert_eq!(
+        paused.answer(&rotation, &part, &next).verdict,
+        SelectVerdict::Stop
+    );
+    let displaced = ["default/web".to_owned()];
+    assert!(why(check_displaced(&displaced, &long)).starts_with("wait:"));
+}
+
+#[test]
+fn who_is_not_tried_again_for_half_an_hour_and_the_pause_has_failed() {
+    let patient = Terms {
+        wait_between_nodes_seconds: 600,
+        ..terms(json!({"retries": 1}))
+    };
+    for (waits_for, waited_for_it, expected) in [
+        (Holdup::Beginning, 2_399, Past::BetweenTries),
+        (Holdup::Beginning, 2_400, Past::Failed),
+        (Holdup::Canary, 9_000, Past::BetweenTries),
+    ] {
+        let asking = Turn {
+            waits_for: Some(waits_for),
+            waited_for_it,
+            ..turn(1)
+        };
+        let found = settle_past(Past::BetweenTries, &asking, &patient);
+        assert_eq!(found, expected, "{waits_for:?} {waited_for_it}");
+    }
+}
+
+#[test]
+fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day() {
+    let (looks, asking, answer) = look(&Gate::Wait(Holdup::Paused, "paused".to_owned()));
+    assert_eq!(looks, 20);
+    assert!(asking.waited >= DAY);
+    let ended = answer.ended.unwrap();
+    assert_eq!(
+        (answer.verdict, ended.end, ended.why.as_str()),
+        (SelectVerdict::Stop, "left", "waited for a day: paused")
+    );
+}
+
+#[test]
+fn what_the_input_asks_for_is_no_waiting_for_others() {
+    let answer = Gate::Pause(DAY).answer(&rotation(json!({})), &part(), &turn(9));
+    assert_eq!((answer.verdict, answer.wait_seconds), (SelectVerdict::Pause, DAY));
+}
+
+#[test]
+fn whoever_waits_for_a_node_that_is_worked_on_waits_on_and_looks_once_a_day_at_least() {
+    let (looks, _, answer) = look(&Gate::Await("draining".to_owned()));
+    assert_eq!((looks, answer.verdict), (25, SelectVerdict::Wait));
+    assert_eq!(answer.wait_seconds, DAY);
+}
+
+#[test]
+fn the_nodes_that_wait_from_the_beginning_do_not_all_look_again_at_the_same_moment() {
+    let (rotation, part) = (rotation(json!({})), part());
+    let looks: BTreeSet<u32> = (0..40)
+        .map(|number| {
+            let turn = Turn {
+                instance_id: format!("i-{number:017x}").parse().unwrap(),
+                ..turn(1)
+            };
+            Gate::Wait(Holdup::Canary, "canary".to_owned())
+                .answer(&rotation, &part, &turn)
+                .wait_seconds
+        })
+        .collect();
+    assert!(
+        looks.len() > 10 && looks.iter().all(|wait| (30..60).contains(wait)),
+        "{looks:?}"
+    );
+}
+
+#[test]
+fn each_try_has_a_name_that_anybody_can_compute() {
+    let (rotation, part) = (rotation(json!({"retries": 1})), part());
+    let name = |attempt: u32| {
+        let asking = Turn { attempt, ..turn(0) };
+        let start = Gate::Start.answer(&rotation, &part, &asking).start.unwrap();
+        let execution = find_execution(&part, rotation.trigger, &asking.instance_id, attempt).unwrap();
+        let machine = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:";
+        assert_eq!(execution.as_str(), format!("{machine}{}", start.name));
+        start.name
+    };
+    assert_eq!(name(1), Start::new("manual", &id(OLD), ROTATION).name);
+    assert_eq!(
+        name(2),
+        Start::new("manual", &id(OLD), &format!("{ROTATION} 2")).name
+    );
+}
+
+#[test]
+fn what_became_of_an_earlier_node_is_read_try_by_try() {
+    for (status, attempt, retries, expected) in [
+        (None, 1, 0, Some(Past::NotBegun)),
+        (None, 2, 1, Some(Past::BetweenTries)),
+        (Some("RUNNING"), 1, 0, Some(Past::Running)),
+        (Some("PENDING_REDRIVE"), 1, 0, Some(Past::Running)),
+        (Some("SUCCEEDED"), 1, 0, Some(Past::Done)),
+        (Some("FAILED"), 1, 0, Some(Past::Failed)),
+        (Some("FAILED"), 1, 1, None),
+        (Some("TIMED_OUT"), 2, 1, Some(Past::Failed)),
+        (Some("ABORTED"), 1, 9, Some(Past::Failed)),
+    ] {
+        assert_eq!(
+            judge_try(status, attempt, retries, true),
+            expected,
+            "{status:?} {attempt} {retries}"
+        );
+    }
+    assert_eq!(
+        judge_try(None, 2, 1, false),
+        Some(Past::Failed),
+        "it is in Standby, or gone"
+    );
+    assert_eq!(judge_try(None, 1, 1, false), Some(Past::NotBegun));
+}
+
+fn replacement(of: &str, evicted: Option<&str>) -> NodeFacts {
+    let mut found = node("new");
+    found.labels.insert(REPLACES_LABEL.to_owned(), of.to_owned());
+    found
+        .annotations
+        .extend(evicted.map(|hashes| (EVICTED_ANNOTATION.to_owned(), hashes.to_owned())));
+    found
+}
+
+fn in_work(name: &str) -> NodeFacts {
+    in_work_for(name, Urgency::Planned)
+}
+
+fn in_work_for(name: &str, urgency: Urgency) -> NodeFacts {
+    let mut found = claimed(node("old"), Phase::Draining, &Record::default());
+    let Some(StoredClaim::Known(claim)) = found.claim() else {
+        panic!("it has none")
+    };
+    let claim = serde_json::to_string(&Claim { urgency, ..claim }).unwrap();
+    found.annotations.insert(CLAIM_ANNOTATION.to_owned(), claim);
+    NodeFacts {
+        instance: Some(id(name)),
+        ..found
+    }
+}
+
+#[test]
+fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
+    let nodes = [NEW, OTHER, OLD].map(id);
+    let begun = |claimed: &[NodeFacts], replaced: &[NodeFacts]| find_begun(&nodes, claimed, replaced);
+    for (name, index, begun, expected) in [
+        ("the first itself", 0, vec![], "First"),
+        ("nobody has begun", 2, vec![], "Ask"),
+        (
+            "the first waits for its replacement",
+            2,
+            begun(&[in_work(NEW)], &[]),
+            "Await",
+        ),
+        (
+            "the first has it",
+            2,
+            begun(&[in_work(NEW)], &[replacement(NEW, None)]),
+            "Judge",
+        ),
+        (
+            "the first is gone and has it",
+            2,
+            begun(&[], &[replacement(NEW, None)]),
+            "Judge",
+        ),
+        (
+            "two have begun",
+            2,
+            begun(&[in_work(OTHER)], &[replacement(NEW, None)]),
+            "Passed",
+        ),
+        ("only this one has, before", 2, begun(&[in_work(OLD)], &[]), "Ask"),
+        (
+            "the first and one under a hook",
+            2,
+            begun(&[in_work(NEW), in_work_for(OTHER, Urgency::Hook)], &[]),
+            "Await",
+        ),
+        (
+            "one whom EC2 takes away",
+            2,
+            begun(&[in_work_for(OTHER, Urgency::Spot)], &[]),
+            "Ask",
+        ),
+    ] {
+        let found = format!("{:?}", find_canary(&turn(index), &begun));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
+    let (new, other) = (id(NEW), id(OTHER));
+    let there = [(NEW, "InService"), (OTHER, "InService")];
+    for (members, pasts, at_once, waits) in [
+        (&there[..], vec![], 2, false),
+        (&there, vec![(&new, Past::NotBegun)], 2, true),
+        // One at a time: whoever came before has had its turn.
+        (&there, vec![(&new, Past::NotBegun)], 1, false),
+        (
+            &there,
+            vec![(&new, Past::NotBegun), (&other, Past::NotBegun)],
+            2,
+            false,
+        ),
+        (
+            &there,
+            vec![(&new, Past::NotBegun), (&other, Past::Running)],
+            1,
+            true,
+        ),
+        (
+            &there,
+            vec![(&new, Past::Failed), (&other, Past::Running)],
+            2,
+            true,
+        ),
+        (&there, vec![(&new, Past::Failed), (&other, Past::Done)], 2, false),
+        (&[(NEW, "Standby")], vec![(&new, Past::NotBegun)], 2, false),
+        (&[], vec![(&new, Past::NotBegun)], 2, false),
+    ] {
+        assert_eq!(
+            check_pasts(&pasts, &fleet(members), &turn(1), at_once).is_some(),
+            waits,
+            "{members:?} {pasts:?} {at_once}"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_could_have_begun_and_has_not_is_waited_for_half_an_hour_and_one_that_runs_for_longer() {
+    let new = id(NEW);
+    let there = fleet(&[(NEW, "InService")]);
+    for (waited, past, waits) in [
+        (1_799, Past::NotBegun, true),
+        (1_800, Past::NotBegun, false),
+        (1_800, Past::Running, true),
+        (1_800, Past::BetweenTries, true),
+    ] {
+        let pasts = [(&new, past.clone())];
+        let asking = Turn {
+            waits_for: Some(Holdup::Beginning),
+            waited_for_it: waited,
+            ..turn(1)
+        };
+        assert_eq!(
+            check_pasts(&pasts, &there, &asking, 2).is_some(),
+            waits,
+            "{waited} {past:?}"
+        );
+    }
+}
+
+#[test]
+fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
+    let (first, new) = (id(OTHER), replacement(OTHER, None));
+    let waited = |index: usize| Turn {
+        waited: 30,
+        ..turn(index)
+    };
+    for (name, canary, turn, expected) in [
+        ("it is the first", Canary::First, turn(0), "start"),
+        (
+            "the second, at its first look",
+            Canary::Ask,
+            turn(1),
+            "wait: the group's first node is about to begin",
+        ),
+        ("the second, at its next look", Canary::Ask, waited(1), "start"),
+        ("the third: another's turn is over", Canary::Ask, turn(2), "start"),
+        (
+            "the first is worked on",
+            Canary::Await(&first),
+            waited(2),
+            "await: the replacement of i-0cccccccccccccccc, the group's first, is not known yet",
+        ),
+        (
+            "the first has its replacement",
+            Canary::Judge(&new),
+            turn(1),
+            "start",
+        ),
+        ("two have begun", Canary::Passed, turn(1), "start"),
+    ] {
+        assert_eq!(why(check_canary(&canary, &turn, 2)), expected, "{name}");
+    }
+}
+
+#[test]
+fn who_has_failed_has_failed_whatever_keeps_the_next_try_from_coming() {
+    let (rotation, part) = (rotation(json!({"retries": 1})), part());
+    let failed = Turn {
+        attempt: 2,
+        status: Some("FAILED".to_owned()),
+        error: Some("ReplacementTimedOut".to_owned()),
+        ..turn(0)
+    };
+    let too_new = Gate::stop_with(Stop::KubeletTooNew, "too new");
+    for (gate, turn, expected) in [
+        (
+            Gate::skip("is Standby"),
+            failed.clone(),
+            ("failed", "ReplacementTimedOut"),
+        ),
+        (
+            Gate::stop("the window"),
+            failed.clone(),
+            ("failed", "ReplacementTimedOut"),
+        ),
+        (Gate::skip("is Standby"), turn(0), ("left", "is Standby")),
+        (too_new, failed, ("left", "too new")),
+    ] {
+        let ended = gate.answer(&rotation, &part, &turn).ended.unwrap();
+        assert_eq!((ended.end, ended.why.as_str()), expected);
+    }
+}
+
+#[test]
+fn asked_about_are_the_earlier_nodes_that_are_there_and_not_worked_on() {
+    let nodes = [NEW, OTHER].map(id);
+    let found = fleet(&[(NEW, "InService"), (OTHER, "Standby")]);
+    let ask = |fleet: &Fleet, begun: &[Begun]| find_doubtful(&nodes, fleet, begun).len();
+    assert_eq!(ask(&found, &[]), 2);
+    assert_eq!(ask(&found, &find_begun(&nodes, &[in_work(NEW)], &[])), 1);
+    assert_eq!(
+        ask(&found, &find_begun(&nodes, &[], &[replacement(NEW, None)])),
+        2,
+        "it may have failed since"
+    );
+    let gone = fleet(&[(NEW, "Terminating:Wait")]);
+    assert_eq!(ask(&gone, &[]), 0);
+    assert_eq!(find_gone(&nodes, &gone).len(), 2);
+    assert!(find_gone(&nodes, &found).is_empty());
+    assert_eq!(
+        ask(
+            &found,
+            &find_begun(&nodes, &[in_work_for(NEW, Urgency::Hook)], &[])
+        ),
+        2
+    );
+    for (budget, failed, stops) in [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true)] {
+        assert_eq!(
+            check_failures(budget, failed).is_some(),
+            stops,
+            "{failed} of {budget}"
+        );
+    }
+}
+
+#[test]
+fn a_kubelet_may_be_as_new_as_the_control_plane_and_no_newer() {
+    let with = |kubelet: &str| NodeFacts {
+        kubelet: kubelet.to_owned(),
+        ..node("a")
+    };
+    let plane = Release::read("1.33");
+    assert_eq!(check_kubelet(&with("v1.33.9"), plane), None);
+    assert_eq!(check_kubelet(&with(""), plane), None);
+    let Some(Gate::Stop(ended)) = check_kubelet(&with("v1.34.0"), plane) else {
+        panic!("it starts")
+    };
+    assert_eq!(ended.error, Some(Stop::KubeletTooNew));
+    assert_eq!(
+        ended.why,
+        "the replacement a has kubelet 1.34, the control plane is 1.33"
+    );
+}
+
+#[test]
+fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
+    let of = |uid: &str, created: i64| {
+        let controller = Controller {
+            kind: "ReplicaSet".to_owned(),
+            name: "web".to_owned(),
+            uid: uid.to_owned(),
+        };
+        PodFacts {
+            controller: Some(controller),
+            created_at: Some(at(created)),
+            ..pod("web")
+        }
+    };
+    let hash = crate::ids::short_hash("ours");
+    let begun = find_begun(&[id(NEW)], &[], &[replacement(NEW, Some(&hash))]);
+    assert!(has_evicted(&begun) && !has_evicted(&find_begun(&[id(NEW)], &[in_work(NEW)], &[])));
+    let leaving = PodFacts {
+        deletion_at: Some(at(200)),
+        ..of("ours", 150)
+    };
+    let pending = [of("others", 150), of("ours", 50), leaving, of("ours", 150)];
+    let displaced = find_displaced(&begun, &pending, at(100));
+    assert_eq!(displaced.len(), 1);
+    for (waited, expected) in [
+        (0, "wait: 1 pods"),
+        (3_599, "wait: 1 pods"),
+        (3_600, "stop, left: 1 pods"),
+    ] {
+        let asking = Turn {
+            waits_for: Some(Holdup::Pending),
+            waited_for_it: waited,
+            ..turn(1)
+        };
+        let found = why(check_displaced(&displaced, &asking));
+        assert!(found.starts_with(expected), "{waited}: {found}");
+    }
+    assert_eq!(check_displaced(&[], &turn(1)), None);
+}
+
+#[test]
+fn what_stands_beside_every_node_is_short() {
+    let ended = Ended::stopping(Stop::ReplacementStillOutdated, "x".repeat(9_000));
+    let length = serde_json::to_string(&ended).unwrap().len();
+    assert!(length < 330, "{length}");
+}

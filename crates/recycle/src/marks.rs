@@ -1,0 +1,178 @@
+//! The marks that a rotation sets on the nodes which it is about to recycle: a taint and an annotation. Whose they are says the annotation.
+
+use std::collections::BTreeSet;
+
+use crate::ids::ExecutionArn;
+use crate::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
+use crate::node::{NodeFacts, Taint};
+use crate::rotation::Mark;
+
+/// Whether a taint is a rotation's mark. Somebody who gave it a value wants something else.
+fn is_mark(taint: &Taint) -> bool {
+    taint.key == OUTDATED_TAINT && taint.value.is_none()
+}
+
+/// Who has marked the node; none if nobody has. What is no ARN is somebody's text.
+#[must_use]
+pub fn marked_by(node: &NodeFacts) -> Option<&str> {
+    node.annotations.get(OUTDATED_ANNOTATION).map(String::as_str)
+}
+
+/// The rotations that have marked a node.
+#[must_use]
+pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeSet<ExecutionArn> {
+    nodes
+        .iter()
+        .filter_map(|node| marked_by(node)?.parse().ok())
+        .collect()
+}
+
+/// The machine of whose executions this is one, as their ARNs begin.
+#[must_use]
+pub fn machine_of(execution: &ExecutionArn) -> &str {
+    let text = execution.as_str();
+    text.rsplit_once(':').map_or(text, |(machine, _)| machine)
+}
+
+/// The machine that rotates nodes beside the sweep of which this is an execution.
+#[must_use]
+pub fn rotations_beside(sweep: &ExecutionArn) -> String {
+    let machine = machine_of(sweep);
+    format!("{}rotate-nodes", machine.strip_suffix("sweep").unwrap_or(machine))
+}
+
+/// The node's taints with this mark; none if the node has it from us already, or from somebody whom we leave it to.
+#[must_use]
+pub fn add_mark(
+    node: &NodeFacts,
+    rotation: &ExecutionArn,
+    mark: Mark,
+    ended: &BTreeSet<ExecutionArn>,
+) -> Option<Vec<Taint>> {
+    let owner = marked_by(node);
+    let is_ours = owner == Some(rotation.as_str());
+    let is_free = owner.is_none_or(|owner| is_ours || ended.iter().any(|arn| arn.as_str() == owner));
+    let taint = mark.effect().map(|effect| Taint {
+        key: OUTDATED_TAINT.to_owned(),
+        value: None,
+        effect: effect.to_owned(),
+        time_added: None,
+    });
+    let has_it = taint.as_ref().is_none_or(|taint| {
+        node.taints
+            .iter()
+            .any(|other| is_mark(other) && other.effect == taint.effect)
+    });
+    if !is_free || (is_ours && has_it) {
+        return None;
+    }
+    Some(without_mark(node).into_iter().chain(taint).collect())
+}
+
+/// The node's other taints.
+#[must_use]
+pub fn without_mark(node: &NodeFacts) -> Vec<Taint> {
+    node.taints
+        .iter()
+        .filter(|taint| !is_mark(taint))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{ARN, node, taint};
+
+    fn arn(name: &str) -> ExecutionArn {
+        ARN.replace("run-1", name).parse().unwrap()
+    }
+
+    fn marked(by: &str, effect: Option<&str>) -> NodeFacts {
+        let mut found = node("a");
+        found
+            .annotations
+            .insert(OUTDATED_ANNOTATION.to_owned(), by.to_owned());
+        found.taints = std::iter::once(taint("dedicated", "NoSchedule"))
+            .chain(effect.map(|effect| taint(OUTDATED_TAINT, effect)))
+            .collect();
+        found
+    }
+
+    #[test]
+    fn a_mark_is_added_beside_all_other_taints_unless_it_is_there_or_somebody_elses() {
+        let (me, other) = (arn("me"), arn("other"));
+        let ended = [arn("ended")].into();
+        for (name, found, mark, expected) in [
+            ("new", node("a"), Mark::Soft, Some(vec!["PreferNoSchedule"])),
+            ("new and hard", node("a"), Mark::Hard, Some(vec!["NoSchedule"])),
+            ("no taint", node("a"), Mark::None, Some(vec![])),
+            (
+                "there",
+                marked(me.as_str(), Some("PreferNoSchedule")),
+                Mark::Soft,
+                None,
+            ),
+            (
+                "there without a taint",
+                marked(me.as_str(), None),
+                Mark::None,
+                None,
+            ),
+            (
+                "another mark of ours",
+                marked(me.as_str(), Some("PreferNoSchedule")),
+                Mark::Hard,
+                Some(vec!["NoSchedule", "NoSchedule"]),
+            ),
+            (
+                "another rotation's",
+                marked(other.as_str(), Some("PreferNoSchedule")),
+                Mark::Soft,
+                None,
+            ),
+            (
+                "one's that has ended",
+                marked(arn("ended").as_str(), Some("NoSchedule")),
+                Mark::Soft,
+                Some(vec!["NoSchedule", "PreferNoSchedule"]),
+            ),
+        ] {
+            let taints = add_mark(&found, &me, mark, &ended);
+            let effects =
+                taints.map(|taints| taints.into_iter().map(|taint| taint.effect).collect::<Vec<_>>());
+            assert_eq!(
+                effects.as_deref(),
+                expected
+                    .map(|list| list.into_iter().map(str::to_owned).collect::<Vec<_>>())
+                    .as_deref(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn ours_are_the_executions_of_the_machine_beside_the_sweep() {
+        let sweep = ARN.replace("recycle-eks-recycle-node", "recycle-eks-sweep");
+        let ours = ARN.replace("recycle-eks-recycle-node", "recycle-eks-rotate-nodes");
+        assert_ne!(sweep, ARN);
+        let beside = rotations_beside(&sweep.parse().unwrap());
+        assert_eq!(beside, machine_of(&ours.parse().unwrap()));
+        assert_ne!(beside, machine_of(&ARN.parse().unwrap()));
+    }
+
+    #[test]
+    fn a_mark_is_taken_away_and_a_taint_with_a_value_is_somebodys() {
+        let mut found = marked(ARN, Some("NoSchedule"));
+        assert_eq!(without_mark(&found), [taint("dedicated", "NoSchedule")]);
+        found.taints = vec![Taint {
+            value: Some("mine".to_owned()),
+            ..taint(OUTDATED_TAINT, "NoSchedule")
+        }];
+        assert_eq!(without_mark(&found), found.taints);
+        assert_eq!(
+            find_rotations(&[marked(ARN, None), marked("me", None), node("b")]),
+            [ARN.parse().unwrap()].into()
+        );
+    }
+}

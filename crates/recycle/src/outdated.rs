@@ -1,0 +1,413 @@
+//! Which members a rotation is about: the criteria, and the nodes of a group in the order in which they are recycled.
+//!
+//! Whether the next of them may start, and what of it, it does not ask: that is the gate's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
+use crate::input::InvalidInput;
+use crate::names::CLAIM_TAG;
+use crate::node::NodeFacts;
+use crate::pods::cut_text;
+use crate::select::{Fleet, FleetMember, Machine, Selection, Template, TemplateFacts};
+use crate::selector::Selector;
+
+/// What makes a member outdated: any of the criteria, among those that the filters leave.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outdated {
+    /// Filter: of these groups; none: of all of the cluster.
+    #[serde(default)]
+    pub groups: Option<Vec<GroupName>>,
+    /// Filter: of the groups with this tag.
+    #[serde(default)]
+    pub group_tag: Option<GroupTag>,
+    /// Filter: whose Node has these labels.
+    #[serde(default)]
+    pub node_labels: Option<Selector>,
+    /// Launched from another template, or version of it, than the group names.
+    #[serde(default)]
+    pub launch_template: bool,
+    /// Runs another image than the template names.
+    #[serde(default)]
+    pub ami: bool,
+    /// Its kubelet is of an older minor version than the control plane.
+    #[serde(default)]
+    pub kubelet: bool,
+    /// Launched longer ago.
+    #[serde(default)]
+    pub older_than_hours: Option<u32>,
+    /// Launched before this moment.
+    #[serde(default)]
+    pub launched_before: Option<Timestamp>,
+    /// Every member.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// A tag of groups.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupTag {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Outdated {
+    /// Refuses what selects nothing, or cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
+        let has_criterion = self.all
+            || self.launch_template
+            || self.ami
+            || self.kubelet
+            || self.older_than_hours.is_some()
+            || self.launched_before.is_some();
+        if self.groups.is_some() && self.group_tag.is_some() {
+            return refuse("selection: outdated has groups and group_tag; write one of them");
+        }
+        if !has_criterion {
+            return refuse(
+                "selection: outdated needs launch_template, ami, kubelet, older_than_hours, launched_before or all",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the Nodes have to be read to tell.
+    #[must_use]
+    pub fn asks_nodes(&self) -> bool {
+        self.kubelet || self.node_labels.is_some()
+    }
+
+    /// Whether the groups' templates have to be read to tell.
+    #[must_use]
+    pub fn asks_templates(&self) -> bool {
+        self.launch_template || self.ami
+    }
+
+    /// The criteria that a replacement meets if it came no better than the node before; none if there is no such criterion.
+    #[must_use]
+    pub fn for_replacement(&self) -> Option<Self> {
+        let same = Self {
+            node_labels: None,
+            launched_before: None,
+            all: false,
+            ..self.clone()
+        };
+        same.check().is_ok().then_some(same)
+    }
+}
+
+/// `major.minor` of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    major: u32,
+    minor: u32,
+}
+
+impl Release {
+    /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and the like; none of what says no version.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.trim_start_matches('v').split('.');
+        let major = numbers.next()?.parse().ok()?;
+        let minor = numbers.next()?;
+        let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+        Some(Self {
+            major,
+            minor: minor.get(..digits)?.parse().ok()?,
+        })
+    }
+
+    /// What an image's name says (EKS user guide, "Amazon Linux AMI" and "Bottlerocket AMI" names): `amazon-eks-node-al2023-x86_64-standard-1.33-v20260101`,
+    /// `bottlerocket-aws-k8s-1.33-x86_64-v1.40.0-…`, `amazon-eks-node-1.33-v20260101`; none of others.
+    #[must_use]
+    pub fn read_image(name: &str) -> Option<Self> {
+        let is_known = ["amazon-eks-", "bottlerocket-aws-k8s-", "ubuntu-eks/"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        let parts = name.split(['-', '_', '/']).filter(|part| part.starts_with("1."));
+        is_known.then(|| parts.filter_map(Self::read).next()).flatten()
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What members are judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The members' instances.
+    pub machines: &'a [Machine],
+    /// What the groups' templates are now.
+    pub templates: &'a BTreeMap<Template, TemplateFacts>,
+    /// The cluster's Nodes; empty if nothing asks for them.
+    pub nodes: &'a [NodeFacts],
+    /// The control plane's version; none if nothing asks for it.
+    pub control_plane: Option<Release>,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Scene<'_> {
+    fn machine(&self, id: &InstanceId) -> Option<&Machine> {
+        self.machines.iter().find(|machine| machine.instance.id == *id)
+    }
+
+    fn node(&self, id: &InstanceId) -> Option<&NodeFacts> {
+        self.nodes.iter().find(|node| node.instance.as_ref() == Some(id))
+    }
+}
+
+/// What a member was selected by, in the words of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Criterion {
+    /// It is in the list.
+    InstanceIds,
+    /// Its launch template, or the version of it.
+    LaunchTemplate,
+    /// Its image.
+    Ami,
+    /// Its kubelet.
+    Kubelet,
+    /// Its age.
+    OlderThanHours,
+    /// When it was launched.
+    LaunchedBefore,
+    /// Every member is meant.
+    All,
+}
+
+/// Whether a member meets one of the criteria.
+#[must_use]
+pub fn is_outdated(outdated: &Outdated, fleet: &Fleet, member: &FleetMember, scene: &Scene<'_>) -> bool {
+    !find_criteria(outdated, fleet, member, scene).is_empty()
+}
+
+/// Which of the criteria a member meets; none if the filters leave it out.
+fn find_criteria(
+    outdated: &Outdated,
+    fleet: &Fleet,
+    member: &FleetMember,
+    scene: &Scene<'_>,
+) -> Vec<Criterion> {
+    let Some(machine) = scene.machine(&member.instance) else {
+        return Vec::new();
+    };
+    let node = scene.node(&member.instance);
+    let has_labels = |selector: &Selector| node.is_some_and(|node| selector.matches(&node.labels));
+    if !outdated.node_labels.as_ref().is_none_or(has_labels) {
+        return Vec::new();
+    }
+    let named = fleet.template_of(&member.instance_type);
+    let facts = named.and_then(|template| scene.templates.get(template));
+    // A group that launches from a launch configuration has no template to be behind.
+    let is_behind = named.zip(facts).is_some_and(|(named, facts)| {
+        let launched = member.template.as_ref();
+        launched.is_none_or(|from| from.id != named.id || from.version != facts.version)
+    });
+    let wanted_image = facts.and_then(|facts| facts.image.as_ref());
+    let has_another = wanted_image.is_some_and(|image| *image != machine.image);
+    let kubelet = node.and_then(|node| Release::read(&node.kubelet));
+    let is_older = kubelet
+        .zip(scene.control_plane)
+        .is_some_and(|(kubelet, plane)| kubelet < plane);
+    let is_old = outdated.older_than_hours.is_some_and(|hours| {
+        scene.now.duration_since(machine.launched_at) > SignedDuration::from_hours(i64::from(hours))
+    });
+    let is_from_before = outdated
+        .launched_before
+        .is_some_and(|moment| machine.launched_at < moment);
+    [
+        (Criterion::LaunchTemplate, outdated.launch_template && is_behind),
+        (Criterion::Ami, outdated.ami && has_another),
+        (Criterion::Kubelet, outdated.kubelet && is_older),
+        (Criterion::OlderThanHours, is_old),
+        (Criterion::LaunchedBefore, is_from_before),
+        (Criterion::All, outdated.all),
+    ]
+    .into_iter()
+    .filter_map(|(criterion, is_met)| is_met.then_some(criterion))
+    .collect()
+}
+
+/// What a group launches from, so short that it can travel: another text says that something has changed.
+#[must_use]
+pub fn describe_aim(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
+    let named = fleet.template.iter().chain(fleet.overrides.values());
+    let versions = named.map(|template| {
+        let version = templates
+            .get(template)
+            .map_or("?", |facts| facts.version.as_str());
+        format!("{}:{version} ", template.id)
+    });
+    short_hash(&versions.collect::<String>())
+}
+
+/// What a member was launched from, for people: the version that its group uses, and the newest.
+#[must_use]
+pub fn describe_source(
+    named: Option<&Template>,
+    used: Option<&TemplateFacts>,
+    newest: Option<&TemplateFacts>,
+) -> String {
+    let (Some(named), Some(used), Some(newest)) = (named, used, newest) else {
+        return "the group launches from a launch configuration".to_owned();
+    };
+    let alias = if named.version == used.version {
+        String::new()
+    } else {
+        format!(" = {}", named.version)
+    };
+    format!(
+        "group uses template version {}{alias}; newest is {}",
+        used.version, newest.version
+    )
+}
+
+/// The groups that a selection of outdated nodes is about.
+pub fn find_fleets<'a>(
+    outdated: &Outdated,
+    fleets: &'a [Fleet],
+    cluster: &ClusterName,
+) -> Result<Vec<&'a Fleet>, InvalidInput> {
+    if let Some(names) = &outdated.groups {
+        let find = |name: &GroupName| {
+            fleets
+                .iter()
+                .find(|fleet| fleet.name == *name)
+                .ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
+        };
+        return names.iter().map(find).collect();
+    }
+    let has_tag = |fleet: &&Fleet| {
+        let tag = outdated.group_tag.as_ref();
+        tag.is_none_or(|tag| fleet.tags.get(&tag.key) == Some(&tag.value))
+    };
+    Ok(fleets.iter().filter(has_tag).collect())
+}
+
+/// The nodes of one group that a rotation is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Those that it recycles: zone by zone, in each the oldest first, and the zone of the oldest first of all.
+    pub nodes: Vec<InstanceId>,
+    /// How many are worked on already.
+    pub claimed: usize,
+    /// Which of them, by their places from 0, meet which criterion: shorter than their ids.
+    pub criteria: BTreeMap<Criterion, Vec<usize>>,
+}
+
+impl Chosen {
+    /// The first so many; how many more there are.
+    pub fn cut(&mut self, most: usize) -> usize {
+        let more = self.nodes.len().saturating_sub(most);
+        self.nodes.truncate(most);
+        for places in self.criteria.values_mut() {
+            places.retain(|place| *place < most);
+        }
+        more
+    }
+}
+
+/// Chooses them: in service, meant by the selection, and worked on by nobody.
+#[must_use]
+pub fn choose_members(selection: &Selection, fleet: &Fleet, scene: &Scene<'_>) -> Chosen {
+    let meant_by = |member: &FleetMember| match selection {
+        Selection::InstanceIds(ids) if ids.contains(&member.instance) => vec![Criterion::InstanceIds],
+        Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
+        Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, scene),
+    };
+    let mut found = Vec::new();
+    let mut claimed = 0;
+    for member in fleet.in_service() {
+        let met = meant_by(member);
+        match scene.machine(&member.instance).filter(|_| !met.is_empty()) {
+            Some(machine) if machine.instance.tags.contains_key(CLAIM_TAG) => claimed += 1,
+            Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
+            None => {}
+        }
+    }
+    let mut zones: BTreeMap<&str, (Timestamp, &InstanceId)> = BTreeMap::new();
+    for (member, age, _) in &found {
+        let oldest = zones.entry(member.zone.as_str()).or_insert(*age);
+        *oldest = (*oldest).min(*age);
+    }
+    found.sort_by_key(|(member, age, _)| (zones.get(member.zone.as_str()).copied(), *age));
+    let mut criteria: BTreeMap<Criterion, Vec<usize>> = BTreeMap::new();
+    for (place, (_, _, met)) in found.iter().enumerate() {
+        for criterion in met {
+            criteria.entry(*criterion).or_default().push(place);
+        }
+    }
+    Chosen {
+        nodes: found
+            .into_iter()
+            .map(|(member, _, _)| member.instance.clone())
+            .collect(),
+        claimed,
+        criteria,
+    }
+}
+
+/// Bytes of all groups' names in one answer, which has 8 KB.
+const LONGEST_NAMES: usize = 6_000;
+/// Bytes of what is said of them.
+const LONGEST_REASON: usize = 1_200;
+
+/// The groups that a rotation goes through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// Their names.
+    pub groups: Vec<GroupName>,
+    /// How many nodes they are, and what is left out.
+    pub reason: String,
+}
+
+/// Those that have something to recycle, as many as an answer has room for: what is left over, the next rotation finds. `unknown` is
+/// what cannot be told of others, in words.
+#[must_use]
+pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
+    let all = found.len();
+    let claimed: usize = found.iter().map(|(_, chosen)| chosen.claimed).sum();
+    let mut left = 0_usize;
+    let (mut groups, mut nodes, mut length) = (Vec::new(), 0, 0);
+    for (name, chosen) in found.into_iter().filter(|(_, chosen)| !chosen.nodes.is_empty()) {
+        if length + name.as_str().len() > LONGEST_NAMES {
+            left += 1;
+            continue;
+        }
+        length += name.as_str().len() + 3;
+        nodes += chosen.nodes.len();
+        groups.push(name);
+    }
+    let mut reason = format!(
+        "{nodes} nodes are to be recycled, in {} of {all} groups",
+        groups.len()
+    );
+    if claimed > 0 {
+        reason = format!("{reason}; {claimed} more are worked on already");
+    }
+    if left > 0 {
+        reason = format!("{reason}; {left} groups are for the next rotation");
+    }
+    for text in unknown {
+        reason = format!("{reason}; {text}");
+    }
+    cut_text(&mut reason, LONGEST_REASON);
+    Groups { groups, reason }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{NEW, OLD, OTHER, at, id, instance, node, strings};
+use crate::node::Instance;
+
+const HOUR: i64 = 3_600;
+
+fn machine(name: &str, launched: i64) -> Machine {
+    Machine {
+        instance: Instance {
+            id: id(name),
+            ..instance()
+        },
+        launched_at: at(launched),
+        image: "ami-1".to_owned(),
+    }
+}
+
+fn template(version: &str) -> Template {
+    Template {
+        id: "lt-1".to_owned(),
+        version: version.to_owned(),
+    }
+}
+
+/// Members with the version that each was launched from, and its zone.
+fn fleet(members: &[(&str, &str, &str)]) -> Fleet {
+    Fleet {
+        name: "workers".parse().unwrap(),
+        tags: strings([("team", "batch")]),
+        template: Some(template("$Latest")),
+        overrides: BTreeMap::new(),
+        members: members
+            .iter()
+            .map(|(name, version, zone)| FleetMember {
+                instance: id(name),
+                lifecycle_state: "InService".to_owned(),
+                instance_type: "m7i.large".to_owned(),
+                zone: (*zone).to_owned(),
+                template: Some(template(version)),
+            })
+            .collect(),
+    }
+}
+
+fn node_of(name: &str, kubelet: &str, labels: &[(&str, &str)]) -> NodeFacts {
+    NodeFacts {
+        instance: Some(id(name)),
+        kubelet: kubelet.to_owned(),
+        labels: labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..node("a")
+    }
+}
+
+fn outdated(json: Value) -> Outdated {
+    serde_json::from_value(json).unwrap()
+}
+
+fn templates() -> BTreeMap<Template, TemplateFacts> {
+    let facts = TemplateFacts {
+        version: "2".to_owned(),
+        image: Some("ami-2".to_owned()),
+    };
+    [(template("$Latest"), facts)].into()
+}
+
+#[test]
+fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave() {
+    let found = fleet(&[(OLD, "1", "a"), (NEW, "2", "a")]);
+    let machines = [
+        machine(OLD, 0),
+        Machine {
+            image: "ami-2".to_owned(),
+            ..machine(NEW, 5 * HOUR)
+        },
+    ];
+    let nodes = [
+        node_of(OLD, "v1.32.9-eks-1", &[("pool", "a")]),
+        node_of(NEW, "v1.33.1-eks-1", &[("pool", "b")]),
+    ];
+    let templates = templates();
+    for (selection, hour, expected) in [
+        (json!({"launch_template": true}), 6, &[OLD][..]),
+        (json!({"ami": true}), 6, &[OLD][..]),
+        (json!({"kubelet": true}), 6, &[OLD][..]),
+        (json!({"older_than_hours": 5}), 6, &[OLD][..]),
+        (json!({"older_than_hours": 5}), 5, &[][..]),
+        (json!({"older_than_hours": 5, "ami": true}), 11, &[OLD, NEW][..]),
+        (json!({"launched_before": "2027-01-01T05:00:00Z"}), 6, &[OLD][..]),
+        (json!({"all": true}), 6, &[OLD, NEW][..]),
+        (
+            json!({"all": true, "node_labels": "pool in (b, c)"}),
+            6,
+            &[NEW][..],
+        ),
+        (json!({"ami": true, "node_labels": "pool=b"}), 6, &[][..]),
+    ] {
+        let scene = Scene {
+            machines: &machines,
+            templates: &templates,
+            nodes: &nodes,
+            control_plane: Release::read("1.33"),
+            now: at(hour * HOUR),
+        };
+        let selected = Selection::Outdated(outdated(selection.clone()));
+        let chosen = choose_members(&selected, &found, &scene).nodes;
+        let names: Vec<&str> = chosen.iter().map(InstanceId::as_str).collect();
+        assert_eq!(names, expected, "{selection}");
+    }
+}
+
+#[test]
+fn of_each_node_it_is_told_which_criteria_it_meets() {
+    let found = fleet(&[(OLD, "1", "a"), (NEW, "2", "a")]);
+    let machines = [machine(OLD, 0), machine(NEW, 5 * HOUR)];
+    let nodes = [
+        node_of(OLD, "v1.32.9-eks-1", &[]),
+        node_of(NEW, "v1.33.1-eks-1", &[]),
+    ];
+    let templates = templates();
+    let scene = Scene {
+        machines: &machines,
+        templates: &templates,
+        nodes: &nodes,
+        control_plane: Release::read("1.33"),
+        now: at(6 * HOUR),
+    };
+    let choose = |selection| choose_members(&selection, &found, &scene);
+    let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than_hours": 5,
+        "launched_before": "2027-01-01T05:00:00Z", "all": true});
+    let mut chosen = choose(Selection::Outdated(outdated(every)));
+    let told = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than_hours": [0], "launched_before": [0],
+        "all": [0, 1]});
+    assert_eq!(json!(chosen.criteria), told);
+    assert_eq!((chosen.cut(1), chosen.nodes.len()), (1, 1));
+    assert_eq!(json!(chosen.criteria)["ami"], json!([0]));
+    let listed = choose(Selection::InstanceIds(vec![id(NEW)]));
+    assert_eq!(json!(listed.criteria), json!({"instance_ids": [0]}));
+}
+
+#[test]
+fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_on() {
+    const LAST: &str = "i-0dddddddddddddddd";
+    let found = fleet(&[
+        (OLD, "1", "b"),
+        (NEW, "1", "a"),
+        (OTHER, "1", "a"),
+        (LAST, "1", "b"),
+    ]);
+    let mut machines = [
+        machine(OLD, 30),
+        machine(NEW, 20),
+        machine(OTHER, 10),
+        machine(LAST, 15),
+    ];
+    let templates = templates();
+    let choose = |machines: &[Machine], selection: &Selection| {
+        let scene = Scene {
+            machines,
+            templates: &templates,
+            nodes: &[],
+            control_plane: None,
+            now: at(HOUR),
+        };
+        choose_members(selection, &found, &scene)
+    };
+    let all = Selection::Outdated(outdated(json!({"all": true})));
+    assert_eq!(choose(&machines, &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
+    let listed = Selection::InstanceIds(vec![id(OLD), id(OTHER)]);
+    assert_eq!(choose(&machines, &listed).nodes, [OTHER, OLD].map(id));
+    machines[2]
+        .instance
+        .tags
+        .insert(CLAIM_TAG.to_owned(), "x".to_owned());
+    let chosen = choose(&machines, &all);
+    assert_eq!(
+        (chosen.nodes, chosen.claimed),
+        ([LAST, OLD, NEW].map(id).to_vec(), 1)
+    );
+}
+
+#[test]
+fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
+    let fleets = [fleet(&[])];
+    let cluster = "world".parse().unwrap();
+    let find = |json: Value| find_fleets(&outdated(json), &fleets, &cluster).map(|found| found.len());
+    assert_eq!(find(json!({})), Ok(1));
+    assert_eq!(find(json!({"groups": ["workers"]})), Ok(1));
+    assert_eq!(
+        find(json!({"group_tag": {"key": "team", "value": "batch"}})),
+        Ok(1)
+    );
+    assert_eq!(find(json!({"group_tag": {"key": "team", "value": "web"}})), Ok(0));
+    let refused = find(json!({"groups": ["wrokers"]})).unwrap_err().to_string();
+    assert_eq!(refused, "selection: wrokers is no group of cluster world");
+}
+
+#[test]
+fn of_the_criteria_those_are_left_that_a_good_replacement_does_not_meet() {
+    for (given, left) in [
+        (json!({"all": true}), None),
+        (json!({"launched_before": "2027-01-01T00:00:00Z"}), None),
+        (
+            json!({"all": true, "ami": true, "node_labels": "a"}),
+            Some(json!({"ami": true})),
+        ),
+        (json!({"kubelet": true}), Some(json!({"kubelet": true}))),
+    ] {
+        assert_eq!(
+            outdated(given.clone()).for_replacement(),
+            left.map(outdated),
+            "{given}"
+        );
+    }
+}
+
+#[test]
+fn a_release_is_read_from_what_kubelets_control_planes_and_images_say() {
+    for (text, expected) in [
+        ("v1.33.4-eks-1a2b3c4", Some("1.33")),
+        ("1.33", Some("1.33")),
+        ("v1.33+", Some("1.33")),
+        ("", None),
+        ("latest", None),
+    ] {
+        assert_eq!(
+            Release::read(text).map(|release| release.to_string()).as_deref(),
+            expected,
+            "{text}"
+        );
+    }
+    for (name, expected) in [
+        (
+            "amazon-eks-node-al2023-x86_64-standard-1.33-v20260101",
+            Some("1.33"),
+        ),
+        ("amazon-eks-arm64-node-1.31-v20250601", Some("1.31")),
+        ("bottlerocket-aws-k8s-1.34-x86_64-v1.40.0-1a2b3c4d", Some("1.34")),
+        (
+            "ubuntu-eks/k8s_1.32/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101",
+            Some("1.32"),
+        ),
+        ("my-image-1.99", None),
+        ("amazon-eks-node-al2023-x86_64-standard", None),
+    ] {
+        assert_eq!(
+            Release::read_image(name)
+                .map(|release| release.to_string())
+                .as_deref(),
+            expected,
+            "{name}"
+        );
+    }
+    assert!(Release::read("1.9") < Release::read("1.10"));
+}
+
+#[test]
+fn an_answer_has_the_groups_that_have_something_to_recycle_as_many_as_fit() {
+    let of = |count: usize| Chosen {
+        nodes: vec![id(OLD); count],
+        claimed: 1,
+        ..Chosen::default()
+    };
+    let found = vec![("a".parse().unwrap(), of(2)), ("b".parse().unwrap(), of(0))];
+    let groups = choose_groups(found, &[]);
+    assert_eq!(groups.groups, ["a".parse().unwrap()]);
+    assert_eq!(
+        groups.reason,
+        "2 nodes are to be recycled, in 1 of 2 groups; 2 more are worked on already"
+    );
+    let many = (0..100).map(|n| (format!("{}{n}", "g".repeat(250)).parse().unwrap(), of(1)));
+    let groups = choose_groups(many.collect(), &[]);
+    let length: usize = groups.groups.iter().map(|name| name.as_str().len() + 3).sum();
+    assert!(length < 7_000, "{length}");
+    assert!(
+        groups.reason.contains("groups are for the next rotation"),
+        "{}",
+        groups.reason
+    );
+}
+
+#[test]
+fn what_a_group_launches_from_is_told_and_its_change_is_seen() {
+    let (found, mut facts) = (fleet(&[]), templates());
+    let before = describe_aim(&found, &facts);
+    assert_eq!(describe_aim(&found, &templates()), before);
+    let used = TemplateFacts {
+        version: "7".to_owned(),
+        image: None,
+    };
+    let newest = TemplateFacts {
+        version: "9".to_owned(),
+        image: None,
+    };
+    let named = template("$Default");
+    assert_eq!(
+        describe_source(Some(&named), Some(&used), Some(&newest)),
+        "group uses template version 7 = $Default; newest is 9"
+    );
+    facts.insert(template("$Latest"), newest);
+    assert_ne!(describe_aim(&found, &facts), before);
+}

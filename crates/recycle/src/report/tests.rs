@@ -1,0 +1,376 @@
+use serde_json::json;
+
+use super::*;
+use crate::fixtures::{ARN, OLD, at};
+
+/// A history, written down: seconds after the beginning, and what happened.
+fn history(events: &[(i64, Happened)]) -> Vec<Event> {
+    let numbered = events.iter().enumerate();
+    numbered
+        .map(|(index, (seconds, what))| Event {
+            id: i64::try_from(index).unwrap() + 1,
+            at: at(*seconds),
+            what: what.clone(),
+        })
+        .collect()
+}
+
+fn entered(state: &str) -> Happened {
+    Happened::Entered(state.to_owned())
+}
+
+/// What a function answers, with what it carries.
+fn answered(mut payload: Value) -> Happened {
+    payload["run"]["node"] = json!("a");
+    payload["run"]["group"] = json!("workers");
+    Happened::Answered(json!({"StatusCode": 200, "Payload": payload}))
+}
+
+fn looked(counts: Value, names: Value) -> Happened {
+    answered(json!({"verdict": "wait", "reason": "it waits", "counts": counts, "names": names}))
+}
+
+fn execution(events: &[(i64, Happened)], ended_at: Option<i64>) -> Execution {
+    Execution {
+        arn: ARN.to_owned(),
+        status: if ended_at.is_some() {
+            "SUCCEEDED"
+        } else {
+            "RUNNING"
+        }
+        .to_owned(),
+        started_at: at(0),
+        ended_at: ended_at.map(at),
+        input: json!({"instance_id": OLD, "cluster_name": "prod"}),
+        output: ended_at.map_or(
+            Value::Null,
+            |_| json!({"outcome": "recycled", "reason": "it is gone"}),
+        ),
+        error: None,
+        cause: None,
+        events: history(events),
+    }
+}
+
+fn spans<What: Clone>(spans: &[Span<What>]) -> Vec<(What, Timestamp, Option<Timestamp>)> {
+    spans
+        .iter()
+        .map(|span| (span.what.clone(), span.since, span.until))
+        .collect()
+}
+
+#[test]
+fn a_recycled_node_has_its_stages_one_after_the_other() {
+    let report = report_node(&execution(
+        &[
+            (0, entered("Recycle")),
+            (0, entered("Begin")),
+            (1, entered("ClaimNode")),
+            (2, answered(json!({"verdict": "standby", "reason": "ours"}))),
+            (2, entered("NodeClaimed")),
+            (2, entered("TellOfStart")),
+            (3, entered("StandbyNode")),
+            (4, entered("WaitForReplacement")),
+            (60, entered("StandbyNode")),
+            (61, entered("TaintNode")),
+            (62, entered("CheckPods")),
+            (63, entered("WaitForPods")),
+            (100, entered("DetachTerminate")),
+            (101, entered("WaitForDisposal")),
+            (160, entered("TellOfEnd")),
+            (161, entered("NodeRecycled")),
+        ],
+        Some(162),
+    ));
+    assert_eq!(
+        spans(&report.stages),
+        [
+            (Stage::Turn, at(1), Some(at(3))),
+            (Stage::Replacement, at(3), Some(at(61))),
+            (Stage::Drain, at(61), Some(at(100))),
+            (Stage::Disposal, at(100), Some(at(162))),
+        ]
+    );
+    assert_eq!(
+        (report.node.as_deref(), report.group.as_deref()),
+        (Some("a"), Some("workers"))
+    );
+    assert_eq!(
+        (report.instance.as_deref(), report.cluster.as_deref()),
+        (Some(OLD), Some("prod"))
+    );
+    assert_eq!(
+        (report.summary.outcome.as_str(), report.summary.is_well),
+        ("recycled", true)
+    );
+    assert_eq!(
+        (report.summary.reason.as_str(), report.summary.events),
+        ("it is gone", 16)
+    );
+}
+
+#[test]
+fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
+    let machine: Value =
+        serde_json::from_str(include_str!("../../../../state-machine/recycle-node.asl.json")).unwrap();
+    let top = machine["States"].as_object().unwrap();
+    let branch = machine["States"]["Recycle"]["Branches"][0]["States"]
+        .as_object()
+        .unwrap();
+    let mut seen = Vec::new();
+    for (name, state) in top.iter().chain(branch) {
+        if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Tell") {
+            seen.push(Stage::of_state(name).unwrap_or_else(|| panic!("{name} belongs to no stage")));
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, Stage::ALL);
+}
+
+#[test]
+fn an_execution_that_runs_has_a_last_stage_without_an_end() {
+    let report = report_node(&execution(
+        &[
+            (1, entered("ClaimNode")),
+            (2, entered("CheckPods")),
+            (3, looked(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
+        ],
+        None,
+    ));
+    assert_eq!(
+        spans(&report.stages).last().unwrap(),
+        &(Stage::Drain, at(2), None)
+    );
+    assert_eq!(
+        (report.summary.outcome.as_str(), report.summary.is_well),
+        ("running", true)
+    );
+    assert_eq!(report.pods[0].until, None);
+}
+
+#[test]
+fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
+    let pod = |class: &str, name: &str| SeenPod {
+        class: class.to_owned(),
+        name: name.to_owned(),
+    };
+    let report = report_node(&execution(
+        &[
+            (10, entered("CheckPods")),
+            (
+                10,
+                looked(
+                    json!({"awaited": 1, "evictable": 1}),
+                    json!({"awaited": ["a/train"], "evictable": ["a/web"]}),
+                ),
+            ),
+            (40, entered("CheckPods")),
+            (
+                40,
+                looked(
+                    json!({"awaited": 1, "terminating": 1}),
+                    json!({"awaited": ["a/train"], "terminating": ["a/web"]}),
+                ),
+            ),
+            (70, entered("CheckPods")),
+            (70, looked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (90, entered("CheckPods")),
+            (90, looked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (99, entered("DetachTerminate")),
+        ],
+        Some(100),
+    ));
+    assert_eq!(
+        spans(&report.pods),
+        [
+            (pod("awaited", "a/train"), at(10), Some(at(100))),
+            (pod("evictable", "a/web"), at(10), Some(at(40))),
+            (pod("terminating", "a/web"), at(40), Some(at(70))),
+        ]
+    );
+    let times: Vec<Timestamp> = report.looks.iter().map(|look| look.at).collect();
+    assert_eq!(
+        times,
+        [at(10), at(40), at(70)],
+        "a look that saw the same is no news"
+    );
+    assert_eq!(report.polls, 4);
+}
+
+#[test]
+fn a_look_that_counts_pods_and_names_none_does_not_end_them() {
+    let train = || json!({"awaited": ["a/train"]});
+    let report = report_node(&execution(
+        &[
+            (10, entered("CheckPods")),
+            (10, looked(json!({"awaited": 1}), train())),
+            (40, looked(json!({"awaited": 1}), json!({}))),
+            (70, looked(json!({"awaited": 1}), train())),
+            (90, looked(json!({}), json!({}))),
+        ],
+        Some(100),
+    ));
+    let times: Vec<_> = report.pods.iter().map(|span| (span.since, span.until)).collect();
+    assert_eq!(times, [(at(10), Some(at(90)))]);
+}
+
+#[test]
+fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
+    let blocked = |since: i64, tell: Value| {
+        let mut payload = json!({"verdict": "evict", "run": {"blockage": {"since": at(since).to_string()}}});
+        if !tell.is_null() {
+            payload["tell"] = tell;
+        }
+        answered(payload)
+    };
+    let refused = || answered(json!({"verdict": "wait", "reason": "the budget a/web allows none"}));
+    let tell = json!({"event": "blocked", "severity": "warning", "subject": "blocked", "blocks": ["budget a/web keeps 2 pods"]});
+    let report = report_node(&execution(
+        &[
+            (10, entered("CheckPods")),
+            (10, blocked(5, Value::Null)),
+            (11, entered("EvictPods")),
+            (11, refused()),
+            (40, entered("CheckPods")),
+            (40, looked(json!({}), json!({}))),
+            (400, entered("CheckPods")),
+            (400, blocked(390, Value::Null)),
+            (401, entered("EvictPods")),
+            (401, refused()),
+            (700, entered("CheckPods")),
+            (700, blocked(390, tell)),
+            (730, entered("CheckPods")),
+            (730, blocked(390, Value::Null)),
+        ],
+        None,
+    ));
+    assert_eq!(
+        spans(&report.blocked),
+        [
+            (
+                vec!["the budget a/web allows none".to_owned()],
+                at(5),
+                Some(at(40))
+            ),
+            (vec!["budget a/web keeps 2 pods".to_owned()], at(390), None),
+        ]
+    );
+    assert_eq!(report.told.len(), 1);
+    assert_eq!(
+        (report.told[0].event.as_str(), report.told[0].at),
+        ("blocked", at(700))
+    );
+}
+
+#[test]
+fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
+    let failed = Execution {
+        status: "FAILED".to_owned(),
+        error: Some("DrainTimedOut".to_owned()),
+        cause: Some("its time was over".to_owned()),
+        output: Value::Null,
+        ..execution(
+            &[
+                (1, entered("CheckPods")),
+                (
+                    2,
+                    Happened::Failed {
+                        error: "DrainTimedOut".to_owned(),
+                        cause: json!({"errorType": "DrainTimedOut", "errorMessage": "1 pod is left"})
+                            .to_string(),
+                    },
+                ),
+                (3, entered("RestoreNode")),
+            ],
+            Some(9),
+        )
+    };
+    let report = report_node(&failed);
+    assert_eq!(
+        (report.summary.outcome.as_str(), report.summary.is_well),
+        ("DrainTimedOut", false)
+    );
+    assert_eq!(report.summary.reason, "its time was over");
+    let trouble = &report.troubles[0];
+    assert_eq!(
+        (trouble.state.as_str(), trouble.cause.as_str()),
+        ("CheckPods", "1 pod is left")
+    );
+    assert_eq!(spans(&report.stages)[1], (Stage::PutBack, at(3), Some(at(9))));
+}
+
+#[test]
+fn of_very_many_looks_some_stay_and_the_first_and_the_last_among_them() {
+    let mut looks: Vec<Look> = (0..2_500)
+        .map(|number| Look {
+            at: at(number),
+            counts: [("awaited".to_owned(), 1)].into(),
+        })
+        .collect();
+    thin(&mut looks);
+    assert!(looks.len() <= MOST_LOOKS + 1, "{}", looks.len());
+    assert_eq!((looks[0].at, looks.last().unwrap().at), (at(0), at(2_499)));
+}
+
+#[test]
+fn executions_are_found_by_the_names_that_they_are_started_under() {
+    let start = |name: &str, machine: &str| {
+        Happened::Scheduled(json!({
+            "Name": name,
+            "StateMachineArn": format!("arn:aws-cn:states:cn-north-1:123456789012:stateMachine:{machine}"),
+        }))
+    };
+    let events = history(&[
+        (0, Happened::Scheduled(json!({"FunctionName": "select-nodes"}))),
+        (1, start("manual-i-1", "r-recycle-node:live")),
+        (2, start("manual-i-2", "r-recycle-node")),
+        (3, Happened::MapRun("arn:map".to_owned())),
+    ]);
+    let arn =
+        |name: &str| format!("arn:aws-cn:states:cn-north-1:123456789012:execution:r-recycle-node:{name}");
+    assert_eq!(
+        find_started(&events),
+        (
+            vec![arn("manual-i-1"), arn("manual-i-2")],
+            vec!["arn:map".to_owned()]
+        )
+    );
+}
+
+#[test]
+fn a_rotation_has_its_nodes_in_the_order_of_their_beginnings() {
+    let rotation = Execution {
+        input: json!({"trigger": "manual", "selection": {"outdated": {"ami": true}}}),
+        output: json!({"outcome": "rotated"}),
+        ..execution(&[], Some(500))
+    };
+    let node = |name: &str, started: i64| Execution {
+        arn: ARN.replace("run-1", name),
+        started_at: at(started),
+        ..execution(&[], Some(400))
+    };
+    let report = report_rotation(
+        &rotation,
+        [node("b", 200), node("a", 100)].iter().map(report_node).collect(),
+    );
+    let names: Vec<&str> = report
+        .nodes
+        .iter()
+        .map(|node| node.summary.execution.rsplit(':').next().unwrap())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(
+        (report.summary.outcome.as_str(), &report.selection),
+        ("rotated", &json!({"outdated": {"ami": true}}))
+    );
+}
+
+#[test]
+fn the_plan_of_a_dry_run_is_part_of_its_report() {
+    let planned = Execution {
+        output: json!({"outcome": "planned", "plan": {"steps": ["put it into Standby", "taint it"]}}),
+        ..execution(&[], Some(1))
+    };
+    assert_eq!(report_node(&planned).plan, ["put it into Standby", "taint it"]);
+}

@@ -1,0 +1,376 @@
+//! The terms of a rotation: how many nodes of a group at once, how long one starts new ones, what a failure means.
+//!
+//! Which nodes it is about, [`crate::outdated`] says; whether the next of them may start, [`crate::gate`].
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
+use crate::input::InvalidInput;
+
+/// The most seconds between the nodes of a group: a day.
+const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
+/// How often a node may be tried again at most.
+const MOST_RETRIES: u32 = 10;
+/// How many nodes of a group one rotation takes on at most: their ids travel in an answer of 8 KB.
+const MOST_NODES: usize = 90;
+/// Events in the history of a group's execution that its nodes may take together. Step Functions ends it at 25,000; the rest is for the
+/// retries of Tasks, for the marks, and for the waits of the first nodes, which may last as long as a drain.
+const EVENTS: usize = 20_000;
+/// What one node takes: its iteration, one look, one execution of `recycle-node` (20), the pause before it (9), and the looks of a day in
+/// vain (20 of 9 events, see [`crate::gate`]).
+const EVENTS_OF_A_NODE: usize = 20 + 9 + 20 * 9;
+/// What another try of a node takes: one more execution of `recycle-node`, one more look, and the pause before it.
+const EVENTS_OF_A_RETRY: usize = 16 + 9;
+
+/// The fields of a rotation's input that are its terms.
+pub const FIELDS: [&str; 8] = [
+    "at_once",
+    "wait_between_nodes_seconds",
+    "start_no_new_node_after",
+    "on_failure",
+    "failure_budget",
+    "retries",
+    "wait_for_pending_pods",
+    "mark",
+];
+
+/// The terms of a rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// `at_once`; none: as many as the module allows.
+    pub at_once: Option<AtOnce>,
+    /// `wait_between_nodes_seconds`.
+    pub wait_between_nodes_seconds: u32,
+    /// `start_no_new_node_after`.
+    pub start_no_new_node_after: Option<End>,
+    /// `on_failure` and `failure_budget`: the group stops when more of its nodes have failed; none: it goes on, whatever fails.
+    pub failure_budget: Option<u32>,
+    /// `retries`.
+    pub retries: u32,
+    /// `wait_for_pending_pods`.
+    pub wait_for_pending_pods: bool,
+    /// `mark`.
+    pub mark: Mark,
+    /// `dry_run`.
+    pub dry_run: bool,
+}
+
+/// How many nodes of a group at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtOnce {
+    /// So many.
+    Nodes(u32),
+    /// So many percent of its members, at least one.
+    Percent(u32),
+}
+
+/// When no new node is started any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// At this moment.
+    At(Timestamp),
+    /// So long after the rotation began.
+    After(SignedDuration),
+}
+
+/// What is put on the nodes that a rotation is about to recycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// A taint `PreferNoSchedule`: pods go elsewhere if they can.
+    Soft,
+    /// A taint `NoSchedule`.
+    Hard,
+    /// No taint.
+    None,
+}
+
+impl Mark {
+    /// The effect of its taint, if it has one.
+    #[must_use]
+    pub fn effect(self) -> Option<&'static str> {
+        match self {
+            Self::Soft => Some("PreferNoSchedule"),
+            Self::Hard => Some("NoSchedule"),
+            Self::None => None,
+        }
+    }
+}
+
+/// The fields as they are written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    at_once: Option<Value>,
+    wait_between_nodes_seconds: Option<u32>,
+    start_no_new_node_after: Option<String>,
+    on_failure: Option<OnFailure>,
+    failure_budget: Option<u32>,
+    retries: Option<u32>,
+    wait_for_pending_pods: Option<bool>,
+    mark: Option<Mark>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnFailure {
+    Stop,
+    Continue,
+}
+
+/// Reads the terms from those fields of an input that are named in [`FIELDS`].
+pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Terms, InvalidInput> {
+    let given: Given = serde_json::from_value(Value::Object(fields))
+        .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
+    let retries = given.retries.unwrap_or_default();
+    let between = given.wait_between_nodes_seconds.unwrap_or_default();
+    check_most("retries", retries, MOST_RETRIES)?;
+    check_most("wait_between_nodes_seconds", between, LONGEST_PAUSE_BETWEEN)?;
+    Ok(Terms {
+        at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
+        wait_between_nodes_seconds: between,
+        start_no_new_node_after: given
+            .start_no_new_node_after
+            .as_deref()
+            .map(read_end)
+            .transpose()?,
+        failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
+            (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
+            (OnFailure::Continue, None) => None,
+            (OnFailure::Continue, Some(_)) => {
+                return Err(InvalidInput(
+                    "failure_budget is of on_failure = stop: with continue no failure stops anything"
+                        .to_owned(),
+                ));
+            }
+        },
+        retries,
+        wait_for_pending_pods: given.wait_for_pending_pods.unwrap_or(true),
+        mark: given.mark.unwrap_or(Mark::Soft),
+        dry_run,
+    })
+}
+
+fn check_most(field: &str, given: u32, most: u32) -> Result<(), InvalidInput> {
+    if given > most {
+        return Err(InvalidInput(format!(
+            "{field} must be from 0 to {most}, and is {given}"
+        )));
+    }
+    Ok(())
+}
+
+fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
+    let read = || match given {
+        Value::Number(number) => Some(AtOnce::Nodes(number.as_u64()?.try_into().ok()?)),
+        Value::String(text) => Some(AtOnce::Percent(text.strip_suffix('%')?.parse().ok()?)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    match read() {
+        Some(at_once @ (AtOnce::Nodes(1..) | AtOnce::Percent(1..=100))) => Ok(at_once),
+        Some(AtOnce::Nodes(_) | AtOnce::Percent(_)) | None => Err(InvalidInput(format!(
+            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", and is {given}"
+        ))),
+    }
+}
+
+fn read_end(given: &str) -> Result<End, InvalidInput> {
+    if let Ok(moment) = given.parse() {
+        return Ok(End::At(moment));
+    }
+    let length = given
+        .parse::<Span>()
+        .and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    match length {
+        Ok(length) if length.is_positive() => Ok(End::After(length)),
+        Ok(_) | Err(_) => Err(InvalidInput(format!(
+            "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z or a duration such as PT4H, and is {given:?}"
+        ))),
+    }
+}
+
+impl Terms {
+    /// How many nodes of a group with so many members at once; `most` is the module's `max_surge_per_group`.
+    pub fn count_at_once(&self, members: usize, most: u32) -> Result<u32, InvalidInput> {
+        match self.at_once {
+            None => Ok(most),
+            Some(AtOnce::Nodes(nodes)) if nodes > most => Err(InvalidInput(format!(
+                "at_once is {nodes}, more than the module's max_surge_per_group, which is {most}"
+            ))),
+            Some(AtOnce::Nodes(nodes)) => Ok(nodes),
+            Some(AtOnce::Percent(percent)) => {
+                let members = u32::try_from(members).unwrap_or(u32::MAX);
+                Ok((members.saturating_mul(percent) / 100).clamp(1, most))
+            }
+        }
+    }
+
+    /// How many nodes of one group a rotation takes on, so that the history of the group's execution has room for the worst.
+    #[must_use]
+    pub fn most_nodes(&self) -> usize {
+        let retries = usize::try_from(self.retries).unwrap_or_default();
+        let cost = EVENTS_OF_A_NODE + EVENTS_OF_A_RETRY * retries;
+        EVENTS.checked_div(cost).map_or(1, |nodes| nodes.min(MOST_NODES))
+    }
+
+    /// When no new node is started any more, of a rotation that began at `began_at`.
+    #[must_use]
+    pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
+        self.start_no_new_node_after.map(|end| match end {
+            End::At(moment) => moment,
+            End::After(length) => began_at.checked_add(length).unwrap_or(Timestamp::MAX),
+        })
+    }
+}
+
+/// A group's part of a rotation, as it travels to the group's own execution.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Part {
+    /// The group.
+    pub group: GroupName,
+    /// The rotation: the ARN of its execution.
+    pub execution: ExecutionArn,
+    /// When that began.
+    pub began_at: Timestamp,
+    /// Its input.
+    pub input: Value,
+}
+
+/// What `taint-node` is asked for by a rotation.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Marking {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// The rotation.
+    pub rotation: ExecutionArn,
+    /// The mark.
+    pub mark: Mark,
+    /// The nodes.
+    pub nodes: Vec<InstanceId>,
+    /// Rotations that have ended, whose marks are taken over.
+    #[serde(default)]
+    pub ended: BTreeSet<ExecutionArn>,
+}
+
+/// What `restore-node` is asked for by a rotation and by the sweep: these rotations' marks go.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Unmarking {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// The rotations.
+    pub rotations: BTreeSet<ExecutionArn>,
+    /// Only of these nodes; none: wherever they are.
+    #[serde(default)]
+    pub nodes: Option<Vec<InstanceId>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::at;
+
+    fn read(fields: Value) -> Result<Terms, String> {
+        let Value::Object(fields) = fields else {
+            panic!("{fields} is no object")
+        };
+        read_terms(fields, false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_has_its_default() {
+        let terms = read(json!({})).unwrap();
+        assert_eq!(
+            terms,
+            Terms {
+                at_once: None,
+                wait_between_nodes_seconds: 0,
+                start_no_new_node_after: None,
+                failure_budget: Some(0),
+                retries: 0,
+                wait_for_pending_pods: true,
+                mark: Mark::Soft,
+                dry_run: false,
+            }
+        );
+        assert_eq!(terms.count_at_once(3, 5), Ok(5));
+        assert_eq!(terms.end(at(0)), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for (given, words) in [
+            (json!({"at_once": 0}), "at_once must be a number from 1 on"),
+            (json!({"at_once": "0%"}), "and is \"0%\""),
+            (json!({"at_once": "101%"}), "up to \"100%\""),
+            (json!({"at_once": "many"}), "and is \"many\""),
+            (json!({"at_once": true}), "and is true"),
+            (json!({"retries": 11}), "retries must be from 0 to 10, and is 11"),
+            (
+                json!({"wait_between_nodes_seconds": 86_401}),
+                "must be from 0 to 86400",
+            ),
+            (json!({"start_no_new_node_after": "soon"}), "and is \"soon\""),
+            (
+                json!({"start_no_new_node_after": "-PT1H"}),
+                "start_no_new_node_after must be",
+            ),
+            (json!({"on_failure": "panic"}), "unknown variant `panic`"),
+            (
+                json!({"on_failure": "continue", "failure_budget": 1}),
+                "failure_budget is of on_failure = stop",
+            ),
+            (json!({"mark": "none at all"}), "unknown variant"),
+        ] {
+            let refused = read(given.clone()).unwrap_err();
+            assert!(refused.contains(words), "{given}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_the_members_and_at_least_one_and_no_more_than_the_module_allows() {
+        for (given, members, expected) in [
+            (json!(2), 3, Ok(2)),
+            (json!("25%"), 12, Ok(3)),
+            (json!("25%"), 2, Ok(1)),
+            (json!("50%"), 40, Ok(5)),
+            (
+                json!(6),
+                9,
+                Err("at_once is 6, more than the module's max_surge_per_group, which is 5".to_owned()),
+            ),
+        ] {
+            let terms = read(json!({"at_once": given})).unwrap();
+            let count = terms.count_at_once(members, 5).map_err(|error| error.to_string());
+            assert_eq!(count, expected, "{given} of {members}");
+        }
+    }
+
+    #[test]
+    fn the_end_is_a_moment_or_a_length_from_the_beginning() {
+        for (given, expected) in [
+            ("2027-01-01T01:00:00Z", 3_600),
+            ("2027-01-01T02:00:00+01:00", 3_600),
+            ("PT4H", 10 + 4 * 3_600),
+            ("P1DT1H", 10 + 25 * 3_600),
+        ] {
+            let terms = read(json!({"start_no_new_node_after": given})).unwrap();
+            assert_eq!(terms.end(at(10)), Some(at(expected)), "{given}");
+        }
+    }
+
+    #[test]
+    fn the_more_retries_the_fewer_nodes() {
+        let most = |retries: u32| read(json!({"retries": retries})).unwrap().most_nodes();
+        assert_eq!((most(0), most(10)), (90, 43));
+        for retries in 0..=MOST_RETRIES {
+            let cost = EVENTS_OF_A_NODE + EVENTS_OF_A_RETRY * usize::try_from(retries).unwrap();
+            assert!(most(retries) * cost <= EVENTS, "{retries}");
+        }
+    }
+}

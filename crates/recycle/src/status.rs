@@ -1,0 +1,274 @@
+//! What a person is told of the nodes that something of ours is on. Whether the execution that holds a claim still runs, Step Functions
+//! says, and the command line asks it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::claim::{Claim, StoredClaim};
+use crate::drain::Progress;
+use crate::ids::{InstanceId, NodeName};
+use crate::names::{DRAIN_UNTIL_ANNOTATION, GROUP_TAG};
+use crate::node::{Instance, NodeFacts};
+use crate::sweep::find_leftovers;
+
+/// The states of an instance that does not come back.
+const GONE: [&str; 2] = ["shutting-down", "terminated"];
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// One for each node, by group, those that came first at the top.
+    pub nodes: Vec<NodeStatus>,
+    /// Why the cluster could not be asked, if it could not: what is on instances is told all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_is_away: Option<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its instance.
+    pub instance_id: InstanceId,
+    /// Its Node; none if there is none, or the cluster is away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
+    /// Its group, as far as a claim or a tag says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Who works on it; none: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// What its claim is, if it is none that we understand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strange_claim: Option<String>,
+    /// The story on the Node: what is awaited, what blocks, since, until.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// When the drain ends, if a person has moved its end to a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_until: Option<Timestamp>,
+    /// Since when it is a person's to see to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gave_up_at: Option<Timestamp>,
+    /// A person has asked for it by the taint, and no sweep has seen that yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_requested: bool,
+    /// Its instance is terminated, or about to be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
+    /// Something of ours is on it.
+    pub is_marked: bool,
+}
+
+/// Every node that something of ours is on; or, if one is `wanted`, that one, whatever is on it.
+#[must_use]
+pub fn tell_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
+    let marked = find_leftovers(nodes, instances);
+    let by_instance: BTreeMap<&InstanceId, &NodeFacts> = nodes
+        .iter()
+        .filter_map(|node| Some((node.instance.as_ref()?, node)))
+        .collect();
+    let is_wanted = |id: &InstanceId, node: Option<&NodeFacts>| match wanted {
+        None => marked.contains(id),
+        Some(name) => id.as_str() == name || node.is_some_and(|node| node.name.as_str() == name),
+    };
+    let all = by_instance
+        .keys()
+        .copied()
+        .chain(instances.iter().map(|instance| &instance.id));
+    let mut told: BTreeMap<&InstanceId, NodeStatus> = BTreeMap::new();
+    for id in all {
+        let node = by_instance.get(id).copied();
+        if is_wanted(id, node) {
+            let instance = instances.iter().find(|instance| instance.id == *id);
+            told.insert(id, describe(id, node, instance, marked.contains(id)));
+        }
+    }
+    let mut nodes: Vec<NodeStatus> = told.into_values().collect();
+    nodes.sort_by_key(|node| {
+        let claimed_at = node.claim.as_ref().map(|claim| claim.claimed_at);
+        (node.group.clone(), claimed_at.is_none(), claimed_at)
+    });
+    Status {
+        nodes,
+        cluster_is_away: None,
+    }
+}
+
+fn describe(
+    id: &InstanceId,
+    node: Option<&NodeFacts>,
+    instance: Option<&Instance>,
+    is_marked: bool,
+) -> NodeStatus {
+    let stored = node
+        .and_then(NodeFacts::claim)
+        .or_else(|| instance.and_then(Instance::claim));
+    let (claim, strange_claim) = match stored {
+        None => (None, None),
+        Some(StoredClaim::Known(claim)) => (Some(claim), None),
+        Some(StoredClaim::Newer(schema)) => (None, Some(format!("of a newer version (schema {schema})"))),
+        Some(StoredClaim::Unreadable(text)) => (None, Some(format!("unreadable: {text}"))),
+    };
+    let tagged = || instance?.tags.get(GROUP_TAG).cloned();
+    NodeStatus {
+        instance_id: id.clone(),
+        node: node.map(|node| node.name.clone()),
+        group: claim
+            .as_ref()
+            .map(|claim| claim.group.to_string())
+            .or_else(tagged),
+        claim,
+        strange_claim,
+        progress: node.and_then(NodeFacts::progress),
+        drain_until: node.and_then(read_drain_until),
+        gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
+        is_requested: node.is_some_and(NodeFacts::is_requested),
+        is_gone: instance.is_some_and(|instance| GONE.contains(&instance.state.as_str())),
+        is_marked,
+    }
+}
+
+/// None also if it is no time.
+fn read_drain_until(node: &NodeFacts) -> Option<Timestamp> {
+    node.annotations.get(DRAIN_UNTIL_ANNOTATION)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Phase;
+    use crate::fixtures::{NEW, OLD, claim, id, instance, node, strings};
+    use crate::names::{
+        CLAIM_ANNOTATION, CLAIM_TAG, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT, STANDBY_TAG,
+    };
+    use crate::node::Taint;
+
+    fn claimed() -> NodeFacts {
+        let text = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+        let progress =
+            r#"{"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"}"#;
+        NodeFacts {
+            instance: Some(id(OLD)),
+            annotations: strings([(CLAIM_ANNOTATION, &text), (PROGRESS_ANNOTATION, progress)]),
+            ..node("old")
+        }
+    }
+
+    fn bystander() -> NodeFacts {
+        NodeFacts {
+            instance: Some(id(NEW)),
+            ..node("new")
+        }
+    }
+
+    #[test]
+    fn what_something_of_ours_is_on_is_told_and_nobody_else() {
+        let told = tell_status(&[bystander(), claimed()], &[], None).nodes;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].instance_id.clone(), told[0].group.as_deref()),
+            (id(OLD), Some("workers"))
+        );
+        assert_eq!(told[0].claim, Some(claim(Phase::Draining)));
+        assert_eq!(told[0].progress.as_ref().unwrap().summary, "waits");
+    }
+
+    #[test]
+    fn one_that_is_wanted_is_told_whatever_is_on_it_by_either_of_its_names() {
+        for name in ["new", NEW] {
+            let told = tell_status(&[bystander(), claimed()], &[], Some(name)).nodes;
+            assert_eq!(told.len(), 1, "{name}: {told:?}");
+            assert_eq!((told[0].instance_id.clone(), told[0].is_marked), (id(NEW), false));
+        }
+        assert_eq!(tell_status(&[claimed()], &[], Some("nowhere")).nodes, []);
+    }
+
+    #[test]
+    fn tags_tell_of_a_node_that_is_gone_or_cannot_be_seen() {
+        let tag = claim(Phase::Standby).to_tag();
+        let tags = strings([
+            (CLAIM_TAG, &tag),
+            (GROUP_TAG, "workers"),
+            (GAVE_UP_TAG, "2027-01-01T00:00:00Z refused"),
+        ]);
+        let told = tell_status(&[], &[Instance { tags, ..instance() }], None).nodes;
+        assert_eq!(told[0].claim, Some(claim(Phase::Standby)));
+        assert_eq!(told[0].gave_up_at, "2027-01-01T00:00:00Z".parse().ok());
+        assert_eq!(told[0].node, None);
+    }
+
+    #[test]
+    fn an_end_that_a_person_has_moved_and_an_instance_that_is_gone_are_told() {
+        for (text, until) in [
+            (" 2027-01-04T00:00:00Z ", "2027-01-04T00:00:00Z".parse().ok()),
+            ("now", None),
+            ("soon", None),
+        ] {
+            let mut moved = claimed();
+            moved
+                .annotations
+                .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), text.to_owned());
+            let told = tell_status(&[moved], &[], None).nodes;
+            assert_eq!(told[0].drain_until, until, "{text}");
+        }
+        for (state, is_gone) in [
+            ("running", false),
+            ("stopped", false),
+            ("shutting-down", true),
+            ("terminated", true),
+        ] {
+            let marked = Instance {
+                state: state.to_owned(),
+                tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
+                ..instance()
+            };
+            assert_eq!(
+                tell_status(&[], &[marked], Some(OLD)).nodes[0].is_gone,
+                is_gone,
+                "{state}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_nobody_works_on_is_told_too() {
+        let request = Taint {
+            key: REQUEST_TAINT.to_owned(),
+            ..crate::node::draining_taint(&id(OLD))
+        };
+        let asked = NodeFacts {
+            taints: vec![request],
+            ..bystander()
+        };
+        let standby = Instance {
+            tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
+            ..instance()
+        };
+        let told = tell_status(&[asked], &[standby], None).nodes;
+        assert_eq!(told.iter().filter(|node| node.is_requested).count(), 1);
+        assert_eq!(
+            told.iter()
+                .filter(|node| node.claim.is_none() && node.is_marked)
+                .count(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_read_is_told_as_such() {
+        for (text, words) in [("mine", "unreadable: mine"), (r#"{"schema": 99}"#, "schema 99")] {
+            let strange = NodeFacts {
+                annotations: strings([(CLAIM_ANNOTATION, text)]),
+                ..claimed()
+            };
+            let told = tell_status(&[strange], &[], None).nodes;
+            assert!(
+                told[0].strange_claim.as_ref().unwrap().contains(words),
+                "{told:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The environment: how many nodes of a group at once.
+
+use crate::Error;
+
+const MOST_AT_ONCE: &str = "MAX_SURGE_PER_GROUP";
+
+/// Reads the module's `max_surge_per_group` from the environment through `variable`.
+pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, Error> {
+    let invalid = |reason: String| Error::InvalidEnvironment {
+        variable: MOST_AT_ONCE,
+        reason,
+    };
+    let value = variable(MOST_AT_ONCE).ok_or_else(|| invalid("it is not set".to_owned()))?;
+    match value.parse() {
+        Ok(most @ 1..) => Ok(most),
+        Ok(_) | Err(_) => Err(invalid(format!(
+            "it must be a whole number from 1 on, and is {value:?}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_value_names_its_variable() {
+        let read = |value: Option<&str>| {
+            read_most_at_once(|name| value.filter(|_| name == MOST_AT_ONCE).map(str::to_owned))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(read(Some("5")), Ok(5));
+        for (value, words) in [
+            (None, "MAX_SURGE_PER_GROUP: it is not set"),
+            (Some("0"), "and is \"0\""),
+            (Some("x"), "and is \"x\""),
+        ] {
+            assert!(read(value).unwrap_err().contains(words), "{value:?}");
+        }
+    }
+}

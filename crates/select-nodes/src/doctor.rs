@@ -1,0 +1,240 @@
+//! What only a function sees of an installation: whether its role and its network reach the cluster and AWS.
+
+use std::collections::BTreeSet;
+
+use node_record::{list_nodes, missing_permissions, server_version};
+use recycle::doctor::{Inside, Seen, find_odd_nodes};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::ids::{ClusterName, ExecutionArn, InstanceId};
+use recycle::node::NodeFacts;
+use recycle::select::Fleet;
+
+use crate::rotation::members;
+use crate::{Error, SelectNodes};
+
+type Ids = BTreeSet<InstanceId>;
+
+impl SelectNodes {
+    /// Looks at everything, whatever fails: that is what is to be told. All at once: what cannot be reached takes its time, and the function
+    /// has a minute.
+    pub(crate) async fn examine(&self, cluster: &ClusterName, execution: Option<&ExecutionArn>) -> Inside {
+        let (step_functions, (api_server, missing_permissions, nodes), (fleets, members, there)) = tokio::join!(
+            self.reach_step_functions(execution),
+            self.examine_api_server(cluster),
+            self.examine_groups(cluster),
+        );
+        let there = self.find_more(there, &members, &nodes).await;
+        Inside {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            api_server,
+            missing_permissions,
+            groups: fleets.map(|fleets| fleets.iter().map(|fleet| fleet.name.to_string()).collect()),
+            instances: there
+                .as_ref()
+                .map(|there| u32::try_from(there.len()).unwrap_or(u32::MAX)),
+            step_functions,
+            nodes: nodes.and_then(|nodes| {
+                members.and_then(|members| there.map(|there| find_odd_nodes(&nodes, &members, &there)))
+            }),
+        }
+    }
+
+    async fn reach_step_functions(&self, execution: Option<&ExecutionArn>) -> Option<Seen<()>> {
+        let status = self.executions.find_status(execution?).await;
+        Some(seen(status).map(|_| ()))
+    }
+
+    /// Its version, what we may not do there, and its Nodes.
+    async fn examine_api_server(
+        &self,
+        cluster: &ClusterName,
+    ) -> (Seen<String>, Seen<Vec<String>>, Seen<Vec<NodeFacts>>) {
+        let client = seen(self.connect(cluster).await);
+        tokio::join!(
+            ask(&client, async |client| server_version(client).await),
+            ask(&client, async |client| missing_permissions(client).await),
+            ask(&client, async |client| list_nodes(client).await),
+        )
+    }
+
+    /// The cluster's groups, their members, and which of these are there.
+    async fn examine_groups(&self, cluster: &ClusterName) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Ids>) {
+        let fleets = seen(self.groups.fetch_fleets(cluster).await);
+        let members: Seen<Ids> = fleets
+            .as_ref()
+            .map(|fleets| members(&fleets.iter().collect::<Vec<_>>()).into_iter().collect());
+        let there = seen(
+            self.find_there(members.as_ref().found().into_iter().flatten())
+                .await,
+        );
+        (fleets, members, there)
+    }
+
+    /// Those that are there, with those of Nodes that are in no group.
+    async fn find_more(
+        &self,
+        there: Seen<Ids>,
+        members: &Seen<Ids>,
+        nodes: &Seen<Vec<NodeFacts>>,
+    ) -> Seen<Ids> {
+        let (Seen::Found(there), Seen::Found(nodes)) = (&there, nodes) else {
+            return there;
+        };
+        let on_nodes = nodes.iter().filter_map(|node| node.instance.as_ref());
+        let is_member = |id: &InstanceId| matches!(members, Seen::Found(members) if members.contains(id));
+        let more = self.find_there(on_nodes.filter(|id| !is_member(id))).await;
+        seen(more).map(|more| there.union(&more).cloned().collect())
+    }
+
+    /// Those of the instances that EC2 knows and that have not ended.
+    async fn find_there(&self, ids: impl Iterator<Item = &InstanceId>) -> Result<Ids, Error> {
+        let ids: Vec<InstanceId> = ids.cloned().collect();
+        let found = self.instances.fetch_all(&ids).await?;
+        let there = found.into_iter().filter(|instance| !instance.is_gone());
+        Ok(there.map(|instance| instance.id).collect())
+    }
+}
+
+async fn ask<T>(
+    client: &Seen<kube::Client>,
+    question: impl AsyncFnOnce(&kube::Client) -> Result<T, node_record::Error>,
+) -> Seen<T> {
+    match client {
+        Seen::Found(client) => seen(question(client).await),
+        Seen::Denied(why) => Seen::Denied(why.clone()),
+        Seen::Unanswered(why) => Seen::Unanswered(why.clone()),
+        Seen::Failed(why) => Seen::Failed(why.clone()),
+    }
+}
+
+/// A refusal, which no other try changes, or what may be away. A token is refused when nobody has let our role in.
+fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
+    let error: Error = match answer {
+        Ok(found) => return Seen::Found(found),
+        Err(error) => error.into(),
+    };
+    let is_refused = matches!(error, Error::Node(node_record::Error::Unauthorized { .. }))
+        || error.failure() == Failure::ServiceRefused;
+    let why = with_causes(&error);
+    if is_busy(&error) {
+        Seen::Unanswered(why)
+    } else if is_refused {
+        Seen::Denied(why)
+    } else {
+        Seen::Failed(why)
+    }
+}
+
+/// Whether AWS was reached and has answered that it is busy, by a throttle or a fault of its own.
+fn is_busy(error: &Error) -> bool {
+    match error {
+        Error::Instance(instance_record::Error::Unavailable { source, .. }) => {
+            source.is::<instance_record::Reply>()
+        }
+        Error::Instance(_)
+        | Error::InvalidEnvironment { .. }
+        | Error::NotAsked(_)
+        | Error::Name(_)
+        | Error::Input(_)
+        | Error::Access(_)
+        | Error::Node(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use scripted_aws::ScriptedAws;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_hides_nothing_else() {
+        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><Instances><member>\
+            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState></member></Instances></member></AutoScalingGroups>";
+        let aws = ScriptedAws::new()
+            .refuses("DescribeCluster", 403, "AccessDeniedException", "not you")
+            .on("DescribeAutoScalingGroups", groups)
+            .refuses(
+                "DescribeInstances",
+                403,
+                "UnauthorizedOperation",
+                "not you either",
+            );
+        let inside = SelectNodes::new(&aws.config(), 5)
+            .examine(&"world".parse().unwrap(), None)
+            .await;
+        assert_eq!(inside.groups, Seen::Found(vec!["workers".to_owned()]));
+        assert!(
+            matches!(&inside.api_server, Seen::Denied(why) if why.contains("EKS refused")),
+            "{inside:?}"
+        );
+        assert!(
+            matches!(&inside.missing_permissions, Seen::Denied(_)),
+            "{inside:?}"
+        );
+        assert!(
+            matches!(&inside.instances, Seen::Denied(why) if why.contains("not you either")),
+            "{inside:?}"
+        );
+        assert!(matches!(&inside.nodes, Seen::Denied(_)), "{inside:?}");
+        assert_eq!(inside.version, env!("CARGO_PKG_VERSION"));
+        assert_eq!(aws.scenes_left(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_answer_keeps_nothing_else_from_being_asked() {
+        let execution: ExecutionArn =
+            "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:doctor"
+                .parse()
+                .unwrap();
+        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><Instances><member>\
+            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState></member></Instances></member></AutoScalingGroups>";
+        let aws = ScriptedAws::new()
+            .hangs_on("DescribeExecution")
+            .hangs_on("DescribeCluster")
+            .on("DescribeAutoScalingGroups", groups)
+            .hangs_on("DescribeInstances");
+        let select_nodes = SelectNodes::new(&aws.config(), 5);
+        let cluster = "world".parse().unwrap();
+        let all_asked = async {
+            while aws.scenes_left() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            inside = select_nodes.examine(&cluster, Some(&execution)) => panic!("{inside:?}"),
+            () = all_asked => {}
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("only {:?}", aws.actions()),
+        }
+    }
+
+    #[tokio::test]
+    async fn step_functions_is_reached_if_it_knows_no_such_execution_and_a_throttle_says_nothing() {
+        let execution: ExecutionArn =
+            "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:doctor"
+                .parse()
+                .unwrap();
+        for (status, code, expected) in [
+            (400, "ExecutionDoesNotExist", "Found"),
+            (400, "ThrottlingException", "Unanswered"),
+            (400, "AccessDeniedException", "Denied"),
+        ] {
+            let aws = ScriptedAws::new()
+                .refuses("DescribeExecution", status, code, "no")
+                .refuses("DescribeCluster", 403, "AccessDeniedException", "not you")
+                .refuses("DescribeAutoScalingGroups", 400, "Throttling", "later");
+            let inside = SelectNodes::new(&aws.config(), 5)
+                .examine(&"world".parse().unwrap(), Some(&execution))
+                .await;
+            let told = format!("{:?}", inside.step_functions);
+            assert!(told.starts_with(&format!("Some({expected}(")), "{code}: {told}");
+            assert!(
+                matches!(inside.groups, Seen::Unanswered(_)),
+                "{:?}",
+                inside.groups
+            );
+        }
+    }
+}

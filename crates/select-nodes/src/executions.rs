@@ -1,0 +1,165 @@
+//! Step Functions, as far as it is asked what became of executions. None is started here.
+
+use std::collections::BTreeSet;
+
+use aws_config::SdkConfig;
+use aws_sdk_sfn::Client;
+use aws_sdk_sfn::types::ExecutionStatus;
+use instance_record::Error;
+use jiff::Timestamp;
+use recycle::ids::ExecutionArn;
+
+const DESCRIBE_EXECUTION: &str = "states:DescribeExecution";
+const LIST_EXECUTIONS: &str = "states:ListExecutions";
+/// Executions on a page, at most (API reference of ListExecutions): one page is the whole of most rotations.
+const LONGEST_PAGE: i32 = 1_000;
+
+/// Executions of our machines.
+#[derive(Debug)]
+pub(crate) struct Executions {
+    client: Client,
+}
+
+impl Executions {
+    pub(crate) fn new(aws: &SdkConfig) -> Self {
+        Self {
+            client: Client::new(aws),
+        }
+    }
+
+    /// The execution's status; none if there is none, or none any more.
+    pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
+        let answer = self
+            .client
+            .describe_execution()
+            .execution_arn(execution.as_str())
+            .send()
+            .await
+            .map_err(|error| Error::from_sdk(DESCRIBE_EXECUTION, error));
+        match answer {
+            Ok(answer) => Ok(Some(answer.status().as_str().to_owned())),
+            Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names of a machine's executions that have begun since then and failed, timed out or were stopped. The newest come first: what
+    /// is older is not read. A filter takes one status, so that all are read, in one call where three filters would take three.
+    pub(crate) async fn list_ended_badly(
+        &self,
+        machine: &str,
+        since: Timestamp,
+    ) -> Result<BTreeSet<String>, Error> {
+        let mut names = BTreeSet::new();
+        let mut token = None;
+        loop {
+            let page = self
+                .client
+                .list_executions()
+                .state_machine_arn(machine)
+                .max_results(LONGEST_PAGE)
+                .set_next_token(token)
+                .send()
+                .await
+                .map_err(|error| Error::from_sdk(LIST_EXECUTIONS, error))?;
+            let found = page.executions();
+            let recent: Vec<_> = found
+                .iter()
+                .filter(|execution| execution.start_date().secs() >= since.as_second())
+                .collect();
+            let goes_on = recent.len() == found.len();
+            let ended_badly = recent
+                .iter()
+                .filter(|execution| has_ended_badly(execution.status()));
+            names.extend(ended_badly.map(|execution| execution.name().to_owned()));
+            token = page.next_token().map(str::to_owned).filter(|_| goes_on);
+            if token.is_none() {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// Whether it still runs.
+    pub(crate) async fn is_running(&self, execution: &ExecutionArn) -> Result<bool, Error> {
+        let status = self.find_status(execution).await?;
+        Ok(matches!(status.as_deref(), Some("RUNNING" | "PENDING_REDRIVE")))
+    }
+}
+
+fn has_ended_badly(status: &ExecutionStatus) -> bool {
+    matches!(
+        status,
+        ExecutionStatus::Failed | ExecutionStatus::TimedOut | ExecutionStatus::Aborted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_aws::ScriptedAws;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-recycle-node";
+
+    /// Executions by name, status and the second in which they began, and the token of the next page.
+    fn page(executions: &[(&str, &str, i64)], next: Option<&str>) -> String {
+        let listed: Vec<Value> = executions
+            .iter()
+            .map(|(name, status, began)| {
+                json!({
+                    "executionArn": format!("arn:e:{name}"), "stateMachineArn": MACHINE, "name": name, "status": status, "startDate": began,
+                })
+            })
+            .collect();
+        json!({"executions": listed, "nextToken": next}).to_string()
+    }
+
+    async fn list(aws: &ScriptedAws) -> Result<Vec<String>, Error> {
+        let since = Timestamp::from_second(100).unwrap();
+        let executions = Executions::new(&aws.config());
+        let names = executions.list_ended_badly(MACHINE, since).await?;
+        Ok(names.into_iter().collect())
+    }
+
+    #[tokio::test]
+    async fn every_way_to_end_badly_is_listed_with_one_call() {
+        let found = [
+            ("runs", "RUNNING", 500),
+            ("redriven", "PENDING_REDRIVE", 400),
+            ("failed", "FAILED", 300),
+            ("late", "TIMED_OUT", 250),
+            ("stopped", "ABORTED", 200),
+            ("done", "SUCCEEDED", 150),
+            ("first", "FAILED", 100),
+            ("before", "FAILED", 99),
+        ];
+        let aws = ScriptedAws::new().on("ListExecutions", &page(&found, Some("older")));
+        assert_eq!(list(&aws).await.unwrap(), ["failed", "first", "late", "stopped"]);
+        let calls = aws.calls();
+        assert_eq!(calls.len(), 1, "what is older is not read");
+        assert!(
+            calls[0].contains(MACHINE) && !calls[0].contains("statusFilter"),
+            "{calls:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_pages_go_on_as_far_as_the_beginning() {
+        let aws = ScriptedAws::new()
+            .on("ListExecutions", &page(&[("a", "FAILED", 300)], Some("two")))
+            .on("ListExecutions", &page(&[("b", "ABORTED", 200)], None));
+        assert_eq!(list(&aws).await.unwrap(), ["a", "b"]);
+        assert!(aws.calls()[1].contains("two"), "{:?}", aws.calls());
+        assert_eq!(aws.scenes_left(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_may_not_ask_is_told_so() {
+        let aws = ScriptedAws::new().refuses("ListExecutions", 400, "AccessDeniedException", "no");
+        assert_eq!(
+            list(&aws).await.unwrap_err().code(),
+            Some("AccessDeniedException")
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! What a person's `recycle-eks status` is told: what is on Nodes and instances.
+
+use recycle::failure::with_causes;
+use recycle::ids::{ClusterName, InstanceId};
+use recycle::names::PROTECTED_FOR_TAG;
+use recycle::status::tell_status;
+use recycle::sweep::OWN_TAGS;
+use serde_json::{Value, json};
+
+use crate::{Error, SelectNodes};
+
+impl SelectNodes {
+    /// A cluster that cannot be asked does not hide what is on instances, but no Node can be found by its name then.
+    pub(crate) async fn tell_status(
+        &self,
+        cluster: &ClusterName,
+        wanted: Option<&str>,
+    ) -> Result<Value, Error> {
+        let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
+        let mut instances = self.instances.fetch_marked(cluster, &tags).await?;
+        if let Some(id) = wanted.and_then(|name| name.parse::<InstanceId>().ok()) {
+            instances.retain(|instance| instance.id != id);
+            instances.extend(self.instances.fetch(&id).await?);
+        }
+        let nodes = self.list_nodes(cluster).await;
+        let mut status = tell_status(nodes.as_deref().unwrap_or_default(), &instances, wanted);
+        status.cluster_is_away = nodes.err().map(|error| with_causes(&error));
+        Ok(json!(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::contract::Asked;
+    use scripted_aws::ScriptedAws;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_that_is_away_is_told_with_what_is_on_instances() {
+        let marked = "<reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId>\
+            <instanceState><name>running</name></instanceState><tagSet><item><key>recycle-eks:standby</key>\
+            <value>2027-01-01T00:00:00Z</value></item></tagSet></item></instancesSet></item></reservationSet>";
+        let aws = ScriptedAws::new().on("DescribeInstances", marked).refuses(
+            "DescribeCluster",
+            503,
+            "ServiceUnavailableException",
+            "away",
+        );
+        let asked: Asked =
+            serde_json::from_value(json!({"select": "status", "cluster_name": "world"})).unwrap();
+        let told = SelectNodes::new(&aws.config(), 5).handle(asked).await.unwrap();
+        let told = serde_json::to_value(told).unwrap();
+        assert_eq!(told["nodes"][0]["instance_id"], "i-0123456789abcdef0", "{told}");
+        let away = told["cluster_is_away"].as_str().unwrap();
+        assert!(away.contains("EKS is not available"), "{away}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What a person's command line asks: to move the end of a drain. It is the annotation that anybody with kubectl may write.
+
+use std::cell::Cell;
+
+use eks_auth::Access;
+use node_record::{NodeChange, amend_node, find_node};
+use recycle::drain_end::{DrainUntil, judge_drain_end};
+use recycle::names::DRAIN_UNTIL_ANNOTATION;
+use recycle::node::NodeFacts;
+use serde_json::{Value, json};
+
+use crate::Error;
+
+/// Writes the annotation, if there is a drain whose end it moves.
+pub(crate) async fn move_drain_end(access: &Access, asked: &DrainUntil) -> Result<Value, Error> {
+    let cluster = access.describe_cluster(&asked.cluster_name).await?;
+    let client = access.connect(&cluster).await?;
+    let node = find_node(&client, &asked.instance_id, None).await?;
+    move_end_of(&client, node, asked).await
+}
+
+/// What is written, and answered, is when the drain will end: what was asked for may be later than a drain can last.
+/// Whoever writes to the Node at the same moment may be about to end the drain: what was judged is judged again.
+async fn move_end_of(
+    client: &kube::Client,
+    node: Option<NodeFacts>,
+    asked: &DrainUntil,
+) -> Result<Value, Error> {
+    let judge = |node: Option<&NodeFacts>| judge_drain_end(&asked.instance_id, node, asked.until);
+    let until = Cell::new(judge(node.as_ref())?);
+    if let Some(node) = node {
+        amend_node(client, node, |node| {
+            until.set(judge(Some(node))?);
+            let written = until.get().to_string();
+            let is_there = node.annotations.get(DRAIN_UNTIL_ANNOTATION) == Some(&written);
+            let change = NodeChange::new().annotate(DRAIN_UNTIL_ANNOTATION, written);
+            Ok::<_, Error>((!is_there).then_some(change))
+        })
+        .await?;
+    }
+    let (until, asked_for) = (until.get().to_string(), asked.until.to_string());
+    Ok(json!({"instance_id": asked.instance_id.as_str(), "until": until, "asked": asked_for}))
+}
+
+#[cfg(test)]
+mod tests {
+    use scripted_kube::ScriptedKube;
+
+    use super::*;
+
+    const INSTANCE: &str = "i-0123456789abcdef0";
+
+    fn node(phase: &str, until: Option<&str>) -> Value {
+        let claim = json!({
+            "schema": 1,
+            "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0",
+            "group": "workers",
+            "phase": phase,
+            "urgency": "planned",
+            "claimed_at": "2027-01-01T05:00:00Z",
+        });
+        let mut annotations = json!({"recycle-eks/claim": claim.to_string()});
+        if let Some(until) = until {
+            annotations[DRAIN_UNTIL_ANNOTATION] = until.into();
+        }
+        json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": annotations},
+            "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}")}})
+    }
+
+    async fn moved(kube: &ScriptedKube) -> Result<Value, String> {
+        let asked =
+            json!({"instance_id": INSTANCE, "cluster_name": "world", "until": "2027-02-01T00:00:00Z"});
+        let asked: DrainUntil = serde_json::from_value(asked).unwrap();
+        let name = "a".parse().unwrap();
+        let node = node_record::get_node(&kube.client(), &name).await.unwrap();
+        let moved = move_end_of(&kube.client(), node, &asked).await;
+        moved.map_err(|error| error.to_string())
+    }
+
+    const PATH: &str = "/api/v1/nodes/a";
+
+    #[tokio::test]
+    async fn the_end_is_written_once() {
+        let kube = ScriptedKube::new()
+            .on("GET", PATH, 200, node("draining", None))
+            .on("PATCH", PATH, 200, node("draining", None))
+            .on("GET", PATH, 200, node("draining", Some("2027-02-01T00:00:00Z")));
+        assert_eq!(moved(&kube).await.unwrap()["until"], "2027-02-01T00:00:00Z");
+        let written = kube
+            .calls()
+            .into_iter()
+            .find(|call| call.method == "PATCH")
+            .unwrap();
+        assert!(
+            format!("{written:?}").contains("2027-02-01T00:00:00Z"),
+            "{written:?}"
+        );
+        moved(&kube).await.unwrap();
+        assert_eq!(kube.calls().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_end_that_is_too_late_is_cut() {
+        let mut drains = node("draining", None);
+        drains["metadata"]["annotations"]["recycle-eks/progress"] =
+            r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
+                .into();
+        let kube = ScriptedKube::new()
+            .on("GET", PATH, 200, drains.clone())
+            .on("PATCH", PATH, 200, drains);
+        let moved = moved(&kube).await.unwrap();
+        assert_eq!(
+            (moved["until"].as_str(), moved["asked"].as_str()),
+            (Some("2027-01-31T05:00:00Z"), Some("2027-02-01T00:00:00Z"))
+        );
+        let calls = format!("{:?}", kube.calls());
+        assert!(calls.contains("2027-01-31T05:00:00Z"), "{calls}");
+    }
+
+    #[tokio::test]
+    async fn an_end_is_cut_as_the_drain_is_when_it_is_written() {
+        let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
+        let mut drains = node("draining", None);
+        drains["metadata"]["annotations"]["recycle-eks/progress"] =
+            r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
+                .into();
+        let kube = ScriptedKube::new()
+            .on("GET", PATH, 200, node("standby", None))
+            .on("PATCH", PATH, 409, conflict)
+            .on("GET", PATH, 200, drains.clone())
+            .on("PATCH", PATH, 200, drains);
+        assert_eq!(moved(&kube).await.unwrap()["until"], "2027-01-31T05:00:00Z");
+        let written = kube
+            .calls()
+            .into_iter()
+            .rfind(|call| call.method == "PATCH")
+            .unwrap();
+        assert!(
+            format!("{written:?}").contains("2027-01-31T05:00:00Z"),
+            "{written:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_is_over_by_then_is_judged_again() {
+        let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
+        let kube = ScriptedKube::new()
+            .on("GET", PATH, 200, node("draining", None))
+            .on("PATCH", PATH, 409, conflict)
+            .on("GET", PATH, 200, node("disposing", None));
+        let refusal = moved(&kube).await.unwrap_err();
+        assert!(refusal.contains("its drain is over"), "{refusal}");
+    }
+}

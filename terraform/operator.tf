@@ -1,0 +1,105 @@
+# What a person needs who works with the command line. It talks to these services alone: what is in Kubernetes and EC2, it asks of two
+# functions, which have their own rights.
+
+locals {
+  machine_arns = {
+    for machine, fields in local.machines : machine => "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${fields.name}"
+  }
+  # Children of a distributed Map have the name of its run in theirs.
+  execution_arns = {
+    for machine, fields in local.machines : machine => [
+      "arn:${local.partition}:states:${local.region}:${local.account}:execution:${fields.name}:*",
+      "arn:${local.partition}:states:${local.region}:${local.account}:execution:${fields.name}/*:*",
+    ]
+  }
+
+  operator_statements = [
+    {
+      Sid      = "FindTheInstallationAndItsExecutions"
+      Effect   = "Allow"
+      Action   = ["states:DescribeStateMachine", "states:ListExecutions"]
+      Resource = values(local.machine_arns)
+    },
+    {
+      Sid      = "ReadTheStoryOfExecutions"
+      Effect   = "Allow"
+      Action   = ["states:DescribeExecution", "states:GetExecutionHistory"]
+      Resource = flatten(values(local.execution_arns))
+    },
+    {
+      Sid      = "StartRecyclingRotationsAndTheSweep"
+      Effect   = "Allow"
+      Action   = "states:StartExecution"
+      Resource = concat(values(local.machine_arns), [local.live])
+    },
+    {
+      Sid      = "StopWhatRecyclesNodes"
+      Effect   = "Allow"
+      Action   = "states:StopExecution"
+      Resource = flatten([local.execution_arns["recycle-node"], local.execution_arns["rotate-nodes"]])
+    },
+    {
+      Sid      = "AskAboutNodesAndMoveTheEndOfADrain"
+      Effect   = "Allow"
+      Action   = "lambda:InvokeFunction"
+      Resource = [for function in ["select-nodes", "taint-node"] : aws_lambda_function.this[function].arn]
+    },
+    {
+      # None of these knows resources (service authorization reference).
+      Sid    = "FindTheGroupsOfTheClusterAndTheModulesRules"
+      Effect = "Allow"
+      Action = [
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:DescribeLifecycleHooks",
+        "events:ListRules",
+      ]
+      Resource = "*"
+    },
+    {
+      Sid      = "FindWhatARotationHasStarted"
+      Effect   = "Allow"
+      Action   = "states:ListExecutions"
+      Resource = "arn:${local.partition}:states:${local.region}:${local.account}:mapRun:${local.rotate_name}/*:*"
+    },
+    {
+      Sid    = "LookForWhatIsWrongWithTheInstallation"
+      Effect = "Allow"
+      Action = [
+        "eks:DescribeAccessEntry",
+        "eks:DescribeCluster",
+        "events:ListTargetsByRule",
+        "lambda:GetFunctionConfiguration",
+        "logs:DescribeLogGroups",
+        "sns:ListSubscriptionsByTopic",
+        "sqs:GetQueueAttributes",
+        "sqs:GetQueueUrl",
+        "states:DescribeStateMachineAlias",
+        "states:ListStateMachineVersions",
+      ]
+      Resource = [
+        data.aws_eks_cluster.this.arn,
+        "arn:${local.partition}:eks:${local.region}:${local.account}:access-entry/${var.cluster_name}/*",
+        "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*",
+        "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-*",
+        "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:*",
+        local.notification_topic_arn,
+        aws_sqs_queue.dead_letters.arn,
+        local.live,
+        local.machine_arns["recycle-node"],
+      ]
+    },
+    {
+      Sid      = "PauseAndResumeGroupsOfThisCluster"
+      Effect   = "Allow"
+      Action   = ["autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags"]
+      Resource = local.groups
+      Condition = {
+        StringEquals                = local.of_this_cluster
+        "ForAllValues:StringEquals" = { "aws:TagKeys" = ["recycle-eks:paused"] }
+        # ForAllValues holds for a call that names no tag, too.
+        Null = { "aws:TagKeys" = "false" }
+      }
+    },
+  ]
+}
