@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Builds the packages that Lambda runs, for its two kinds of processors:
+"""Builds the packages that Lambda runs, for its two kinds of processors, and the command line for the same:
 
-    dist/arm64/<function>.zip   dist/arm64/version.txt   dist/x86_64/…   dist/SHA256SUMS
+    dist/arm64/<function>.zip   dist/arm64/version.txt   dist/arm64/recycle-eks   dist/x86_64/…   dist/SHA256SUMS
 
     python3 tests/package.py                    both
     python3 tests/package.py x86_64             one of them
@@ -12,6 +12,7 @@ The same sources, Rust and Python give the same bytes, in whichever folder they 
 import hashlib
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +32,15 @@ from prepare import (
     version,
 )
 
-#: Lambda's name of a processor -> Rust's, and what cargo-lambda calls it
+#: Lambda's name of a processor -> Rust's for the functions, and for a command line that needs no C library
 TARGETS = {
-    "arm64": ("aarch64-unknown-linux-gnu", "--arm64"),
-    "x86_64": ("x86_64-unknown-linux-gnu", "--x86-64"),
+    "arm64": ("aarch64-unknown-linux-gnu", "aarch64-unknown-linux-musl"),
+    "x86_64": ("x86_64-unknown-linux-gnu", "x86_64-unknown-linux-musl"),
 }
+#: The type of the segment of an ELF file that names its loader (elf(5)).
+PT_INTERP = 3
+#: The command line, which is no function.
+CLI = "recycle-eks"
 #: Where `make package` puts them.
 DIST = ROOT / "dist"
 PINS = TESTS / "package-requirements.txt"
@@ -45,15 +50,22 @@ LARGEST_ZIP = 3_500_000
 
 def build(architectures: list[str], dist: Path) -> None:
     """Builds the packages of these architectures; nothing else is in the folder then."""
-    steps = Steps(1 + len(architectures))
+    steps = Steps(1 + 2 * len(architectures))
     with steps.step("cargo-lambda and its linker", "10 seconds the first time"):
         bin_folder = install_python(PINS, "cargo-lambda").parent
         add_targets(architectures)
     for architecture in architectures:
         with steps.step(f"Lambda functions for {architecture}", "about 12 minutes on 2 cores the first time"):
-            folder = compile_for(architecture, bin_folder)
+            # Without the command line: what it asks of crates that they share, the functions would carry, too.
+            functions, command_line = TARGETS[architecture]
+            folder = compile_for(functions, ["--workspace", "--exclude", CLI], bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)
             pack({name: folder / name / "bootstrap" for name in LAMBDAS}, dist / architecture, level=9)
+        with steps.step(f"The command line for {architecture}", "about 4 minutes on 2 cores the first time"):
+            folder = compile_for(command_line, ["--package", CLI], bin_folder)
+            built = Path(shutil.copy(folder / CLI / "bootstrap", dist / architecture / CLI))
+            if needs_a_loader(built):
+                fail(f"{built} is not static")
     for other in TARGETS.keys() - set(architectures):
         shutil.rmtree(dist / other, ignore_errors=True)
     (dist / "SHA256SUMS").write_text(checksums(dist))
@@ -63,7 +75,7 @@ def add_targets(architectures: list[str]) -> None:
     """Rust's standard library for the processors, through rustup unless it is there."""
     printed = subprocess.run(["rustc", "--print", "sysroot"], cwd=ROOT, capture_output=True, text=True, check=True)
     libraries = Path(printed.stdout.strip()) / "lib" / "rustlib"
-    for target in (TARGETS[architecture][0] for architecture in architectures):
+    for target in (target for architecture in architectures for target in TARGETS[architecture]):
         if not (libraries / target).is_dir():
             if shutil.which("rustup") is None:
                 fail(f"Rust's standard library for {target} is needed, in {libraries}, and there is no rustup to install it")
@@ -72,26 +84,38 @@ def add_targets(architectures: list[str]) -> None:
                 fail(f"failed: rustup target add {target} (see above)")
 
 
-def compile_for(architecture: str, bin_folder: Path) -> Path:
-    """Returns the folder with `<function>/bootstrap`."""
+def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
+    """Returns the folder with `<binary>/bootstrap`."""
     cargo_home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     environment = {
         **os.environ,
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
         # Panics name source files: not where this clone and Cargo's cache lie. In this variable paths may hold spaces. It also
-        # takes the place of cargo-lambda's own flags, which would ask for newer processors.
-        "CARGO_ENCODED_RUSTFLAGS": f"--remap-path-prefix={ROOT}=.\x1f--remap-path-prefix={cargo_home}=cargo",
+        # takes the place of cargo-lambda's own flags, which would ask for newer processors. Where a function lies in its own
+        # process's memory is nobody's secret: fixed addresses save the table of those to adapt, 2 % of a package.
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(
+            [f"--remap-path-prefix={ROOT}=.", f"--remap-path-prefix={cargo_home}=cargo", "-Crelocation-model=static"]
+        ),
     }
-    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "lambda" / architecture
-    command = ["cargo", "lambda", "build", "--release", "--locked", TARGETS[architecture][1], "--lambda-dir", str(folder)]
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "lambda" / target
+    command = ["cargo", "lambda", "build", "--release", "--locked", "--target", target, *packages, "--lambda-dir", str(folder)]
     if subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False).returncode != 0:
         fail("failed: cargo lambda build (see above)")
     return folder
 
 
+def needs_a_loader(binary: Path) -> bool:
+    """Whether an ELF file names a program that loads its libraries (a segment PT_INTERP): a static one does not."""
+    data = binary.read_bytes()
+    assert data[:6] == b"\x7fELF\x02\x01", f"{binary} is no ELF file of 64 bits, little-endian"
+    (table,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    return any(struct.unpack_from("<I", data, table + number * size) == (PT_INTERP,) for number in range(count))
+
+
 def checksums(folder: Path) -> str:
     """As `sha256sum --check` reads it."""
-    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt")]
+    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt") or file.name == CLI]
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
 
 
@@ -105,6 +129,8 @@ def main() -> None:
     for zipped in sorted(DIST.glob("*/*.zip")):
         size = zipped.stat().st_size
         say(f"{size:>10,} bytes  {zipped.relative_to(ROOT)}{'  larger than intended' if size > LARGEST_ZIP else ''}")
+    for built in sorted(DIST.glob(f"*/{CLI}")):
+        say(f"{built.stat().st_size:>10,} bytes  {built.relative_to(ROOT)}")
     say(f"version {version()}; check with: cd dist && sha256sum --check SHA256SUMS")
 
 

@@ -1,4 +1,4 @@
-"""The picture of a state machine, drawn from its definition, and its steps as the demo shows them.
+"""The picture of a state machine, drawn from its definition, and its steps in their order.
 
 Choice and Pass states are dissolved: what they lead to becomes a labelled edge. The first rule of a Choice is the main way. So
 are the Tasks that tell people something: nothing depends on them, and a Choice goes on as if they were not there.

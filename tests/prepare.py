@@ -46,6 +46,7 @@ TOOLS = [
     ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
     ("node", ["node", "--version"], (20, 0), "Node.js, for the state machine's linter: https://nodejs.org"),
     ("npm", ["npm", "--version"], (9, 0), "npm, it comes with Node.js"),
+    ("tmux", ["tmux", "-V"], (3, 2), "tmux, the terminal of the demo's pictures and their tests, from your package manager"),
     ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),
 ]
 
@@ -142,23 +143,53 @@ def install_python(pins: Path = TESTS / "requirements.txt", name: str = "python"
     return python
 
 
-def install_linter() -> Path:
-    """asl-validator from npm; returns the folder of its commands."""
-    pins = TESTS / "lint" / "package-lock.json"
-    folder = cache_folder() / f"lint-{fingerprint(pins)}"
-    with locked("lint"):
+def install_from_npm(name: str, finish: Callable[[Path], None] = lambda folder: None) -> Path:
+    """What the lockfile in the folder of this name pins; returns the folder of the installation, which `finish` may add to."""
+    pins = TESTS / name / "package-lock.json"
+    folder = cache_folder() / f"{name}-{fingerprint(pins)}"
+    with locked(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(TESTS / "lint" / name, folder)
+            for file in ("package.json", "package-lock.json"):
+                shutil.copy(TESTS / name / file, folder)
             run(["npm", "ci", "--no-audit", "--no-fund"], "npm ci", cwd=folder)
+            finish(folder)
             (folder / "complete").touch()
-    return folder / "node_modules" / ".bin"
+    return folder
+
+
+def install_linter() -> Path:
+    """asl-validator; returns the folder of its commands."""
+    return install_from_npm("lint") / "node_modules" / ".bin"
+
+
+def install_browser() -> Path:
+    """A headless Chromium, which its npm package holds itself, and what drives it; returns their folder. It is unpacked into
+    `unpacked`, which is its home, too: its fonts are there."""
+    return install_from_npm("browser", unpack_browser)
+
+
+def unpack_browser(folder: Path) -> None:
+    home = folder / "unpacked"
+    home.mkdir()
+    unpack = "import chromium from '@sparticuz/chromium'; await chromium.executablePath()"
+    places = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
+    run(["node", "--input-type=module", "--eval", unpack], "unpacking Chromium", cwd=folder, env=places)
+    run([str(home / "chromium"), "--version"], f"starting Chromium ({missing_libraries(home / 'chromium')})", env=places)
+
+
+def missing_libraries(binary: Path) -> str:
+    """What a binary from elsewhere does not find on this machine."""
+    listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+    missing = [line.split()[0] for line in listed.splitlines() if "not found" in line]
+    return (
+        f"it misses {', '.join(missing)}; Debian: apt-get install libnss3 libnspr4" if missing else "all its libraries are there"
+    )
 
 
 def build_lambdas() -> Path:
-    """Builds the Lambda binaries for this machine and zips them as Terraform uploads them; returns the folder of the zips.
+    """Builds functions and command line for this machine, zips the functions as Terraform uploads them, returns the zips' folder.
 
     The whole workspace, as the tests build it: another selection of packages would build the AWS SDK again, with other features.
     """

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli_page import PAGE as CLI_PAGE
+from cli_page import with_reference
 from module_page import PAGE, render_page
 from picture import with_pictures
 from prepare import version
@@ -202,6 +204,8 @@ def generate() -> int:
         print(f"wrote {file}")
     PAGE.write_text(render_page())
     print(f"wrote {PAGE.relative_to(ROOT)}")
+    CLI_PAGE.write_text(with_reference(CLI_PAGE.read_text()))
+    print(f"wrote the reference in {CLI_PAGE.relative_to(ROOT)}")
     readme = ROOT / "README.md"
     readme.write_text(with_pictures(readme.read_text()))
     print("drew the state machine in README.md")

@@ -20,6 +20,7 @@ import os
 import platform
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -32,11 +33,16 @@ import package
 from bench import python_peer
 from bench.figures import Goal, Measure, goal_lines, goals_of, table
 from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
-from prepare import LAMBDAS, Steps, host_architecture, say, version
+from prepare import LAMBDAS, TESTS, Steps, host_architecture, install_python, say, version
+from scale import rotation
+from scale.report import troubles
+from scale.rotation import SMALL
 from world import deployment
 from world.lambda_host import Sandbox
 from world.world import World
 
+#: The AWS CLI with which the documentation's commands are tried.
+AWS_CLI_PINS = TESTS / "docs" / "aws-cli-requirements.txt"
 #: Pods and nodes.
 CLUSTER_SIZES = ((20, 5), (1_000, 40), (5_000, 200))
 
@@ -94,17 +100,21 @@ def release_packages() -> dict[str, Path]:
 
 
 def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[Goal]]:
-    steps = Steps(6)
+    steps = Steps(8)
     with steps.step("The Python functions to compare with", "20 seconds the first time"):
         peer = python_peer.install()
     sizes = {file.name: file.stat().st_size for file in packages.values()}
     size = Measure("package of a check", "MB", [sizes["check-pods.zip"] / 1e6], [len(peer.deployment_package) / 1e6])
+    with steps.step("Starts of the command line and of the AWS CLI, in turns", f"{plan.cold_starts * 2} seconds"):
+        commanded = command_lines(plan, packages["check-pods"].with_name(package.CLI))
     world = World(say)
     try:
         with steps.step("An AWS account and a cluster with what is shipped in it", "about a minute the first time"):
             world.start()
         with steps.step("Drains of 20 hours", "15 seconds each"):
             drained = drains(world, plan)
+        with steps.step(f"A rotation of {SMALL.groups * SMALL.nodes_each} nodes", "two minutes"):
+            rotated = rotations(world)
         scene = set_up(world, peer)
         with steps.step("Cold starts, in turns", f"{plan.cold_starts * 3} seconds"):
             started = starts(world, scene, plan)
@@ -116,11 +126,13 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
         world.stop()
     by_name = {each.name: each for each in started}
     goals = goals_of(by_name[CPU_TO_READY], by_name[PEAK_MEMORY], sizes, list(zip(checked[0], checked[-1], strict=True)))
-    return [*started, size, *itertools.chain(*checked), *evicted, *drained], goals
+    return [*started, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
 
 
 # -- what is measured --------------------------------------------------------------------------------------------------
 
+#: How often a round of evictions is begun at most.
+ROUND_TRIES = 3
 CPU_TO_READY = "CPU to ready"
 PEAK_MEMORY = "peak memory after these calls"
 
@@ -153,6 +165,49 @@ def drains(world: World, plan: Plan) -> list[Measure]:
     ]
 
 
+def rotations(world: World) -> list[Measure]:
+    """Of a small fleet, once: it comes out the same each time."""
+    figures = rotation.measure(world, SMALL, lambda what, done, of: None)
+    if found := troubles(figures):
+        raise BenchFailed(f"a rotation: {found}")
+    name = f"a rotation of {figures.nodes} nodes"
+    return [
+        Measure(f"{name}: times the least that it could take", "", [figures.ratio]),
+        Measure(f"{name}: polls a node", "", [figures.polls_per_node]),
+        Measure(f"{name}: events of the history a node", "", [figures.events_per_node]),
+    ]
+
+
+def command_lines(plan: Plan, binary: Path) -> list[Measure]:
+    """How long it takes until the command line has said its version, beside the AWS CLI, which is Python, and its help; and its
+    size. It needs no C library and no Python, so the file is all of it."""
+    aws = install_python(AWS_CLI_PINS, "aws-cli").parent / "aws"
+    commands = {
+        "ours": [str(binary), "--version"],
+        "theirs": [str(aws), "--version"],
+        "help": [str(binary), "--help"],
+    }
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(plan.cold_starts + 1):
+        for name, command in commands.items():
+            sample = time_of(command)
+            if number > 0:
+                taken[name].append(sample)
+    return [
+        Measure("command line, beside the AWS CLI: --version", "ms", taken["ours"], taken["theirs"]),
+        Measure("command line: --help", "ms", taken["help"]),
+        Measure("command line: size", "MB", [binary.stat().st_size / 1e6]),
+    ]
+
+
+def time_of(command: list[str]) -> float:
+    """Milliseconds until it has ended, with nobody who reads it on a terminal."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_PAGER": "", "PAGER": "cat"}
+    began = time.perf_counter()
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return (time.perf_counter() - began) * 1e3
+
+
 def starts(world: World, scene: Scene, plan: Plan) -> list[Measure]:
     """Cold starts of the check in turns, each with its first call and a few warm ones."""
     taken: dict[str, tuple[list[float], list[float]]] = {}
@@ -183,15 +238,27 @@ def evictions(world: World, scene: Scene, plan: Plan) -> list[Measure]:
     with both_running(world, scene.ours.evict, scene.python.evict) as running:
         for number in range(plan.evictions + 1):
             for column, (sandbox, step) in enumerate(running):
-                for pod in add_pods(world, PODS_EVICTED, "web", lambda _: scene.node_to_empty):
-                    # Ours leaves pods alone that came after the taint: they tolerate it.
-                    world.kubernetes.times.pretend_created(pod["metadata"]["uid"], world.clock.start)
-                called = call(sandbox, step)
+                called = empty(world, scene, sandbox, step)
                 if number > 0:
                     taken[column].append(called)
-                remove_pods(world, "web")
         say_now_and_then("rounds", number, plan.evictions)
     return wall_and_cpu(f"evicting {PODS_EVICTED} pods", *taken)
+
+
+def empty(world: World, scene: Scene, sandbox: Sandbox, step: Step) -> Called:
+    """One round. One in which the API server refuses a pod, as it does now and then, takes another call, and is made again."""
+    for tries_left in reversed(range(ROUND_TRIES)):
+        for pod in add_pods(world, PODS_EVICTED, "web", lambda _: scene.node_to_empty):
+            # Ours leaves pods alone that came after the taint: they tolerate it.
+            world.kubernetes.times.pretend_created(pod["metadata"]["uid"], world.clock.start)
+        try:
+            return call(sandbox, step)
+        except BenchFailed:
+            if tries_left == 0:
+                raise
+        finally:
+            remove_pods(world, "web")
+    raise AssertionError("unreachable")
 
 
 def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:

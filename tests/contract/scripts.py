@@ -32,6 +32,9 @@ TELL = {
 #: The answers that always tell, as they end something.
 TOLD = ("recycled", "restored", "kept", "standby_left_behind")
 
+#: What rotations pass, and what the sweep passes because of them.
+ROTATIONS = {"rotation", "members", "turn", "marking", "unmarking"}
+
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
 STRAIGHT = {
     "claim-node": ["standby"],
@@ -96,7 +99,17 @@ class Script:
 
     def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """The next answer of a function. Raises FunctionFailed where the script says so."""
-        assert set(request) <= {"context", "run", "owner", "failure", "put_back", "leftover", "select", "cluster_name"}, request
+        assert set(request) <= {
+            "context",
+            "run",
+            "owner",
+            "failure",
+            "put_back",
+            "leftover",
+            "select",
+            "cluster_name",
+            *ROTATIONS,
+        }, request
         self.requests.append(request)
         given = self._left[name].pop(0)
         if isinstance(given, FunctionFailed):

@@ -14,8 +14,26 @@ from prepare import LAMBDAS, ROOT, STEPS, install_linter
 
 CONTRACT = Path(__file__).with_name("contract.json")
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
-#: What a machine cannot be answered, because it passes no `leftover`, or asks for no rotation.
-NEVER = {("recycle-node", "RestoreNode"): {"ask_owner", "start"}, ("sweep", "SelectNodes"): {"nothing_selected"}}
+#: Task states of other names than their function's: the function is asked for something else there.
+OTHER_TASKS = {
+    "SelectNodesOfGroup": "select_nodes",
+    "MayStart": "select_nodes",
+    "MarkNodes": "taint_node",
+    "UnmarkNodes": "restore_node",
+}
+#: What a Task can be answered where that is not all that its function answers: it depends on what it passes.
+ONLY = {
+    ("recycle-node", "RestoreNode"): {"untouched", "restored", "wait", "standby_left_behind", "kept"},
+    ("recycle-node", "TaintNode"): {"check_pods"},
+    ("sweep", "SelectNodes"): {"each_node"},
+    ("sweep", "RestoreNode"): {"untouched", "restored", "wait", "standby_left_behind", "kept", "start", "ask_owner"},
+    ("sweep", "UnmarkNodes"): {"unmarked"},
+    ("rotate-nodes", "SelectNodes"): {"each_node", "each_group", "nothing_selected"},
+    ("rotate-nodes", "SelectNodesOfGroup"): {"mark_nodes", "each_node", "nothing_selected"},
+    ("rotate-nodes", "MayStart"): {"start", "wait", "pause", "skip", "stop"},
+    ("rotate-nodes", "MarkNodes"): {"marked"},
+    ("rotate-nodes", "UnmarkNodes"): {"unmarked"},
+}
 
 
 def definition_of(machine: str) -> dict[str, Any]:
@@ -79,13 +97,23 @@ def test_each_step_is_one_task_state_of_its_name():
         for name, state in all_states(definition_of(machine))
         if "lambda:invoke" in state.get("Resource", "")
     }
-    assert invoked == {(pascal(name), "${" + name.replace("-", "_") + "}") for name in STEPS}
+    others = {(task, "${" + function + "}") for task, function in OTHER_TASKS.items()}
+    assert invoked == {(pascal(name), "${" + name.replace("-", "_") + "}") for name in STEPS} | others
 
 
 def test_each_crate_of_a_lambda_composes_only_in_its_main():
     for name in LAMBDAS:
         code = (ROOT / "crates" / name / "src" / "main.rs").read_text().splitlines()
         assert len([line for line in code if line.strip() and not line.strip().startswith("//")]) <= 25, name
+
+
+def possible(contract: dict[str, Any], machine: str, task: str) -> set[str]:
+    """What a Task can be answered."""
+    function = pascal(OTHER_TASKS[task].replace("_", "-")) if task in OTHER_TASKS else task
+    of_function = contract["verdicts"][function]
+    only = ONLY.get((machine, task), set(of_function))
+    assert only <= set(of_function), task
+    return only
 
 
 def verdicts_after(states: dict[str, Any], task: str) -> set[str]:
@@ -95,15 +123,15 @@ def verdicts_after(states: dict[str, Any], task: str) -> set[str]:
 
 
 def test_every_verdict_has_a_next_step_and_no_step_waits_for_an_unknown_verdict(contract, machine, states):
-    for task in states.keys() & contract["verdicts"].keys():
+    for task in states.keys() & {*contract["verdicts"], *OTHER_TASKS}:
         if known := verdicts_after(states, task):
-            assert known == set(contract["verdicts"][task]) - NEVER.get((machine, task), set()), task
+            assert known == possible(contract, machine, task), task
 
 
 def test_a_task_without_a_choice_behind_it_goes_one_way(contract, machine, states):
-    for task in states.keys() & contract["verdicts"].keys():
+    for task in states.keys() & {*contract["verdicts"], *OTHER_TASKS}:
         if not verdicts_after(states, task):
-            assert len(set(contract["verdicts"][task]) - NEVER.get((machine, task), set())) == 1, task
+            assert len(possible(contract, machine, task)) == 1, task
 
 
 def test_every_outcome_of_the_machine_is_one_of_the_contract(contract):
@@ -151,9 +179,12 @@ def test_no_variable_is_assigned_both_in_a_scope_and_outside(machine):
         rules = [[state, *state.get("Catch", []), *state.get("Choices", [])] for state in scope["States"].values()]
         return {name for group in rules for rule in group for name in rule.get("Assign", {})}
 
-    definition = definition_of(machine)
-    (inner,) = inner_scopes(definition)
-    assert not assigned(inner) & assigned(definition)
+    def check(scope: dict[str, Any], outer: set[str]) -> None:
+        assert not assigned(scope) & outer
+        for inner in inner_scopes(scope):
+            check(inner, outer | assigned(scope))
+
+    check(definition_of(machine), set())
 
 
 def test_expressions_stay_small(states):
@@ -182,6 +213,17 @@ def test_terraform_knows_exactly_the_functions_and_the_settings(contract):
         assert re.search(rf"^\s*\"?{name}\"?\s*=", module, re.MULTILINE), name
 
 
+def test_terraform_knows_exactly_the_terms_of_a_rotation(contract):
+    module = (ROOT / "terraform" / "main.tf").read_text()
+    terms = re.search(r"rotation_terms = \{(.*?)\n  \}", module, re.DOTALL)
+    assert set(re.findall(r"^\s*(\w+)\s*=", terms[1], re.MULTILINE)) == set(contract["terms"])
+
+
+def test_the_page_of_rotations_has_every_term_and_every_name_by_which_a_group_stops(contract):
+    page = (ROOT / "docs" / "rotations.md").read_text()
+    assert [name for name in [*contract["terms"], *contract["stops"]] if f"`{name}`" not in page] == []
+
+
 def test_the_hook_that_terraform_makes_is_the_one_that_the_functions_know(contract):
     hooks = (ROOT / "terraform" / "hooks.tf").read_text()
     assert f'name                   = "{contract["lifecycle_hook"]}"' in hooks
@@ -194,9 +236,14 @@ def test_what_eventbridge_tells_has_the_fields_of_every_notification(contract):
     assert re.findall(r"^ +(\w+) +=", template[1], re.MULTILINE) == contract["notification"]
 
 
+def test_what_a_rotation_tells_has_the_fields_of_every_notification(contract):
+    states = dict(all_states(definition_of("rotate-nodes")))
+    assert list(states["SayWhatFailed"]["Assign"]["tell"]) == contract["notification"]
+
+
 def test_every_notification_has_the_attributes_of_the_contract(contract, machine, states):
     telling = [state["Arguments"] for state in states.values() if state.get("Resource", "").endswith("sns:publish")]
-    assert bool(telling) == (machine != "rotate-nodes")
+    assert telling
     for arguments in telling:
         assert list(arguments["MessageAttributes"]) == contract["attributes"]
 

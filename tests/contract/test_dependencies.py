@@ -70,11 +70,22 @@ TABLE = [
     Row("evict-pods", STEP, "pods are all that it touches"),
     Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
     Row("restore-node", STEP_OF_THE_INSTANCE, "puts Node, instance and group back"),
-    Row("select-nodes", STEP_OF_THE_INSTANCE, "looks for our marks on Nodes and instances"),
+    Row(
+        "select-nodes",
+        STEP_OF_THE_INSTANCE | {"aws-sdk-sfn"},
+        "looks for our marks on Nodes and instances, and asks what became of the executions that set them",
+    ),
     Row(
         "start-rotation",
         {"recycle", "aws-config", "aws-sdk-sfn", "group-record", "lambda-step", "tokio"},
         "starts executions and looks at nothing; how AWS's refusals are sorted it has from group-record",
+    ),
+    Row(
+        "recycle-eks",
+        {"recycle", "aws-config", "aws-sdk-autoscaling", "aws-sdk-lambda", "aws-sdk-sfn", "aws-sdk-sts", "aws-smithy-http-client"}
+        | {"aws-smithy-types", "tokio"}
+        | {"aws-sdk-cloudwatchlogs", "aws-sdk-eks", "aws-sdk-eventbridge", "aws-sdk-sns", "aws-sdk-sqs"},
+        "the command line talks to AWS alone: no EC2, no Kubernetes; the last five are only the doctor's",
     ),
     Row(
         "scripted-aws",
@@ -83,6 +94,9 @@ TABLE = [
     ),
     Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
 ]
+#: What the command line asks of crates that it shares with functions, which are built without it (package.py): credentials as the
+#: AWS CLI takes them, Ctrl-C.
+FEATURES = {("recycle-eks", "aws-config"): ["credentials-process", "sso"], ("recycle-eks", "tokio"): ["signal"]}
 CRATES = [row.crate for row in TABLE]
 WITH_EC2 = {"instance-record"} | {row.crate for row in TABLE if "instance-record" in row.allowed}
 
@@ -171,7 +185,8 @@ def test_versions_and_features_are_the_workspaces():
         manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
         for table in ("dependencies", "dev-dependencies", "build-dependencies"):
             for name, value in manifest.get(table, {}).items():
-                assert value == {"workspace": True}, f"{crate}: {name}"
+                asked = {"features": FEATURES[crate, name]} if (crate, name) in FEATURES else {}
+                assert value == {"workspace": True, **asked}, f"{crate}: {name}"
 
 
 def test_tests_switch_on_no_feature_of_what_the_functions_are_built_of():

@@ -12,7 +12,21 @@ from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.stepfunctions import Engine
 
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
-ENDS_AT_ONCE = {"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}, "QueryLanguage": "JSONata"}
+
+
+def ends_as(*errors: str) -> dict[str, Any]:
+    """recycle-node: it fails with one of these for the execution whose name ends so, and is done with all others."""
+    rules = [{"Condition": "{% $contains($states.context.Execution.Name, '" + error + "') %}", "Next": error} for error in errors]
+    states = {
+        "Which": {"Type": "Choice", "Choices": rules, "Default": "Done"} if rules else {"Type": "Pass", "Next": "Done"},
+        "Done": {"Type": "Succeed", "Output": {"outcome": "recycled"}},
+        **{error: {"Type": "Fail", "Error": error, "Cause": "so it is"} for error in errors},
+    }
+    return {"StartAt": "Which", "States": states, "QueryLanguage": "JSONata"}
+
+
+def path_of(execution: Any) -> list[str]:
+    return [e["stateEnteredEventDetails"]["name"] for e in execution.events if "stateEnteredEventDetails" in e]
 
 
 def selected(*instances: str, **recycle: Any) -> dict[str, Any]:
@@ -23,19 +37,28 @@ def selected(*instances: str, **recycle: Any) -> dict[str, Any]:
 class Walked:
     """One execution after a script, and what it started. `there` are executions that exist before."""
 
-    def __init__(self, answer: Any, there: tuple[str, ...] = (), without_machine: bool = False) -> None:
+    def __init__(
+        self,
+        *answers: Any,
+        there: tuple[str, ...] = (),
+        without_machine: bool = False,
+        ends: tuple[str, ...] = (),
+        **others: list[Any],
+    ) -> None:
         clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
-        script = Script(select_nodes=[answer])
+        script = Script(select_nodes=list(answers), **others)
         functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
         self.engine = Engine(clock, machines, functions, NoServices())
-        started = "nobody" if without_machine else machines.put("recycle-node", ENDS_AT_ONCE)
+        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends))
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))
         for name in there:
             self.engine.start_execution(started, json.dumps({"another": "input"}), name)
         execution = self.engine.start_execution(machines.put("rotate-nodes", definition), "{}")
         clock.run(until=lambda: execution.status != "RUNNING", limit=86_400)
-        self.execution = execution
-        self.path = [e["stateEnteredEventDetails"]["name"] for e in execution.events if "stateEnteredEventDetails" in e]
+        self.execution, self.script = execution, script
+        self.path = path_of(execution)
+        children = [each for each in self.engine.executions.values() if each.map_run_arn]
+        self.groups = [path_of(child) for child in children]
         self.inputs = {} if without_machine else {e.name: json.loads(e.input_text) for e in self.engine.executions_of(started)}
 
 
@@ -60,6 +83,147 @@ def test_what_a_repeated_event_has_started_before_is_started():
     assert walked.path[-1] == "Started" and len(walked.inputs) == 1
 
 
+GROUPS = {"verdict": "each_group", "reason": "chosen", "groups": ["workers"]}
+OF_GROUP = {
+    "verdict": "mark_nodes",
+    "reason": "1 nodes",
+    "nodes": [NODE],
+    "at_once": 1,
+    "aim": "a",
+    "mark": "soft",
+    "recycle": {"evict": "none"},
+    "ended_rotations": [],
+}
+START = {"verdict": "start", "reason": "it may", "start": {"name": f"manual-{NODE}-12345678", "instance_id": NODE}}
+
+
+def wait(before: int = 0, seconds: int = 30) -> dict[str, Any]:
+    """To be told by a node that has waited so long."""
+    then = {"waited": before + seconds, "waits_for": "paused", "waited_for_it": before + seconds}
+    return {"verdict": "wait", "reason": "not yet", "wait_seconds": seconds, "after_wait": then}
+
+
+PAUSE = {"verdict": "pause", "reason": "wait_between_nodes_seconds", "wait_seconds": 600}
+MARKED, UNMARKED = {"verdict": "marked"}, {"verdict": "unmarked"}
+#: In a group's own execution, up to the node and from it on.
+BEFORE, AFTER = ["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "MarkNodes", "EachNodeOfGroup", "BeginTurn"], [
+    "TurnEnded", "UnmarkNodes", "GroupDone", "GroupRotated",
+]  # fmt: skip
+
+
+def ended(end: str, why: str, **error: str) -> dict[str, Any]:
+    verdict = "stop" if error else "skip"
+    return {"verdict": verdict, "reason": why, "ended": {"end": end, "why": why, **error}}
+
+
+def of_group(*answers: Any, ends: tuple[str, ...] = (), **others: Any) -> tuple[Walked, dict[str, Any]]:
+    """A rotation of one group with one node, and what it says of that."""
+    walked = Walked(GROUPS, OF_GROUP, *answers, ends=ends, taint_node=[MARKED], restore_node=[UNMARKED], **others)
+    text = walked.execution.output or json.loads(walked.execution.cause)
+    (group,) = text["groups"]
+    return walked, group
+
+
+def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
+    walked, group = of_group(START)
+    assert walked.path == ["SelectNodes", "NodesSelected", "EachGroup", "AllRotated", "Rotated"]
+    assert walked.groups == [[*BEFORE, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", *AFTER]]
+    assert walked.execution.output["outcome"] == "rotated"
+    assert group == {
+        "group": "workers", "recycled": 1, "failed": [], "left": 0, "why": [], "error": [], "reason": "1 nodes",
+    }  # fmt: skip
+    assert walked.inputs == {f"manual-{NODE}-12345678": {"instance_id": NODE, "cluster_name": "world", "evict": "none"}}
+    of_marks = [request for request in walked.script.requests if "marking" in request or "unmarking" in request]
+    rotation = walked.execution.arn
+    assert [request.get("marking", request.get("unmarking")) for request in of_marks] == [
+        {"cluster_name": "world", "rotation": rotation, "mark": "soft", "nodes": [NODE], "ended": []},
+        {"cluster_name": "world", "rotations": [rotation], "nodes": [NODE]},
+    ]
+
+
+def test_a_node_asks_again_as_often_as_it_is_told_to_and_says_how_long_it_has_waited():
+    walked, _ = of_group(wait(), wait(30), START)
+    loop = ["MayStart", "NodeMayStart", "WaitForTurn"]
+    assert walked.groups == [[*BEFORE, *loop, *loop, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", *AFTER]]
+    asked = [request["turn"] for request in walked.script.requests if "turn" in request]
+    assert [turn["waited"] for turn in asked] == [0, 30, 60]
+    assert [(turn.get("waits_for"), turn["waited_for_it"]) for turn in asked] == [(None, 0), ("paused", 30), ("paused", 60)]
+    assert {(turn["instance_id"], turn["index"], turn["attempt"]) for turn in asked} == {(NODE, 0, 1)}
+
+
+def test_what_lies_between_two_nodes_is_no_waiting_for_others():
+    walked, _ = of_group(PAUSE, wait(), START)
+    assert walked.groups[0].count("PauseBeforeNode") == 1
+    asked = [request["turn"] for request in walked.script.requests if "turn" in request]
+    assert [turn["waited"] for turn in asked] == [0, 0, 30]
+
+
+def test_a_node_that_fails_asks_whether_it_is_tried_again_and_from_when_on_it_pauses():
+    again = {**START, "start": {"name": "again", "instance_id": NODE}}
+    walked, group = of_group(wait(), START, PAUSE, again, ends=("12345678",))
+    assert group["recycled"] == 1 and walked.execution.output["outcome"] == "rotated"
+    first, _, second, third = [request["turn"] for request in walked.script.requests if "turn" in request]
+    assert (second["attempt"], second["status"], second["error"]) == (2, "FAILED", "12345678")
+    assert first["began_at"] < second["began_at"] == third["began_at"]
+
+
+def test_a_node_that_has_failed_fails_the_rotation_and_a_group_that_stops_says_by_what():
+    walked, group = of_group(START, ended("failed", "DrainTimedOut"), ends=("12345678",))
+    assert walked.execution.error == "RotationFailed"
+    assert group["failed"] == [{"node": NODE, "why": "DrainTimedOut"}] and group["left"] == 0
+    walked, group = of_group(ended("left", "it is outdated, too", error="ReplacementStillOutdated"))
+    assert walked.execution.error == "RotationFailed"
+    assert (group["left"], group["why"], group["error"]) == (1, ["it is outdated, too"], ["ReplacementStillOutdated"])
+
+
+def test_what_is_left_is_no_failure():
+    walked, group = of_group(ended("left", "is Standby"))
+    assert walked.path[-1] == "Rotated" and (group["left"], group["why"]) == (1, ["is Standby"])
+
+
+def test_an_execution_that_is_there_already_is_asked_about():
+    walked, group = of_group(START, ended("left", "its execution has ended before"), there=(f"manual-{NODE}-12345678",))
+    turns = [request["turn"] for request in walked.script.requests if "turn" in request]
+    assert [turn.get("exists") for turn in turns] == [None, True] and group["left"] == 1
+
+
+def test_a_group_of_which_nothing_is_left_is_not_marked():
+    gone = {"verdict": "nothing_selected", "reason": "gone", "ended": {"end": "left", "why": "gone"}}
+    walked = Walked(GROUPS, gone)
+    assert walked.groups == [["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "GroupLeft"]]
+    (group,) = walked.execution.output["groups"]
+    assert (group["recycled"], group["why"], group["error"]) == (0, ["gone"], [])
+
+
+def test_a_dry_run_marks_nothing():
+    walked = Walked(GROUPS, {**OF_GROUP, "verdict": "each_node"}, START, restore_node=[UNMARKED])
+    assert "MarkNodes" not in walked.groups[0] and walked.path[-1] == "Rotated"
+
+
+def test_marks_that_cannot_be_set_or_removed_keep_nothing():
+    failed = FunctionFailed("ServiceRefused", "no")
+    walked = Walked(GROUPS, OF_GROUP, START, taint_node=[failed], restore_node=[failed])
+    assert walked.path[-1] == "Rotated"
+
+
+@pytest.mark.parametrize("answers", [[FunctionFailed("ServiceRefused", "no")], [{"verdict": "dance"}]])
+def test_a_group_that_fails_fails_the_rotation(answers):
+    walked = Walked(GROUPS, *answers)
+    assert walked.execution.error == "RotationFailed" and walked.groups[0][-1] == "GroupFailed"
+    (broken,) = json.loads(walked.execution.cause)["groups"]
+    assert broken in [
+        {"group": "workers", "error": ["ServiceRefused"], "why": ['{"errorMessage": "no", "errorType": "ServiceRefused"}']},
+        {"group": "workers", "error": ["InternalError"], "why": ["unknown verdict: dance"]},
+    ]
+    walked, group = of_group(*answers)
+    assert group["recycled"] == 0 and walked.groups[0][-1] == "GroupRotated"
+
+
+def test_a_function_that_fails_for_one_node_is_a_failure_of_it():
+    _, group = of_group(FunctionFailed("ServiceRefused", "no"))
+    assert [each["why"] for each in group["failed"]] == ["ServiceRefused"]
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [(FunctionFailed("InvalidInput", "no"), "InvalidInput"), ({"verdict": "dance"}, "InternalError")],
@@ -74,3 +238,54 @@ def test_what_could_not_be_started_fails_the_rotation_after_all_others():
     assert walked.execution.error == "RotationFailed"
     assert NODE in walked.execution.cause and OTHER in walked.execution.cause
     assert walked.path.count("NodeNotBegun") == 2
+
+
+#: Step Functions ends an execution at 25,000 events; the rest is for the retries of Tasks.
+ROOM = 23_100
+DAY = 86_400
+
+
+class Patience:
+    """select-nodes as the real one answers at worst: every node waits for a day, and fails as often as it may be tried, each time
+    after a pause."""
+
+    def __init__(self, nodes: int, at_once: int, retries: int) -> None:
+        self.nodes = [f"i-{number:017x}" for number in range(nodes)]
+        self.at_once, self.retries, self.paused = at_once, retries, set()
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["select"] == "rotation":
+            return GROUPS
+        if request["select"] == "group":
+            return {**OF_GROUP, "nodes": self.nodes, "at_once": self.at_once}
+        turn = request["turn"]
+        if turn["waited"] < DAY:
+            return wait(turn["waited"], max(30, turn["waited"] // 2))
+        if turn["attempt"] > self.retries + 1:
+            return ended("failed", "x" * 240)
+        if (this := (turn["instance_id"], turn["attempt"])) not in self.paused:
+            self.paused.add(this)
+            return PAUSE
+        return {**START, "start": {"name": f"{turn['instance_id']}-{turn['attempt']}-fails"}}
+
+
+@pytest.mark.parametrize(("nodes", "retries"), [(90, 0), (43, 10)])
+def test_the_worst_group_leaves_room_in_its_history_and_says_little(nodes, retries):
+    """How many nodes these are, crates/recycle/src/rotation.rs says."""
+    clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
+    functions.update(
+        {
+            "select-nodes": Patience(nodes, at_once=5, retries=retries),
+            "taint-node": lambda request: MARKED,
+            "restore-node": lambda request: UNMARKED,
+        }
+    )
+    engine = Engine(clock, machines, functions, NoServices())
+    live = machines.put("recycle-node", ends_as("fails"))
+    definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, live))
+    execution = engine.start_execution(machines.put("rotate-nodes", definition), "{}")
+    clock.run(until=lambda: execution.status != "RUNNING", limit=400 * DAY)
+    (group,) = [each for each in engine.executions.values() if each.map_run_arn]
+    assert path_of(group)[-1] == "GroupRotated" and len(engine.executions_of(live)) == nodes * (retries + 1)
+    assert 18_000 < len(group.events) < ROOM
+    assert len(group.output_text) < 4_000 and execution.error == "RotationFailed"

@@ -40,7 +40,8 @@ def test_what_is_put_back_is_told_once():
     services = Services()
     end, _ = walk(services)
     assert end.path == [
-        "SelectNodes", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "TellPeople", "Mended", "AllMended", "Swept",
+        "SelectNodes", "MarksLeft", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "TellPeople", "Mended",
+        "AllMended", "Swept",
     ]  # fmt: skip
     assert end.output == {"nodes": [{"mended": NODE}]}
     (told,) = services.published
@@ -49,7 +50,15 @@ def test_what_is_put_back_is_told_once():
 
 def test_nothing_selected_is_nothing_done():
     end, _ = walk(select_nodes=[{"verdict": "each_node", "nodes": []}])
-    assert end.path == ["SelectNodes", "EachNode", "AllMended", "Swept"] and end.output == {"nodes": []}
+    assert end.path == ["SelectNodes", "MarksLeft", "EachNode", "AllMended", "Swept"] and end.output == {"nodes": []}
+
+
+@pytest.mark.parametrize("answer", [{"verdict": "unmarked"}, FunctionFailed("ServiceRefused", "no")])
+def test_the_marks_of_rotations_that_have_ended_go_first_all_at_once(answer):
+    found = {"verdict": "each_node", "nodes": [], "ended_rotations": [OTHER]}
+    end, script = walk(select_nodes=[found], restore_node=[answer])
+    assert end.path == ["SelectNodes", "MarksLeft", "UnmarkNodes", "EachNode", "AllMended", "Swept"]
+    assert script.requests[1]["unmarking"] == {"cluster_name": INPUT["cluster_name"], "rotations": [OTHER]}
 
 
 @pytest.mark.parametrize("verdict", ["kept", "standby_left_behind"])
@@ -138,5 +147,8 @@ def test_these_walks_enter_every_state():
     for answers in (["ask_owner", "wait", "restored"], ["untouched"], ["start"], ["dance"]):
         entered |= set(walk(restore_node=answers)[0].path)
     machine = rendered("sweep")
-    assert entered | {"Swept", "SweepFailed"} == {*machine["States"], *machine["States"]["EachNode"]["ItemProcessor"]["States"]}
+    assert entered | {"Swept", "SweepFailed", "UnmarkNodes"} == {
+        *machine["States"],
+        *machine["States"]["EachNode"]["ItemProcessor"]["States"],
+    }
     assert walk(restore_node=["untouched"])[0].path[-1] == "Swept"

@@ -1,10 +1,12 @@
-"""Recycles one node of three before your eyes: real functions, a real API server, and a clock that does not wait.
+"""Recycles one node of three before your eyes, or twelve: real functions, the real command line, a real API server, and a
+clock that does not wait.
 
 Any field of an execution's input may be given as FIELD=VALUE:
 
     make demo
     make demo ARGS="label_selector=app=web evict=none"
     make demo ARGS="--cluster budgets drain_timeout_seconds=3600"
+    make demo ARGS=--rotation
     make demo ARGS=--keep
 """
 
@@ -15,20 +17,43 @@ import contextlib
 import json
 import shlex
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo.clusters import CLUSTERS
-from demo.lines import Lines
-from demo.screen import Screen
-from demo.watch import Watch, clock_face
-from picture import steps
+from cli_page import BINARY
+from demo import svg
+from demo.clusters import CLUSTERS, fleet
+from demo.pace import Pace
+from world.cli import Cli, command_line
 from world.deployment import variables
 from world.terraform import Terraform
-from world.world import CLUSTER, End, Execution, World
+from world.world import Execution, Group, World
+
+#: Real seconds between two looks of the command line, and in which a picture has settled.
+LOOK, SETTLED = 0.1, 1.0
+#: Looks of the command line until a picture is taken.
+LOOKS = 30
+#: Of a picture's terminal.
+COLUMNS, ROWS = 120, 40
+
+
+@dataclass(frozen=True)
+class Show:
+    """What is shown."""
+
+    machine: str
+    groups: list[Group]
+    command: list[str]
+    """Arguments of the command line."""
+    pictured_at: str
+    """The moment of its picture, since it began."""
+    arguments: str
+    """Those of `make demo` that show it."""
 
 
 def main() -> int:
@@ -36,9 +61,11 @@ def main() -> int:
     arguments = parse(sys.argv[1:])
     began = time.monotonic()
     world = World(say=stage)
+    code = None
     try:
         terraform = deploy(world, by_terraform=arguments.terraform or arguments.keep)
-        end = recycle(world, arguments)
+        with command_line(world, look_again=LOOK) as cli:
+            code = show(world, cli, arguments)
         if arguments.keep:
             stand(world, terraform)
         elif terraform:
@@ -46,14 +73,15 @@ def main() -> int:
             terraform.destroy(**variables())
             print("everything is gone again")
     except KeyboardInterrupt:
-        end = None
+        code = None
     finally:
         world.stop()
-    if end is None:
+    if code is None:
         print("\nstopped; nothing is left running")
         return 130
     print(f"\nThe demo took {time.monotonic() - began:.0f} s.")
-    return 0 if end.outcome == "recycled" or arguments.fields else 1
+    # Whoever tries other fields may want to see a failure.
+    return 0 if arguments.fields else code
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -63,10 +91,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("fields", nargs="*", metavar="FIELD=VALUE", type=field, help="a field of the execution's input")
     parser.add_argument("--cluster", choices=CLUSTERS, default="tidy", help="which ready-made cluster (default: tidy)")
-    parser.add_argument("--plain", action="store_true", help="lines instead of a screen, as where there is no terminal")
+    parser.add_argument("--rotation", action="store_true", help="a rotation of 12 nodes in 3 groups instead")
+    parser.add_argument(
+        "--plain", action="store_true", help="lines instead of a picture that changes, as where there is no terminal"
+    )
     parser.add_argument("--terraform", action="store_true", help="apply and destroy by Terraform even if nothing has changed")
     parser.add_argument("--keep", action="store_true", help="leave the world standing at the end, to explore it")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="save a picture of the screen (SVG)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="only save a picture of the screen (SVG)")
     given = parser.parse_intermixed_args(arguments)
     if given.picture and not given.picture.parent.is_dir():
         parser.error(f"there is no folder {given.picture.parent} for the picture")
@@ -96,53 +127,109 @@ def deploy(world: World, by_terraform: bool) -> Terraform | None:
     return terraform
 
 
-def recycle(world: World, arguments: argparse.Namespace) -> End:
+def show(world: World, cli: Cli, arguments: argparse.Namespace) -> int:
+    """The exit code of the command line."""
+    pace = Pace(world, cli)
+    shown = rotation(world, arguments) if arguments.rotation else node(world, cli, pace, arguments)
+    if arguments.picture:
+        take_picture(world, cli, pace, shown, arguments.picture)
+        return 0
+    stage(spelt(shown.command))
+    began = time.monotonic()
+    known = len(world.executions(shown.machine))
+    with watched(cli, shown.command, arguments.plain) as process:
+        pace.stands_still(lambda: len(world.executions(shown.machine)) > known or process.poll() is not None)
+        pace.goes_on(lambda: process.poll() is not None)
+    if started := world.executions(shown.machine)[known:]:
+        sum_up(started[0], shown, process.returncode, time.monotonic() - began)
+    return process.returncode
+
+
+def rotation(world: World, arguments: argparse.Namespace) -> Show:
+    groups = fleet(world)
+    print("\nThree groups of four nodes got a new launch template. On two nodes of each runs a Job of up to 70 minutes.")
+    command = ["rotate", "--launch-template", *flags({"label_selector": "app=training", **dict(arguments.fields)})]
+    return Show("rotate-nodes", groups, command, "6m", "--rotation")
+
+
+def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> Show:
     cluster = CLUSTERS[arguments.cluster]
     workers = cluster.build(world)
-    node = workers.nodes[0]
-    given = {"instance_id": node.instance_id, "cluster_name": CLUSTER, "label_selector": "app=training", **dict(arguments.fields)}
-    print(f"\nOn {node.name}: {cluster.story}.")
-
-    stage("The plan: a dry run of the same input")
-    dry_run = world.recycle({**given, "dry_run": True}).finishes()
-    plan = dry_run.output or {}
-    for line in [*plan["plan"]["steps"], *plan["plan"]["notes"]] if plan else [dry_run.cause]:
-        print(f"- {line}")
-
-    stage(f"One execution: {json.dumps(given)}")
-    execution = world.recycle(given)
-    watch = Watch(world, workers, node, execution, plan.get("names", {}))
-    began = time.monotonic()
-    with view_for(world, arguments, json.dumps(given)) as view:
-
-        def show() -> None:
-            view.show(watch.look())
-
-        world.clock.before_jump.append(show)
-        try:
-            end = execution.finishes()
-            show()
-        finally:
-            world.clock.before_jump.remove(show)
-    sum_up(end, execution, workers.sizes, list(workers.states.values()), time.monotonic() - began)
-    return end
+    name = workers.nodes[0].name
+    given = [name, *flags({"label_selector": "app=training", **dict(arguments.fields)})]
+    print(f"\nOn {name}: {cluster.story}.")
+    if not arguments.picture:
+        stage(spelt(["plan", *given]))
+        with watched(cli, ["plan", *given], arguments.plain) as process:
+            pace.stands_still(lambda: process.poll() is not None)
+    return Show("recycle-node", [workers], ["recycle", *given], "100s", "")
 
 
-def view_for(world: World, arguments: argparse.Namespace, title: str) -> Screen | Lines:
-    if arguments.picture is None and (arguments.plain or not sys.stdout.isatty()):
-        return Lines()
-    machine = world.deployment.outputs["state_machine_alias_arn"].rpartition(":")[0]
-    definition = world.aws.client("stepfunctions").describe_state_machine(stateMachineArn=machine)["definition"]
-    return Screen(title, steps(json.loads(definition)), arguments.picture)
+def flags(fields: dict[str, Any]) -> list[str]:
+    """The flags of the command line that say the same."""
+    written = []
+    for name, value in fields.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            written += [flag] * value
+        elif isinstance(value, list):
+            written += [f"{flag}={each}" for each in value]
+        else:
+            written.append(f"{flag}={value}")
+    return written
 
 
-def sum_up(end: End, execution: Execution, sizes: tuple[int, int, int], states: list[str], took: float) -> None:
+def spelt(command: Sequence[str]) -> str:
+    return shlex.join(["recycle-eks", *command])
+
+
+@contextlib.contextmanager
+def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """The real command line, whose terminal is ours."""
+    sys.stdout.flush()
+    called = [str(BINARY), *command]
+    # Its output is no terminal then.
+    called = ["bash", "-o", "pipefail", "-c", '"$@" | cat', "bash", *called] if plain else called
+    with subprocess.Popen(called, env=cli.environment()) as process:
+        yield process
+
+
+def take_picture(world: World, cli: Cli, pace: Pace, shown: Show, file: Path) -> None:
+    """Of a real terminal's screen, at a moment of virtual time, at which the clock stands."""
+    terminal = cli.opens(*shown.command, columns=COLUMNS, rows=ROWS)
+    pace.stands_still(lambda: bool(world.executions(shown.machine)) or not terminal.is_under_way)
+    for _ in range(LOOKS):
+        cli.lets_pass(world.seconds(shown.pictured_at) / LOOKS)
+        time.sleep(LOOK)
+    screen = settled(lambda: terminal.coloured)
+    svg.save(screen, spelt(shown.command), f"{shown.arguments} --picture docs/{file.name}".strip(), COLUMNS, file)
+    print(f"wrote {file}")
+
+
+def settled(look: Callable[[], str]) -> str:
+    """What there is to see when it does not change any more."""
+    before = ""
+    while (seen := look()) != before:
+        before = seen
+        time.sleep(SETTLED)
+    return seen
+
+
+def sum_up(execution: Execution, shown: Show, code: int, took: float) -> None:
     stage("Summary")
-    minimum, desired, maximum = sizes
+    end = execution.finishes()
     print(f"outcome          {end.outcome or end.error}: {(end.output or {}).get('reason', end.cause)}")
-    print(f"virtual time     {clock_face(end.at).strip()} in {took:.1f} real seconds")
-    print(f"history          {end.history_events:,} of 25,000 events, {len(execution.entered('CheckPods'))} polls")
-    print(f"group            min {minimum}, desired {desired}, max {maximum}; {', '.join(states)}")
+    print(f"exit code        {code}")
+    print(f"virtual time     {clock_face(end.at)} in {took:.1f} real seconds")
+    print(f"history          {end.history_events:,} of 25,000 events")
+    for group in shown.groups:
+        minimum, desired, maximum = group.sizes
+        print(f"group {group.name:<10} min {minimum}, desired {desired}, max {maximum}; {', '.join(group.states.values())}")
+
+
+def clock_face(seconds: float) -> str:
+    """Hours, minutes and seconds of virtual time."""
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
 def stand(world: World, terraform: Terraform) -> None:
@@ -168,7 +255,7 @@ Virtual time stands still otherwise. Ctrl-C ends it all.""")
             for execution in world.engine.executions_of(alias.rpartition(":")[0], "RUNNING"):
                 end = Execution(world, execution.arn).finishes()
                 name = execution.arn.rpartition(":")[2]
-                print(f"{clock_face(end.at)}  {name}: {end.outcome or end.error} {end.cause}", flush=True)
+                print(f"{clock_face(end.at):>9}  {name}: {end.outcome or end.error} {end.cause}", flush=True)
             time.sleep(0.3)
 
 

@@ -1,4 +1,4 @@
-"""The ready-made clusters: a group of three nodes, and what runs on the oldest."""
+"""The ready-made clusters: a group of three nodes, and what runs on the oldest; and a fleet for a rotation."""
 
 from __future__ import annotations
 
@@ -47,6 +47,18 @@ def full(world: World) -> Group:
     node.deployment("web", labels={"app": "web"}, replicas=2)
     world.at("7h", node.bare_pod("debug", labels={"app": "debug"}).deleted)
     return workers
+
+
+def fleet(world: World) -> list[Group]:
+    """Three groups of four nodes, all of them launched from an older template than their group has now."""
+    groups = [world.group(name, size=4, minimum=3, maximum=6) for name in ("api", "batch", "web")]
+    for number, group in enumerate(groups):
+        oldest, second, *_ = group.nodes
+        world.at(f"{20 + 10 * number}m", oldest.job(f"{group.name}-training", labels={"app": "training"}).finishes)
+        world.at(f"{50 + 10 * number}m", second.job(f"{group.name}-report", labels={"app": "training"}).finishes)
+        world.budget(oldest.deployment(group.name, labels={"app": group.name}, replicas=3), min_available=2)
+        group.gets_a_new_template()
+    return groups
 
 
 CLUSTERS = {

@@ -1,166 +1,88 @@
-"""The demo as a person starts it: in a terminal, without one, and stopped in the middle."""
+"""The demo as a person starts it: in a terminal, without one, stopped in the middle; and the documentation's pictures of it."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from fcntl import ioctl
-from struct import pack
-from termios import TIOCSCTTY, TIOCSWINSZ
+from pathlib import Path
 from xml.etree import ElementTree
 
 import boto3
-import pyte
 import pytest
 
 from prepare import ROOT, TESTS
 from world import kube_binaries
+from world.terminal import PATIENCE, Terminal
 from world_tests.processes import descendants, eventually, is_running
 
-COLUMNS, ROWS = 110, 40
-#: Real seconds that a demo may take, with Terraform's apply.
-PATIENCE = 240
-
-
-def _as_a_shell_does() -> None:
-    """Ctrl-C is for this session, and it counts, also where the tests themselves were started in the background."""
-    ioctl(0, TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class Terminal:
-    """A program in a real pseudo-terminal, with what a person would see of it."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.screen = pyte.Screen(COLUMNS, ROWS)
-        self._stream = pyte.ByteStream(self.screen)
-        self._written = b""
-        self._ours, theirs = pty.openpty()
-        ioctl(theirs, TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "demo", *arguments],
-            cwd=TESTS,
-            env={**os.environ, "TERM": "xterm-256color"},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=_as_a_shell_does,
-        )
-        os.close(theirs)
-
-    def shows(self, condition: Callable[[], bool]) -> bool:
-        """Reads what the program writes until the condition holds or it has ended."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, self.text
-            if not select.select([self._ours], [], [], 1)[0]:
-                continue
-            try:
-                self._written += (read := os.read(self._ours, 4096))
-                self._stream.feed(read)
-            except OSError:  # the other side is closed
-                return condition()
-        return True
-
-    def ends(self) -> int:
-        self.shows(lambda: False)
-        return self.process.wait(timeout=30)
-
-    def press(self, key: bytes) -> None:
-        os.write(self._ours, key)
-
-    def written(self) -> str:
-        """All of it, also what has left the screen."""
-        return self._written.decode(errors="replace").replace("\r\n", "\n")
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.screen.display)
-
-    @property
-    def lit(self) -> list[str]:
-        """The texts on a green ground."""
-        found = []
-        for row in range(ROWS):
-            line = "".join(self.screen.buffer[row][at].data if self._is_lit(row, at) else "\0" for at in range(COLUMNS))
-            found += [text.strip() for text in line.split("\0") if text.strip()]
-        return found
-
-    def _is_lit(self, row: int, column: int) -> bool:
-        return self.screen.buffer[row][column].bg == "green"
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
+COLUMNS, ROWS = 120, 50
 
 
 @pytest.fixture
-def terminal(request: pytest.FixtureRequest) -> Iterator[Callable[..., Terminal]]:
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def start(*arguments: str) -> Terminal:
-        opened.append(Terminal(*arguments))
+        command = [sys.executable, "-m", "demo", *arguments]
+        opened.append(Terminal(command, {**os.environ, "PYTHONPATH": str(TESTS)}, tmp_path, COLUMNS, ROWS))
         return opened[-1]
 
     yield start
     for each in opened:
-        each.close()
+        each.stop()
 
 
 def masked(svg: str) -> list[str]:
-    """The texts of a picture without what differs each time: ids, names that Kubernetes makes up, where it puts a pod."""
+    """The texts of a picture without what differs each time: ids, and names that are made up."""
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     words = " ".join(text.text for text in texts).replace("\xa0", " ")
-    words = re.sub(r"i-[0-9a-f]{8}\S*", "i-ID", words)
-    words = re.sub(r"ip-172-31-0-\d+", "ip-NODE", words)
-    return sorted(re.sub(r"\b(web-[0-9a-f]+|training|log-shipper)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
+    words = re.sub(r"\bi-[0-9a-f]{17}\b", "i-ID", words)
+    words = re.sub(r"\brecycle-eks-\d{19}-\d+\b", "recycle-eks-NAME", words)
+    words = re.sub(r"\bip-172-31-0-\d+", "ip-NODE", words)
+    return sorted(re.sub(r"\b(web-[0-9a-f]+|training)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
 
 
-def test_in_a_terminal_one_screen_shows_it_all_and_the_pictured_one_is_as_committed(terminal, tmp_path):
-    picture = tmp_path / "demo.svg"
-    demo = terminal("--picture", str(picture))
-
-    assert demo.shows(lambda: demo.lit == ["WaitForReplacement"])
-    assert "EnteringStandby" in demo.text or "Standby" in demo.text
-    assert demo.shows(lambda: "WaitForPods" in demo.lit and "gone" in demo.text)
-    for words in ("tainted and cordoned", "training", "wait", "evict", "ignore", "recycle-eks/progress", "pods: 1 to wait for"):
-        assert words in demo.text
-    assert demo.ends() == 0
-    assert "outcome          recycled" in demo.text
-
-    committed = ROOT / "docs" / "demo.svg"
-    assert masked(picture.read_text()) == masked(committed.read_text()), 'run: make demo ARGS="--picture docs/demo.svg"'
+@pytest.mark.parametrize(("name", "arguments"), [("demo.svg", []), ("rotation.svg", ["--rotation"])])
+def test_the_pictures_of_the_documentation_are_what_is_shown_now(tmp_path, name, arguments):
+    picture = tmp_path / name
+    done = demo_without_terminal(*arguments, "--picture", str(picture))
+    assert done.returncode == 0, done.stdout + done.stderr
+    how = " ".join([*arguments, "--picture", f"docs/{name}"])
+    assert masked(picture.read_text()) == masked((ROOT / "docs" / name).read_text()), f'run: make demo ARGS="{how}"'
 
 
-def test_ctrl_c_in_the_middle_leaves_a_usable_terminal_and_nothing_running(terminal):
+def test_in_a_terminal_the_picture_of_the_command_line_changes_until_the_node_is_recycled(terminal):
+    demo = terminal()
+
+    assert "✔ ClaimNode ─ ● StandbyNode" in demo.shows("● StandbyNode")
+    screen = demo.shows("● CheckPods", "to evict", "gone", "drain ░", "of 2d, until 2027-01-03")
+    assert screen.count("● CheckPods") == 1 and "waited for" in screen
+    assert demo.ends() == 0, demo.text
+    assert "✔ CheckPods ─ ✔ DetachTerminate" in demo.text
+    assert "outcome          recycled" in demo.text and "exit code        0" in demo.text
+
+
+def test_ctrl_c_in_the_middle_leaves_nothing_running(terminal):
     demo = terminal("label_selector=app=web")
-    assert demo.shows(lambda: "WaitForReplacement" in demo.lit)
-    children = descendants(demo.process.pid)
+    demo.shows("● StandbyNode")
+    children = descendants(demo.pid)
     assert children
 
-    demo.press(b"\x03")
+    demo.press("C-c")
 
     assert demo.ends() == 130
     assert "nothing is left running" in demo.text
-    assert not demo.screen.cursor.hidden
     assert eventually(lambda: not any(map(is_running, children)))
 
 
 def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(terminal):
     demo = terminal("--keep", "--cluster", "full", "evict=nonsense")
-    assert demo.shows(lambda: "Ctrl-C ends it all." in demo.text)
-    written = demo.written()
+    demo.shows("Ctrl-C ends it all.")
+    written = demo.written
     settings = dict(re.findall(r"^export (\w+)=(\S+)$", written, re.MULTILINE))
     environment = {**os.environ, **settings}
 
@@ -177,9 +99,9 @@ def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(termin
     machine = re.search(r"--state-machine-arn (\S+:live)", written)[1]
     machines = session.client("stepfunctions", endpoint_url=settings["AWS_ENDPOINT_URL"])
     machines.start_execution(stateMachineArn=machine, input=json.dumps(given))
-    assert demo.shows(lambda: ": recycled" in demo.text)
+    demo.shows(": recycled")
 
-    demo.press(b"\x03")
+    demo.press("C-c")
     assert demo.ends() == 0
 
 
@@ -193,19 +115,28 @@ def test_without_a_terminal_each_change_is_a_line():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\x1b" not in done.stdout
     for line in (
-        r"0:00:00  pod training-\w+ +wait: Running",
-        r"0:01:00  old node +tainted and cordoned",
-        r"recycle-eks/progress .*budget.*lonely",
-        r" 2:\d\d:\d\d  pod lonely-\S+ +gone|evict: gone",
-        r"outcome          recycled",
+        r"^default/training-\w+ +wait +label_selector$",
+        r"^ +0:01:00  pod default/training-\w+ +waited for$",
+        r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
+        r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",
+        r"^outcome          recycled",
     ):
-        assert re.search(line, done.stdout), f"{line} in\n{done.stdout}"
+        assert re.search(line, done.stdout, re.MULTILINE), f"{line} in\n{done.stdout}"
+
+
+def test_a_rotation_recycles_twelve_nodes(terminal):
+    demo = terminal("--rotation", "--plain")
+    assert demo.ends() == 0, demo.written
+    done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", demo.written, re.MULTILINE)
+    assert len(set(done)) == 12, demo.written
+    assert "outcome          rotated" in demo.written
+    assert demo.written.count("min 3, desired 4, max 6; InService, InService, InService, InService") == 3
 
 
 def test_a_wrong_field_ends_the_demo_with_the_refusal():
     done = demo_without_terminal("--cluster", "full", "evict=everything")
     assert done.returncode == 0
-    assert "outcome          InvalidInput: evict must be one of" in done.stdout
+    assert "invalid value 'everything' for '--evict <WHAT>'" in done.stderr
 
 
 @pytest.mark.parametrize("argument", ["evict", "--cluster=tiny"])

@@ -81,7 +81,7 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
     (rotation,) = world.executions("rotate-nodes")
     assert rotation.status == "RUNNING"
     assert applied.plan_is_empty(**with_value("2"))
-    assert rotation.finishes().outcome == "started"
+    assert rotation.finishes().outcome == "rotated"
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
     assert not old & set(workers.states)
 
@@ -90,7 +90,9 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
 
 
 def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied):
-    with pytest.raises(TerraformFailed, match="outdated needs launch_template, ami or older_than_hours"):
+    with pytest.raises(
+        TerraformFailed, match="outdated needs launch_template, ami, kubelet, older_than_hours, launched_before or all"
+    ):
         applied.apply(**with_value("3", launch_template=False))
     # The provider takes a refused change for made.
     assert applied.plan_is_empty(**with_value("3", launch_template=False))

@@ -30,9 +30,14 @@ _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world
 _DIFFERENT_EACH_TIME = [
     (r"\x1b\[[0-9;]*m", ""),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+    # How the command line names what it starts.
+    (r"\brecycle-eks-\d{19}-\d+\b", "<name>"),
     (r"\bi-[0-9a-f]{17}\b", "<instance>"),
     (r"\bip-\d+-\d+-\d+-\d+\b", "<host>"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)", "<time>"),
+    # As the command line writes times, and how long it has watched.
+    (r"\b\d{4}-\d\d-\d\d \d\d:\d\dZ", "<time>"),
+    (r"\b\d+:\d\d:\d\d\b", "<clock>"),
     # kubectl says <invalid> of a virtual time, which the machine's clock has yet to reach.
     (r"(?<![\w.-])(\d+[dhms])+(?![\w.-])|<invalid>", "<age>"),
     # The alphabet of Kubernetes' random names has no vowels.

@@ -38,12 +38,7 @@ def is_clean(world, node):
     assert world.instance(node.instance_id).state == "terminated"
     assert not world.calls("autoscaling:ExitStandby") and node.instance_id not in group.states
     assert sorted(group.states.values()) == ["InService"] * group.sizes[1]
-    for each in group.nodes:
-        assert not each.unschedulable and not each.has_taint("recycle-eks/draining")
-        marks = [key for key in {**each.annotations, **each.labels} if key.startswith("recycle-eks/")]
-        assert not marks or marks == ["recycle-eks/replacement-for"]
-        assert not [key for key in world.instance(each.instance_id).tags if key.startswith("recycle-eks:")]
-    assert not [m for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
+    assert world.leftovers(group) == []
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

@@ -283,8 +283,11 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     # at once, so that some arrive before their turn.)
     first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
     assert len(first) == 10 and max(first.values()) <= 4, first
-    assert [answer["counts"] for answer in execution.answers("EvictPods")] == [{"evicted": 110}]
-    assert len(execution.answers("CheckPods")) == 2
+    answers = [Counter(answer["counts"]) for answer in execution.answers("EvictPods")]
+    told = sum(answers, Counter())
+    assert told.pop("evicted") == 110 and told.total() == len(refused), (answers, refused)
+    assert len(answers) == 1 or refused, answers
+    assert len(execution.answers("CheckPods")) == len(answers) + 1
     assert sum(len(team.running_pods()) for team in teams) == 110
 
 

@@ -26,19 +26,6 @@ def protected(world):
     return [m.instance_id for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
 
 
-def ours(world, group):
-    """Everything of ours on the members of the group, results aside."""
-    found = []
-    for each in (node for node in group.nodes if node.exists):
-        marks = [key for key in {**each.annotations, **each.labels} if key.startswith("recycle-eks/")]
-        found += [(each.name, key) for key in marks if key != "recycle-eks/replacement-for"]
-        found += [(each.name, "taint")] if each.has_taint("recycle-eks/draining") else []
-    for instance in group.instances:
-        tags = [key for key in world.instance(instance).tags if key.startswith("recycle-eks:")]
-        found += [(instance, key) for key in tags if key != "recycle-eks:stopped"]
-    return found + [(instance, "protected") for instance in protected(world)]
-
-
 def tags_of(world, node):
     return {key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")}
 
@@ -58,7 +45,7 @@ def test_a_stopped_instance_stays_in_standby_with_nothing_but_its_tag(world, nod
     assert tags_of(world, node) == {"recycle-eks:stopped"}
     assert node.group.states[node.instance_id] == "Standby" and node.group.sizes == (1, 3, 5)
     assert all(pod.phase == "Running" for pod in others)
-    assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
+    assert swept.status == "SUCCEEDED" and not world.notifications and not world.leftovers(node.group)
     assert world.recycle(node).finishes().outcome == "already_gone"
 
 
@@ -85,7 +72,7 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
     ]
     assert node.unschedulable and EXCLUDE in node.labels
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
-    assert swept.status == "SUCCEEDED" and not world.notifications and not ours(world, node.group)
+    assert swept.status == "SUCCEEDED" and not world.notifications and not world.leftovers(node.group)
 
 
 @pytest.mark.parametrize("value", [None, "false"])
@@ -129,7 +116,7 @@ def test_a_detach_that_is_refused_is_put_back_and_leaves_nobody_protected(world,
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
     assert node.group.states[node.instance_id] == "InService" and node.group.sizes == (1, 3, 5)
-    assert not node.unschedulable and not ours(world, node.group)
+    assert not node.unschedulable and not world.leftovers(node.group)
 
 
 @pytest.mark.parametrize("stopped_after", ["SetInstanceProtection", "DetachInstances"])
@@ -141,7 +128,7 @@ def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(wo
     execution.stop()
     world.run(world.clock.elapsed() + 2 * 3600)
 
-    assert not protected(world) and not ours(world, node.group)
+    assert not protected(world) and not world.leftovers(node.group)
     assert world.instance(node.instance_id).state == "running"
     if stopped_after == "SetInstanceProtection":
         assert node.group.states[node.instance_id] == "InService"
@@ -155,7 +142,7 @@ def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, no
     end = execution.finishes()
 
     assert end.outcome == "recycled" and "is terminated" in end.output["reason"]
-    assert not protected(world) and not ours(world, node.group)
+    assert not protected(world) and not world.leftovers(node.group)
 
 
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
@@ -219,7 +206,7 @@ def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposa
                 world.instance(node.instance_id).state,
                 tags_of(world, node),
                 node.exists,
-                ours(world, workers),
+                world.leftovers(workers),
                 world.faults.not_struck(),
             )
         )

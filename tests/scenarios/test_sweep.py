@@ -30,20 +30,6 @@ def stop_in(world, execution, state, nth=1):
     execution.stop()
 
 
-def ours(world, group):
-    """Everything of ours that is left anywhere, results aside."""
-    found = []
-    for node in group.nodes:
-        marks = [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
-        found += [(node.name, key) for key in marks if key != "recycle-eks/replacement-for"]
-        found += [(node.name, "taint")] if node.has_taint("recycle-eks/draining") else []
-        found += [(node.name, "cordon")] if node.unschedulable else []
-    for instance in group.instances:
-        found += [(instance, key) for key in world.instance(instance).tags if key.startswith("recycle-eks:")]
-    protected = [m.instance_id for m in world.autoscaling.group(group.name).instance_states if m.protected_from_scale_in]
-    return found + [(instance, "protected") for instance in protected]
-
-
 def cordon_as_we_do(world, node):
     """Under our name as the field manager, by which a cordon is known to be ours."""
     path = f"/api/v1/nodes/{node.name}?fieldManager=recycle-eks"
@@ -68,7 +54,7 @@ def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
     ends = [world.sweep().finishes(), world.sweep().finishes()]
 
     assert [end.status for end in ends] == ["SUCCEEDED"] * 2
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
     assert ends[1].output["nodes"] == []
 
@@ -78,12 +64,12 @@ def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
     other = node.group.nodes[1]
     waiting = world.recycle(other)
     stop_in(world, waiting, "WaitForTurn", nth=2)
-    assert [key for name, key in ours(world, node.group) if name == other.name]
+    assert [key for name, key in world.leftovers(node.group) if name == other.name]
     wait(world, "10m")
 
     world.sweep().finishes()
 
-    assert [key for name, key in ours(world, node.group) if name in (other.name, other.instance_id)] == []
+    assert [key for name, key in world.leftovers(node.group) if name in (other.name, other.instance_id)] == []
     assert first.status == "RUNNING"
 
 
@@ -96,7 +82,7 @@ def test_stopped_while_it_puts_back_it_is_put_back_by_the_sweep(world, node, sta
     world.sweep().finishes()
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
 
@@ -107,7 +93,7 @@ def test_with_every_event_lost_the_clock_alone_makes_it_clean(world, node):
 
     wait(world, "45m")
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
 
@@ -117,7 +103,7 @@ def test_an_execution_that_is_stopped_is_followed_at_once_and_told_of_once(world
     stop_in(world, execution, "WaitForPods", nth=3)
     stopped_at = world.clock.elapsed()
 
-    world.clock.run(until=lambda: not ours(world, node.group), limit=stopped_at + 86_400)
+    world.clock.run(until=lambda: not world.leftovers(node.group), limit=stopped_at + 86_400)
     # Functions of the stopped execution may be at work for five minutes.
     assert 300 <= world.clock.elapsed() - stopped_at < 900
     wait(world, "3h")
@@ -143,7 +129,7 @@ def test_an_end_that_no_catcher_sees_is_followed_as_well(world, node, status, er
 
     wait(world, "15m")
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
 
@@ -177,7 +163,7 @@ def test_an_execution_that_step_functions_has_forgotten_is_over(world, node):
 
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
 
 
 def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(world):
@@ -195,7 +181,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
     world.sweep().finishes()
 
     assert workers.states[node.instance_id] == "InService"
-    assert ours(world, workers) == []
+    assert world.leftovers(workers) == []
     assert [text for text in world.notifications if "was put back" in text]
 
 
@@ -207,7 +193,7 @@ def test_what_a_person_tore_from_its_claim_is_cleaned_as_well(world, node):
 
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
 
@@ -221,7 +207,7 @@ def test_protection_and_cordon_for_a_node_that_is_gone_are_taken_away(world, nod
 
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert len(world.notifications) == 1 and gone in world.notifications[0]
 
 
@@ -236,7 +222,7 @@ def test_a_sweep_that_is_stopped_is_followed_by_another(world, node, nth):
 
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
 
@@ -252,7 +238,7 @@ def test_of_two_sweeps_one_puts_back(world, seed):
     for sweep in sweeps:
         assert sweep.finishes().status == "SUCCEEDED"
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
     assert len(world.calls("autoscaling:ExitStandby", succeeded=True)) == 1
     assert len([text for text in world.notifications if "was put back" in text]) == 1
 
@@ -268,7 +254,7 @@ def test_who_starts_an_execution_meanwhile_is_told_that_the_sweep_is_at_it(world
 
     assert late.outcome == "duplicate" and sweep.arn in late.output["reason"]
     assert sweep.finishes().status == "SUCCEEDED"
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
 
 
 def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(world, node):
@@ -283,7 +269,7 @@ def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(wo
     wait(world, "10m")
     world.sweep().finishes()
 
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []
 
 
 def test_a_claim_that_is_no_claim_is_told_of_once_and_keeps_nobody_else(world, node):
@@ -298,7 +284,7 @@ def test_a_claim_that_is_no_claim_is_told_of_once_and_keeps_nobody_else(world, n
 
     told = [text for text in world.notifications if "mine!" in text]
     assert len(told) == 1 and other.name in told[0]
-    assert [key for name, key in ours(world, node.group) if name == node.name] == []
+    assert [key for name, key in world.leftovers(node.group) if name == node.name] == []
 
 
 def test_two_nodes_of_a_group_are_put_back_one_after_the_other(world):
@@ -315,7 +301,7 @@ def test_two_nodes_of_a_group_are_put_back_one_after_the_other(world):
     world.sweep().finishes()
     wait(world, "10m")
 
-    assert ours(world, workers) == []
+    assert world.leftovers(workers) == []
     assert workers.sizes == (1, 4, 8)
     assert sorted(workers.states.values()) == ["InService"] * 4
     assert len([text for text in world.notifications if "was put back" in text]) == 2
@@ -367,4 +353,4 @@ def test_redriven_after_it_was_put_back_it_touches_nothing(world, node, state):
 
     assert end.status == "FAILED"
     assert len(world.writes()) == calls
-    assert ours(world, node.group) == []
+    assert world.leftovers(node.group) == []

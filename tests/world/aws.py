@@ -40,6 +40,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from moto.core import responses as moto_responses
 from moto.core import utils as moto_utils
+from moto.core.base_backend import model_data
 from moto.core.config import default_user_config
 from moto.core.model import OperationModel
 from moto.core.parse import PROTOCOL_PARSERS
@@ -250,7 +251,9 @@ class Aws:
         with LOCK:
             backends = [_backend(service) for service in SCENARIO_BACKENDS]
             _seed_identifiers()
-            for backend in backends:
+            for service, backend in zip(SCENARIO_BACKENDS, backends, strict=True):
+                for model in model_data[service].values():
+                    model.instances_tracked.clear()
                 backend.reset()
             for name, queue in list(_backend("sqs").queues.items()):
                 queue.last_purged_at = None  # or else it refuses to be purged for a minute, as AWS does

@@ -5,6 +5,9 @@ made. So "have I seen everything?" has an exact answer, which a watch through th
 revision, wait until the watch has come that far. Reading costs the API server nothing. (Objects are readable because the
 API server is told to store JSON.)
 
+A cluster of a thousand nodes changes in a handful of objects at a time: whoever looks again and again asks `changes` what to look
+at, and the indexes (`pods_on`, `controlled_by`, `unplaced_pods`) for what belongs to it, instead of reading everything.
+
 This is the world's own view. The functions under test see the API server, and only that.
 """
 
@@ -16,8 +19,9 @@ import json
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .kube_client import Json
 
@@ -49,6 +53,33 @@ _CATCH_UP_LIMIT = 60.0
 Listener = Callable[[str, Json], None]
 
 
+class Change(NamedTuple):
+    """One object of a kind, by `namespace/name`: None is before it came, or after it went."""
+
+    kind: str
+    key: str
+    before: Json | None
+    after: Json | None
+
+
+class Changes:
+    """Everything that changes from now on, for one reader."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Change] = []
+
+    def take(self) -> list[Change]:
+        """What was seen since the last call, in order."""
+        taken = self._waiting[:]
+        # Others may be appended meanwhile; only the watch's thread does that.
+        del self._waiting[: len(taken)]
+        return taken
+
+    def add(self, change: Change) -> None:
+        """For the one who follows the cluster."""
+        self._waiting.append(change)
+
+
 class ClusterState:
     """Follows one etcd from `start` to `stop`. The objects it hands out are shared: never change them."""
 
@@ -57,6 +88,11 @@ class ClusterState:
         self._port = etcd_port
         self._on_change = on_change
         self._objects: dict[str, dict[str, Json]] = {kind: {} for kind in KINDS}
+        self._sorted: dict[str, list[Json]] = {}
+        self._on_node: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._unplaced: dict[str, Json] = {}
+        self._controlled: dict[str, dict[tuple[str, str], Json]] = defaultdict(dict)
+        self._readers: list[Changes] = []
         self._changed = threading.Condition()
         self._revision = 0
         self._followed_revision = 0
@@ -79,12 +115,40 @@ class ClusterState:
     def all(self, kind: str) -> list[Json]:
         """The objects of a kind, by namespace and name."""
         with self._changed:
-            return [thing for _, thing in sorted(self._objects[kind].items())]
+            if kind not in self._sorted:
+                self._sorted[kind] = [thing for _, thing in sorted(self._objects[kind].items())]
+            return self._sorted[kind][:]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json | None:
-        """One object, or None."""
+        """One object, or None. `name` may be a key (`namespace/name`) by itself."""
         with self._changed:
-            return self._objects[kind].get(_key(name, namespace))
+            return self._objects[kind].get(key_of(name, namespace))
+
+    def pods_on(self, node: str) -> list[Json]:
+        """The pods that are placed on a node, by namespace and name."""
+        with self._changed:
+            return [pod for _, pod in sorted(self._on_node.get(node, {}).items())]
+
+    def unplaced_pods(self) -> list[Json]:
+        """The pods that are on no node yet, by namespace and name."""
+        with self._changed:
+            return [pod for _, pod in sorted(self._unplaced.items())]
+
+    def controlled_by(self, uid: str) -> list[tuple[str, Json]]:
+        """What has this object as its controller, each with its kind."""
+        with self._changed:
+            return [(kind, thing) for (kind, _), thing in sorted(self._controlled.get(uid, {}).items(), key=_first)]
+
+    def changes(self) -> Changes:
+        """For a reader who wants to know what to look at."""
+        with self._changed:
+            self._readers.append(reader := Changes())
+            return reader
+
+    def forget(self, reader: Changes) -> None:
+        """For a reader who has read enough."""
+        with self._changed:
+            self._readers.remove(reader)
 
     def volume_of(self, namespace: str, claim: str) -> Json | None:
         """The PersistentVolume that a claim is bound to."""
@@ -144,14 +208,43 @@ class ClusterState:
                 self._on_change(kind, thing)
         with self._changed:
             for kind, key, thing, revision in changes:
-                if thing is None:
-                    self._objects[kind].pop(key, None)
-                else:
-                    self._objects[kind][key] = thing
+                self._replace(kind, key, thing)
                 self._followed_revision = revision
             if events:
                 self._revision = int(events[-1]["kv"]["mod_revision"])
             self._changed.notify_all()
+
+    def _replace(self, kind: str, key: str, after: Json | None) -> None:
+        objects = self._objects[kind]
+        before = objects.pop(key, None)
+        if before is not None:
+            self._unindex(kind, key, before)
+        if after is not None:
+            objects[key] = after
+            self._index(kind, key, after)
+        self._sorted.pop(kind, None)
+        for reader in self._readers:
+            reader.add(Change(kind, key, before, after))
+
+    def _index(self, kind: str, key: str, thing: Json) -> None:
+        if kind == "pods":
+            node = thing["spec"].get("nodeName")
+            (self._on_node[node] if node else self._unplaced)[key] = thing
+        owner = controller_of(thing)
+        if owner:
+            self._controlled[owner["uid"]][kind, key] = thing
+
+    def _unindex(self, kind: str, key: str, thing: Json) -> None:
+        if kind == "pods":
+            node = thing["spec"].get("nodeName")
+            del (self._on_node[node] if node else self._unplaced)[key]
+            if node and not self._on_node[node]:
+                del self._on_node[node]
+        owner = controller_of(thing)
+        if owner:
+            del self._controlled[owner["uid"]][kind, key]
+            if not self._controlled[owner["uid"]]:
+                del self._controlled[owner["uid"]]
 
     def _ask(self, path: str, question: Json) -> Json:
         connection = getattr(self._questions, "connection", None)
@@ -180,8 +273,21 @@ def _change(event: Json) -> tuple[str, str, Json | None, int] | None:
     return kind, rest, thing, revision
 
 
-def _key(name: str, namespace: str) -> str:
+def key_of(name: str, namespace: str) -> str:
+    """`namespace/name`, or the name of what has no namespace."""
     return f"{namespace}/{name}" if namespace else name
+
+
+def controller_of(thing: Json) -> Json | None:
+    """The owner reference of the controller."""
+    for owner in thing["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return owner
+    return None
+
+
+def _first(item: tuple[Any, Any]) -> Any:
+    return item[0]
 
 
 def _base64(text: str) -> str:

@@ -11,6 +11,7 @@ What this does not do: volumes, networks, addresses, images (moto's are good eno
 
 from __future__ import annotations
 
+import copy
 import datetime
 import ipaddress
 import re
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from moto.autoscaling.models import AutoScalingBackend
-from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
 from moto.ec2.models import ec2_backends
-from moto.ec2.models.instances import Instance
+from moto.ec2.models.amis import AMIS, Ami, AmiBackend
+from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.responses import EC2Response
+from moto.moto_api._internal import mock_random
 
 from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
 
@@ -72,6 +75,8 @@ class Ec2:
         # Called with LOCK held, as (instance, old state's name, new state's name).
         self.on_change: list[Callable[[Instance, str, str], None]] = []
         self._next_host: dict[str, int] = {}
+        # Where instances are, by id: (order, reservation).
+        self._places: dict[str, tuple[int, Any]] = {}
         _install(self)
         aws.on_reset.append(self._reset)
 
@@ -82,9 +87,34 @@ class Ec2:
     def _reset(self) -> None:
         self.timings = Timings()
         self._next_host.clear()
+        self._places.clear()
+
+    def find(self, instance_ids: list[str]) -> list[Any]:
+        """The reservations with these instances and no others, in the order in which they were made. (moto
+        reads every reservation for that.) Raises InvalidInstanceIdError for an instance that is not there."""
+        if any(not self._is_at(self._places.get(each), each) for each in instance_ids):
+            every = enumerate(self.backend.reservations.values())
+            self._places = {each.id: (order, reservation) for order, reservation in every for each in reservation.instances}
+        missing = [each for each in instance_ids if each not in self._places]
+        if missing:
+            raise InvalidInstanceIdError(missing)
+        found = []
+        for _, reservation in sorted(dict(self._places[each] for each in instance_ids).items()):
+            narrowed = copy.copy(reservation)
+            narrowed.instances = [instance for instance in reservation.instances if instance.id in instance_ids]
+            found.append(narrowed)
+        return found
+
+    def _is_at(self, place: tuple[int, Any] | None, instance_id: str) -> bool:
+        """What was true when we looked last: an instance leaves its reservation an hour after its end."""
+        return (
+            place is not None
+            and place[1].id in self.backend.reservations
+            and any(instance.id == instance_id for instance in place[1].instances)
+        )
 
     def instance(self, instance_id: str) -> Instance:
-        return self.backend.get_instance(instance_id)
+        return self.find([instance_id])[0].instances[0]
 
     def change(self, instance: Instance, state: str) -> None:
         """Moves an instance to a state and tells everybody."""
@@ -197,11 +227,54 @@ def _install(ec2: Ec2) -> None:
     _before(EC2Response, "delete_tags", lambda response: check_tags(response._get_param("Tags", [])))
     for operation in ("describe_instances", "terminate_instances", "stop_instances", "start_instances"):
         _before(EC2Response, operation, lambda response: check_instance_ids(response._get_param("InstanceIds", [])))
+    _find_fast(ec2)
+    _load_few_images()
     # autoscaling.py listens to `on_change`; moto's own replacement of terminated members must not interfere.
     assert hasattr(AutoScalingBackend, "notify_terminate_instances")
     AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
     name = moto_original(Instance, "private_dns_name")
     Instance.private_dns_name = property(lambda instance: "" if instance._state.name == "terminated" else name.fget(instance))
+
+
+#: The images of moto's that scenarios launch from.
+IMAGES = ("ami-03cf127a", "ami-12c6146b", "ami-1e749f67")
+
+
+def _load_few_images() -> None:
+    """moto makes some 1,300 images with each backend, which is most of the time of a reset. Only the first is made so; from then
+    on those that nobody uses are left out, and identifiers go on as if they had been made."""
+    original = moto_original(AmiBackend, "_load_amis")
+    drawn: dict[Any, Any] = {}
+
+    def load(backend: Any) -> None:
+        before = mock_random.getstate()
+        if before not in drawn:
+            original(backend)
+            drawn[before] = mock_random.getstate()
+        used = [image for image in AMIS if image["ami_id"] in IMAGES]
+        backend.amis = {image["ami_id"]: Ami(backend, **{**image, "owner_alias": "amazon"}) for image in used}
+        mock_random.setstate(drawn[before])
+
+    AmiBackend._load_amis = load
+
+
+def _find_fast(ec2: Ec2) -> None:
+    """Where a request names its instances."""
+    by_instances = moto_original(InstanceBackend, "get_reservations_by_instance_ids")
+    multi = moto_original(InstanceBackend, "get_multi_instances_by_id")
+
+    def reservations(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:
+        if backend is not ec2.backend or filters:
+            return by_instances(backend, instance_ids, filters)
+        return ec2.find(instance_ids)
+
+    def instances(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:
+        if backend is not ec2.backend or filters:
+            return multi(backend, instance_ids, filters)
+        return [instance for reservation in ec2.find(instance_ids) for instance in reservation.instances]
+
+    InstanceBackend.get_reservations_by_instance_ids = reservations
+    InstanceBackend.get_multi_instances_by_id = instances
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:

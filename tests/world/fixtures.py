@@ -1,4 +1,4 @@
-"""The fixtures of every scenario, wherever its file lies: `world`, and `deployed_world` for whoever resets it by themselves."""
+"""The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves."""
 
 import signal
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from types import FrameType
 
 import pytest
 
+from world.cli import Cli, command_line
 from world.world import World
 
 
@@ -44,3 +45,10 @@ def world(deployed_world: World) -> World:
     """The world at the beginning of a scenario: recycle-eks is deployed, nothing else is there."""
     deployed_world.reset()
     return deployed_world
+
+
+@pytest.fixture
+def cli(world: World) -> Iterator[Cli]:
+    """The command line in that world."""
+    with command_line(world) as cli:
+        yield cli

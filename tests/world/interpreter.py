@@ -368,7 +368,15 @@ class Interpreter:
             raise
         self.record(visit, "MapRunSucceeded")
         self.record(visit, "MapStateSucceeded")
-        return [job.output for job in scope.jobs if job.succeeded]
+        if not self.engine.map_lists_failed_children:
+            return [job.output for job in scope.jobs if job.succeeded]
+        return [job.output if job.succeeded else self._failed(job.execution) for job in scope.jobs]
+
+    @staticmethod
+    def _failed(child: Execution) -> Json:
+        """A failed child as ResultWriter lists it."""
+        found = {"ExecutionArn": child.arn, "Input": child.input_text, "Name": child.name, "Status": child.status}
+        return found | {name: value for name, value in (("Error", child.error), ("Cause", child.cause)) if value is not None}
 
     def _child(self, visit: Visit, child: Child) -> Steps:
         if child.execution is None:

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from . import scheduling
 from .clock import Clock
-from .cluster_state import ClusterState
+from .cluster_state import ClusterState, key_of
 from .kube_client import STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused
 from .settled import is_finished, is_ready, is_terminating
 from .virtual_times import VirtualTimes
@@ -70,6 +70,9 @@ class Kubelet:
         self._orphaned_since: dict[str, float] = {}
         self._placed_since: dict[str, float] = {}
         self._alarms: set[tuple[str, float]] = set()
+        self._changes = state.changes()
+        self._pods_to_look_at: set[str] = set()
+        self._nodes_to_look_at: set[str] = set()
         self._volumes: dict[str, tuple[str, ...]] = {}
         self._keeping_volumes: set[str] = set()
         self._writers = ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="kubelet")
@@ -80,6 +83,9 @@ class Kubelet:
 
     def forget_everything(self) -> None:
         """For a new scenario."""
+        self._changes.take()
+        self._pods_to_look_at.clear()
+        self._nodes_to_look_at.clear()
         self._static_pods.clear()
         self._orphaned_since.clear()
         self._placed_since.clear()
@@ -98,22 +104,42 @@ class Kubelet:
 
     def act(self) -> bool:
         """Does everything that is due at this moment of virtual time; whether there was anything to do."""
-        pods = self._state.all("pods")
-        nodes = {node["metadata"]["name"]: node for node in self._state.all("nodes")}
-        due = [write for pod in pods if (write := self._due_for_pod(pod, nodes))]
-        due += self._due_for_static_pods(pods, nodes)
-        due += self._due_for_volumes(pods, nodes)
+        self._note_changes()
+        looked_at, self._pods_to_look_at = sorted(self._pods_to_look_at), set()
+        pods = [pod for key in looked_at if (pod := self._state.get("pods", key))]
+        due = []
+        for pod in pods:
+            write = self._due_for_pod(pod)
+            if write:
+                due.append(write)
+                # What is done to it is seen again, also if it takes no effect.
+                self._pods_to_look_at.add(_key(pod))
+        due += self._due_for_static_pods()
+        due += self._due_for_volumes()
         list(self._writers.map(lambda write: write(), due))
         return bool(due)
 
+    def _note_changes(self) -> None:
+        """A pod is looked at when it, its node, or the time that it waits for has come."""
+        for change in self._changes.take():
+            if change.kind == "pods":
+                self._pods_to_look_at.add(change.key)
+                places = (pod["spec"].get("nodeName") for pod in (change.before, change.after) if pod)
+                self._nodes_to_look_at.update(place for place in places if place)
+            elif change.kind == "nodes":
+                self._pods_to_look_at.update(map(_key, self._state.pods_on(change.key)))
+                self._nodes_to_look_at.add(change.key)
+            elif change.kind in ("persistentvolumeclaims", "persistentvolumes"):
+                self._nodes_to_look_at.update(node["metadata"]["name"] for node in self._state.all("nodes"))
+
     # -- what is due ---------------------------------------------------------------------------------------------
 
-    def _due_for_pod(self, pod: Json, nodes: dict[str, Json]) -> Callable[[], object] | None:
+    def _due_for_pod(self, pod: Json) -> Callable[[], object] | None:
         node_name = pod["spec"].get("nodeName")
         if not node_name:
             # Nobody runs it yet, so nobody has to stop it: the API server removes it without a grace period.
             return None
-        node = nodes.get(node_name)
+        node = self._state.get("nodes", node_name)
         if node is None:
             return self._due_for_orphan(pod)
         self._orphaned_since.pop(pod["metadata"]["uid"], None)
@@ -135,7 +161,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         placed = self._placed_since.setdefault(uid, self._clock.now())
         start = placed + float(_manner(pod, STARTS_AFTER) or 0)
-        return (lambda: self._start(pod)) if self._is_due(uid, start) else None
+        return (lambda: self._start(pod)) if self._is_due(pod, start) else None
 
     def _due_for_terminating(self, pod: Json) -> Callable[[], object] | None:
         metadata = pod["metadata"]
@@ -149,12 +175,12 @@ class Kubelet:
         ends_by_force = not is_finished(pod) and (bool(_manner(pod, IGNORES_SIGTERM)) or needs > grace)
         end = asked + (grace if ends_by_force else needs)
         exit_code = _EXIT_BY_SIGKILL if ends_by_force else _EXIT_BY_SIGTERM
-        return (lambda: self._finish_deletion(pod, exit_code)) if self._is_due(metadata["uid"], end) else None
+        return (lambda: self._finish_deletion(pod, exit_code)) if self._is_due(pod, end) else None
 
     def _due_for_orphan(self, pod: Json) -> Callable[[], object] | None:
         uid = pod["metadata"]["uid"]
         since = self._orphaned_since.setdefault(uid, self._clock.now())
-        if _is_only_held_by_finalizers(pod) or not self._is_due(uid, since + ORPHAN_LIFE):
+        if _is_only_held_by_finalizers(pod) or not self._is_due(pod, since + ORPHAN_LIFE):
             return None
         return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
 
@@ -170,27 +196,27 @@ class Kubelet:
             allowed = min(limits) if limits else (float("inf") if matching else 0)
             since = self._times.tainted(node["metadata"]["uid"], taint["key"], taint["effect"]) or self._clock.now()
             patience = min(patience, since + max(0, allowed))
-        return patience < float("inf") and self._is_due(pod["metadata"]["uid"], patience)
+        return patience < float("inf") and self._is_due(pod, patience)
 
-    def _due_for_static_pods(self, pods: Iterable[Json], nodes: dict[str, Json]) -> list[Callable[[], object]]:
-        present = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
+    def _due_for_static_pods(self) -> list[Callable[[], object]]:
         for key, pod in list(self._static_pods.items()):
-            if pod["spec"]["nodeName"] not in nodes:
+            if self._state.get("nodes", pod["spec"]["nodeName"]) is None:
                 del self._static_pods[key]
-        missing = [pod for key, pod in self._static_pods.items() if key not in present]
+        missing = [pod for pod in self._static_pods.values() if self._state.get("pods", _key(pod)) is None]
         return [lambda pod=pod: self._client.create(_pods_path(pod), pod) for pod in missing]
 
-    def _due_for_volumes(self, pods: Iterable[Json], nodes: dict[str, Json]) -> list[Callable[[], object]]:
-        in_use: dict[str, set[str]] = {}
-        for pod in pods:
-            if pod["spec"].get("nodeName") in nodes:
-                in_use.setdefault(pod["spec"]["nodeName"], set()).update(self._volumes_of(pod))
+    def _due_for_volumes(self) -> list[Callable[[], object]]:
         due = []
-        for name, node in nodes.items():
+        looked_at, self._nodes_to_look_at = sorted(self._nodes_to_look_at), set()
+        for name in looked_at:
+            node = self._state.get("nodes", name)
+            if node is None:
+                continue
             uid = node["metadata"]["uid"]
             before = self._volumes.get(uid, ())
             kept = before if uid in self._keeping_volumes else ()
-            now = tuple(sorted({*in_use.get(name, ()), *kept}))
+            in_use = [volume for pod in self._state.pods_on(name) for volume in self._volumes_of(pod)]
+            now = tuple(sorted({*in_use, *kept}))
             if now != before:
                 self._volumes[uid] = now
                 due.append(lambda name=name, now=now: self._report_volumes(name, now))
@@ -212,17 +238,20 @@ class Kubelet:
         if answer.status >= 300 and not _is_gone(answer):
             raise Refused("PATCH", node, answer)
 
-    def _is_due(self, uid: str, moment: float) -> bool:
+    def _is_due(self, pod: Json, moment: float) -> bool:
         """Whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
         now = self._clock.now()
         if moment <= now:
             return True
-        if (uid, moment) not in self._alarms:
-            self._alarms.add((uid, moment))
-            self._clock.after(moment - now, self._wake)
+        alarm = (pod["metadata"]["uid"], moment)
+        if alarm not in self._alarms:
+            self._alarms.add(alarm)
+            key = _key(pod)
+            self._clock.after(moment - now, lambda: self._wake(key))
         return False
 
-    def _wake(self) -> None:
+    def _wake(self, key: str) -> None:
+        self._pods_to_look_at.add(key)
         self._on_awakening()
         self._state.catch_up()
         self.act()
@@ -354,6 +383,10 @@ def _now(offset: datetime.timedelta = datetime.timedelta()) -> str:
 def _address(uid: str) -> str:
     number = zlib.crc32(uid.encode())
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def _key(pod: Json) -> str:
+    return key_of(pod["metadata"]["name"], pod["metadata"]["namespace"])
 
 
 def _pods_path(pod: Json) -> str:

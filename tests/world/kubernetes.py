@@ -52,8 +52,6 @@ _QUIET_LOOKS = 6
 """So many looks in a row, each `_LOOK_AGAIN` after the last, at which nothing had changed and nobody was at work: then a pod
 whose placement rules we do not know counts as not placeable. (Seconds alone would be too few on a busy machine.)"""
 
-_A_YEAR = 365 * 24 * 3600
-
 _ERASED_ON_RESET = [
     "deployments",
     "statefulsets",
@@ -77,6 +75,10 @@ Taint = Mapping[str, str]
 """`key`, `effect`, and perhaps `value`."""
 
 
+#: What a node's kubelet says that is of the control plane's own version.
+KUBELET = "v1.35.4-eks-0000000"
+
+
 class NotSettled(AssertionError):
     """The cluster did not come to rest; the text says what was still going on."""
 
@@ -96,6 +98,7 @@ class Kubernetes:
         self.client: KubeClient
         """The administrator's, straight to the API server."""
         self.state: ClusterState
+        self._settledness: settled.Settledness
         self._kubelet: Kubelet
         self._entries: AccessEntries
         self._settled_at = -1
@@ -123,6 +126,7 @@ class Kubernetes:
         self.control_plane = plane
         self.client = plane.client()
         self.state = ClusterState(plane.etcd_port, lambda kind, thing: self.times.observe(thing))
+        self._settledness = settled.Settledness(self.state)
         undo.callback(self.state.stop)
         # After this, as the watch ends with etcd.
         undo.callback(plane.stop)
@@ -184,20 +188,19 @@ class Kubernetes:
                 self.control_plane.freeze(*FROZEN_BETWEEN_SETTLES)
             # What a controller had sent before it froze may have taken effect after our look.
             self._let_kubelets_act()
-            business = settled.unfinished_business(self.state)
+            business = self._settledness.unfinished_business()
         self._settled_at = self.state.followed_revision
 
     def _wait_until_idle(self, deadline: float) -> None:
         quiet_looks = 0
         while True:
             revision = self.state.followed_revision
-            business = settled.unfinished_business(self.state)
+            business = self._settledness.unfinished_business()
             if not business and (quiet_looks >= _QUIET_LOOKS or not settled.has_unpredictable_pods(self.state)):
                 return
             if time.monotonic() > deadline:
                 self.control_plane.check_alive()
                 raise NotSettled(f"after {SETTLE_LIMIT:.0f} s: " + "; ".join(business or ["pods come and go"]))
-            self._hurry_jobs()
             self.state.wait_for_change(revision, _LOOK_AGAIN)
             is_quiet = self.state.followed_revision == revision and not self.control_plane.is_at_work()
             quiet_looks = quiet_looks + 1 if is_quiet else 0
@@ -209,15 +212,6 @@ class Kubernetes:
             if time.monotonic() > deadline:
                 raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the API server is still at work")
             time.sleep(0.005)
-
-    def _hurry_jobs(self) -> None:
-        """Any change of a Job's specification makes its controller look at its pods at once. This one does nothing else: nobody
-        here removes Jobs some time after they finished."""
-        for job in settled.jobs_with_uncounted_pods(self.state):
-            metadata = job["metadata"]
-            changed = {"spec": {"ttlSecondsAfterFinished": _A_YEAR + metadata.get("generation", 0)}}
-            path = f"/apis/batch/v1/namespaces/{metadata['namespace']}/jobs/{metadata['name']}"
-            self.client.call("PATCH", path, changed, MERGE_PATCH)
 
     def _let_kubelets_act(self) -> None:
         self.state.catch_up()
@@ -284,6 +278,7 @@ class Kubernetes:
         startup_taints: Sequence[Taint] = (),
         startup_taints_go_after: float = 0.0,
         age: float = 0.0,
+        kubelet: str = KUBELET,
     ) -> Node:
         """A node registers. `startup_taints` are removed that many virtual seconds later, as an agent does once it runs.
         `age`: virtual seconds that it has existed already. `allocatable` adds to 8 CPUs, 32 GiB and 58 pods."""
@@ -322,7 +317,7 @@ class Kubernetes:
                         {"type": "InternalDNS", "address": name},
                         {"type": "Hostname", "address": name},
                     ],
-                    "nodeInfo": _NODE_INFO,
+                    "nodeInfo": {**_NODE_INFO, "kubeletVersion": kubelet},
                     "conditions": [_ready_condition(*(_READY if ready else _NOT_READY))],
                 },
             },
@@ -499,9 +494,8 @@ class Kubernetes:
         self.state.catch_up()
         return [
             thing
-            for thing in self.state.all("pods")
-            if (on is None or thing["spec"].get("nodeName") == on.name)
-            and (namespace is None or thing["metadata"]["namespace"] == namespace)
+            for thing in (self.state.all("pods") if on is None else self.state.pods_on(on.name))
+            if (namespace is None or thing["metadata"]["namespace"] == namespace)
             and (label is None or (thing["metadata"].get("labels") or {}).get(label[0]) == label[1])
         ]
 
@@ -549,7 +543,8 @@ class Kubernetes:
         try:
             while placed < count:
                 revision = self.state.followed_revision
-                waiting = [pod for pod in workload.look_at_pods() if not pod["spec"].get("nodeName")]
+                self.state.catch_up()
+                waiting = [pod for pod in self.state.unplaced_pods() if workload.owns(pod)]
                 for pod in waiting:
                     self._bind(Pod(self, pod), nodes[placed % len(nodes)])
                     placed += 1
@@ -874,6 +869,11 @@ class Workload:
         """Its pods, by name; those on their way out too."""
         return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
 
+    def owns(self, pod: Json) -> bool:
+        """Whether it is one of its pods."""
+        metadata = pod["metadata"]
+        return metadata["namespace"] == self.namespace and (metadata.get("labels") or {}).get(_REPLICA_LABEL) == self.name
+
     def look_at_pods(self) -> list[Json]:
         """The same, as the objects themselves."""
         return self._kubernetes.look_at_pods(namespace=self.namespace, label=(_REPLICA_LABEL, self.name))
@@ -997,7 +997,6 @@ _NODE_INFO = {
     "containerRuntimeVersion": "containerd://2.1.5",
     "kernelVersion": "6.12.53-69.119.amzn2023.x86_64",
     "kubeProxyVersion": "",
-    "kubeletVersion": "v1.35.4-eks-0000000",
     "machineID": "",
     "operatingSystem": "linux",
     "osImage": "Amazon Linux 2023",

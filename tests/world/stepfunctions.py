@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from world import asl
 from world.clock import Call, Clock, Killed, Process, Signal, Timer
+from world.faults import Plan
 from world.interpreter import Interpreter, Scope
 from world.jsonata_queries import Queries
 from world.state_errors import ApiError, ServiceError, StateError
@@ -115,7 +116,9 @@ class Engine:
 
     `latency` gives functions virtual seconds per invocation, by function name. `listeners` are called with an execution
     whenever its status changed. `redrive_renews_entered_time` says whether a redriven state gets a new State.EnteredTime:
-    AWS's docs are silent, so a scenario may try both.
+    AWS's docs are silent, so a scenario may try both. `map_lists_failed_children` says whether the result of a Distributed Map
+    has an item for a child that failed, as ResultWriter's COMPACT does ("returns its execution result unchanged"); without a
+    ResultWriter the docs are silent. `faults` may refuse a state machine's `states:startExecution`.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class Engine:
         self.history_limit = HISTORY_LIMIT
         self.payload_limit = PAYLOAD_LIMIT
         self.sync_delay = SYNC_DELAY
+        self.faults = Plan()
         self._lock = threading.RLock()
         self.reset()
 
@@ -147,6 +151,7 @@ class Engine:
         self.queries = Queries(self.clock)
         self.latency: dict[str, float] = {}
         self.redrive_renews_entered_time = True
+        self.map_lists_failed_children = False
         self.executions: dict[str, Execution] = {}
         self.task_tokens: dict[str, Any] = {}
         self._definitions: dict[str, dict[str, Any]] = {}
@@ -212,6 +217,12 @@ class Engine:
             every = list(self.executions.values())
         named = [e for e in every if machine_arn in (e.machine.arn, e.machine.version_arn, e.machine.alias_arn)]
         return [e for e in reversed(named) if e.map_run_arn is None and status in (None, e.status)]
+
+    def children_of(self, map_run_arn: str, status: str | None = None) -> list[Execution]:
+        """Those that a Distributed Map has started; the newest first."""
+        with self._lock:
+            every = list(self.executions.values())
+        return [e for e in reversed(every) if e.map_run_arn == map_run_arn and status in (None, e.status)]
 
     def history(self, arn: str) -> list[dict[str, Any]]:
         """Every event of an execution, as GetExecutionHistory gives them; `timestamp` in epoch seconds."""

@@ -176,9 +176,14 @@ _LISTED = {
 
 
 def _list_executions(response: StepFunctionResponse, engine: Engine) -> dict[str, Any]:
-    machine_arn = response._get_param("stateMachineArn")
-    engine.machines.resolve(machine_arn)
-    found = engine.executions_of(machine_arn, response._get_param("statusFilter"))
+    machine_arn, map_run_arn = response._get_param("stateMachineArn"), response._get_param("mapRunArn")
+    if (machine_arn is None) == (map_run_arn is None):
+        raise ApiError("ValidationException", "Either stateMachineArn or mapRunArn must be given")
+    if map_run_arn:
+        found = engine.children_of(map_run_arn, response._get_param("statusFilter"))
+    else:
+        engine.machines.resolve(machine_arn)
+        found = engine.executions_of(machine_arn, response._get_param("statusFilter"))
     if response._get_param("redriveFilter"):
         redriven = response._get_param("redriveFilter") == "REDRIVEN"
         found = [execution for execution in found if bool(execution.redrive_count) == redriven]

@@ -160,6 +160,9 @@ class Task:
     def _started_child(self) -> Execution:
         value = self.arguments.get("Input", {}) if isinstance(self.arguments, dict) else {}
         machine_arn = self._argument("StateMachineArn")
+        fault = self.engine.faults.consult(self.integration, parameters=self.arguments)
+        if fault is not None:
+            raise StateError(f"StepFunctions.{fault.code}", fault.message)
         try:
             return self.engine.start_execution(machine_arn, text_of(value), self.arguments.get("Name"))
         except ApiError as error:

@@ -31,7 +31,7 @@ from world.deployment import CLUSTER, Deployment, environment
 from world.ec2 import Ec2
 from world.events import Events
 from world.faults import Plan
-from world.kubernetes import Kubernetes, Pod, Workload
+from world.kubernetes import KUBELET, Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
 from world.metrics import Measurement, read_metrics
@@ -62,6 +62,12 @@ def seconds(time: str | float) -> float:
     return sum(float(number) * _UNITS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([dhms])", time))
 
 
+#: What we write on nodes and instances.
+OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
+#: What stays of it on purpose: on a replacement's Node, and on an instance that is stopped.
+RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
+
+
 class World:
     """One world for many scenarios; `reset` between them takes well under a second."""
 
@@ -79,6 +85,7 @@ class World:
         self.services = AwsServices("", REGION)
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
+        self.engine.faults = self.faults
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
         self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
         self.alarms = Alarms(self.clock, self._emit, self.events.publish)
@@ -206,9 +213,10 @@ class World:
         cluster: str = CLUSTER,
         labels: Mapping[str, str] | None = None,
         retains: bool = False,
+        kubelet: str = KUBELET,
     ) -> Group:
         """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes."""
-        group = Group(self, name, cluster, dict(labels or {}))
+        group = Group(self, name, cluster, dict(labels or {}), kubelet)
         self.groups[name] = group
         self.autoscaling.plan_launches(name, *[Arrival(seconds=0)] * size)
         ec2, autoscaling = self.aws.client("ec2"), self.aws.client("autoscaling")
@@ -302,6 +310,14 @@ class World:
         )
         return Execution(self, started["executionArn"])
 
+    def rotate(self, selection: Mapping[str, Any] | None = None, **fields: Any) -> Execution:
+        """Starts a rotation by hand; without a selection of what the groups would launch otherwise now."""
+        given = {"trigger": "manual", "selection": selection or {"outdated": {"launch_template": True}}, **fields}
+        started = self.aws.client("stepfunctions").start_execution(
+            stateMachineArn=self.deployment.outputs["rotate_state_machine_arn"], input=json.dumps(given)
+        )
+        return Execution(self, started["executionArn"])
+
     def sweep(self) -> Execution:
         """Starts a sweep by hand."""
         arn = self.deployment.outputs["sweep_state_machine_arn"]
@@ -379,6 +395,22 @@ class World:
             points.append((*key, seen[key]))
         return points
 
+    def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
+        """Whose and what: everything of ours that is on the nodes and members of a group, or on any, but for results."""
+        nodes = [node.kubernetes for node in group.nodes] if group else self.kubernetes.nodes()
+        found = []
+        for node in (node for node in nodes if node.exists):
+            keys = [*node.annotations, *node.labels, *(taint["key"] for taint in node.taints)]
+            found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in RESULTS]
+            found += [(node.name, "cordon")] if node.is_cordoned else []
+        for each in [group] if group else [each for each in self.groups.values() if each.exists]:
+            tags = [(instance, key) for instance in each.instances for key in self.instance(instance).tags]
+            left = [(instance, key) for instance, key in tags if key.startswith(OURS)]
+            found += [(id, key) for id, key in left if key != STOPPED or self.instance(id).state != "stopped"]
+            members = self.autoscaling.group(each.name).instance_states
+            found += [(member.instance_id, "protection from scale-in") for member in members if member.protected_from_scale_in]
+        return found
+
     def forget_calls(self) -> None:
         """What was called so far was preparation."""
         self.aws.calls.clear()
@@ -407,6 +439,7 @@ class World:
             startup_taints=taints,
             startup_taints_go_after=arrival.taint_lasts,
             allocatable=arrival.allocatable,
+            kubelet=group.kubelet,
         )
         group.nodes_seen[instance.id] = Node(group, instance.id, node, self.clock.elapsed())
 
@@ -463,8 +496,10 @@ class Arrival(Launch):
 class Group:
     """An Auto Scaling group."""
 
-    def __init__(self, world: World, name: str, cluster: str, labels: dict[str, str]) -> None:
+    def __init__(self, world: World, name: str, cluster: str, labels: dict[str, str], kubelet: str) -> None:
         self._world = world
+        #: What the kubelets of nodes say that register from now on.
+        self.kubelet = kubelet
         self.name = name
         self.cluster = cluster
         self.labels = labels
@@ -472,6 +507,11 @@ class Group:
 
     def __repr__(self) -> str:
         return f"group {self.name}"
+
+    @property
+    def exists(self) -> bool:
+        """Whether nobody has deleted it."""
+        return self.name in self._world.autoscaling.backend.autoscaling_groups
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -531,6 +571,13 @@ class Group:
         """Fills its warm pool: so many stopped instances from which its next launches come."""
         for _ in range(count):
             self._world.autoscaling.warm(self.name)
+
+    def gets_a_new_template(self, **data: Any) -> None:
+        """The group's launch template has a new version, which the group launches from now on: `$Latest`."""
+        self._world.aws.client("ec2").create_launch_template_version(
+            LaunchTemplateName=self.name, SourceVersion="1", LaunchTemplateData={"InstanceType": "m7i.2xlarge", **data}
+        )
+        self._world.forget_calls()
 
     def refreshes_its_instances(self) -> None:
         """Somebody starts an instance refresh."""

@@ -947,6 +947,25 @@ def test_instances_take_time_to_stop_and_start(account):
     assert refusal(account.ec2_state, first).startswith("InvalidInstanceID.NotFound")
 
 
+def test_instances_are_answered_in_the_order_of_their_launch_while_they_are_there(account):
+    account.group(desired=3)
+    client, ids = account.client("ec2"), account.ids
+
+    def described(*wanted):
+        reservations = client.describe_instances(InstanceIds=list(wanted))["Reservations"]
+        return [[instance["InstanceId"] for instance in reservation["Instances"]] for reservation in reservations]
+
+    assert described(*reversed(ids)) == [[each] for each in ids]
+    both = client.run_instances(ImageId="ami-12345678", MinCount=2, MaxCount=2)["Instances"]
+    one, other = (instance["InstanceId"] for instance in both)
+    assert described(other, ids[1]) == [[ids[1]], [other]]
+    client.terminate_instances(InstanceIds=[one])
+    account.later(2 * HOUR)
+    assert described(other) == [[other]]
+    gone = refusal(client.describe_instances, InstanceIds=[other, one])
+    assert gone.startswith("InvalidInstanceID.NotFound") and one in gone and other not in gone
+
+
 @pytest.mark.parametrize(
     "call, parameters, code",
     [

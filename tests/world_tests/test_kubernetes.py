@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from world import kubernetes as kubernetes_module
+from world import settled
 from world.clock import Clock
 from world.kube_client import Answer
 from world.kubernetes import Kubernetes, Node, NotSettled, Pod
@@ -519,3 +520,41 @@ def test_what_was_granted_survives_a_reset(kubernetes: Kubernetes) -> None:
     kubernetes.reset()
     role = kubernetes.client.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks")
     assert role["rules"]
+
+
+# -- what is left to do --------------------------------------------------------------------------------------------
+
+
+def test_what_changed_is_all_that_has_to_be_looked_at(kubernetes: Kubernetes, old: Node, new: Node) -> None:
+    """Looking at the changes finds what looking at everything finds, before and after the cluster settles."""
+    settledness = settled.Settledness(kubernetes.state)
+    web = kubernetes.deployment("web", replicas=2, on=old)
+    database = kubernetes.stateful_set("db", on=old)
+    job = kubernetes.job("train", on=old)
+    unsettled = 0
+    for happens in (
+        lambda: kubernetes.daemon_set("logs"),
+        lambda: kubernetes.budget("web", web, min_available=1),
+        lambda: kubernetes.budget("db", database, max_unavailable="50%"),
+        lambda: kubernetes.bare_pod("debug", old, namespace="elsewhere"),
+        lambda: web.scale(3),
+        lambda: evict(kubernetes, web.pods()[0]),
+        lambda: database.pods()[0].deleted(),
+        lambda: job.pods()[0].fails(),
+        old.cordon,
+        new.becomes_unready,
+        old.becomes_unready,
+        new.becomes_ready,
+        lambda: job.pods()[-1].deleted(),
+        web.deleted,
+        lambda: kubernetes.remove_node(old.name),
+    ):
+        happens()
+        kubernetes.state.catch_up()
+        left = settledness.unfinished_business()
+        assert sorted(left) == sorted(settledness.everything())
+        unsettled += bool(left)
+        kubernetes.settle()
+        assert settledness.unfinished_business() == settledness.everything() == []
+    assert unsettled > 10
+    kubernetes.state.forget(settledness._changes)

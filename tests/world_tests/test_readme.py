@@ -9,16 +9,23 @@ import pytest
 
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text()
-EXAMPLES = list(re.finditer(r"^```python\n(?P<source>def (?P<name>\w+)\(world\):\n.*?)^```$", TEXT, re.DOTALL | re.MULTILINE))
+EXAMPLES = list(
+    re.finditer(
+        r"^```python\n(?P<source>def (?P<name>\w+)\((?P<fixtures>world|world, cli|tmp_path)\):\n.*?)^```$",
+        TEXT,
+        re.DOTALL | re.MULTILINE,
+    )
+)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
-def test_example(world, example):
+def test_example(world, cli, tmp_path, example):
     # A failure is shown with its line in the README.
     lines_before = TEXT.count("\n", 0, example.start("source"))
     names: dict[str, object] = {}
     exec(compile("\n" * lines_before + example["source"], str(README), "exec"), names)
-    names[example["name"]](world)
+    given = {"world": [world], "world, cli": [world, cli], "tmp_path": [tmp_path]}[example["fixtures"]]
+    names[example["name"]](*given)
 
 
 def test_every_module_is_on_the_map():

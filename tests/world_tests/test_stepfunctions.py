@@ -762,6 +762,17 @@ def test_a_machine_ends_as_aws_documents(sfn, case):
     assert sfn.clock.elapsed() == case.at
 
 
+def test_a_distributed_map_may_list_the_children_that_failed(sfn):
+    sfn.engine.map_lists_failed_children = True
+    sfn.functions.update(fails_from(4)())
+    execution = sfn.run(distributed(TOO_MANY, ToleratedFailureCount=2), [1, 2, 3, 4, 5])
+    assert execution.output[:3] == [1, 2, 3]
+    assert [(child["Status"], child["Input"], child["Error"]) for child in execution.output[3:]] == [
+        ("FAILED", "4", "X"),
+        ("FAILED", "5", "X"),
+    ]
+
+
 def test_full_jitter_draws_from_the_clock_between_zero_and_the_delay(sfn):
     sfn.functions["f"] = fails("X")
     sfn.run(guarded([retry("X", JitterStrategy="FULL")], catch=["X"]))

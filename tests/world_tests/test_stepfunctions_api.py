@@ -87,6 +87,24 @@ def test_executions_are_listed_newest_first_by_status_and_page(region: MotoRegio
     assert [[e["name"] for e in page["executions"]] for page in pages] == [["c", "b"], ["a"]]
 
 
+def test_the_children_of_a_distributed_map_are_listed_by_its_run(region: MotoRegion):
+    processor = {**answers("{% $states.input %}"), "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}}
+    arn = region.create(
+        "m", machine("M", M={"Type": "Map", "Items": [1, 2], "ItemProcessor": processor, "Label": "M", "End": True})
+    )
+    execution = region.sfn.start_execution(stateMachineArn=arn)["executionArn"]
+    region.clock.run()
+    events = region.sfn.get_execution_history(executionArn=execution)["events"]
+    (map_run,) = [event["mapRunStartedEventDetails"]["mapRunArn"] for event in events if event["type"] == "MapRunStarted"]
+    children = region.sfn.list_executions(mapRunArn=map_run)["executions"]
+    assert [child["status"] for child in children] == ["SUCCEEDED"] * 2
+    assert region.sfn.list_executions(mapRunArn=map_run, statusFilter="FAILED")["executions"] == []
+    assert [each["executionArn"] for each in region.sfn.list_executions(stateMachineArn=arn)["executions"]] == [execution]
+    with pytest.raises(ClientError) as refused:
+        region.sfn.list_executions()
+    assert code_of(refused) == "ValidationException"
+
+
 def test_the_history_comes_in_pages_in_both_directions(region: MotoRegion):
     execution = region.run(answers("x"))
     whole = region.sfn.get_execution_history(executionArn=execution.arn)["events"]

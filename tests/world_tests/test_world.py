@@ -88,8 +88,9 @@ def in_order(value: Any) -> Any:
 
 
 def masked(text: str) -> str:
-    """Without uids, resourceVersions and the random ends of pods' names."""
+    """Without uids, hashes of them, resourceVersions and the random ends of pods' names."""
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>", text)
+    text = re.sub(r'(recycle-eks/evicted[\\": ]+)[0-9a-z ]+', r"\1<hashes>", text)
     text = re.sub(r'(resourceVersion[\\": ]+)\d+', r"\1<version>", text)
     return re.sub(
         r"\b((?:web-[0-9a-f]+|web-[bcdf-hj-np-tv-z0-9]{8,10}|short|long|unselected|logs|train))-[a-z0-9]{5}\b", r"\1-<x>", text

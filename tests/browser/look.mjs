@@ -1,0 +1,68 @@
+// Opens a page in a headless browser and says in JSON what a reader would meet: errors, requests, what overlaps or sticks out.
+// node look.mjs FOLDER-OF-THE-BROWSER PAGE WIDTH light|dark PICTURE
+
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const [folder, page, width, scheme, picture] = process.argv.slice(2);
+const require = createRequire(pathToFileURL(`${folder}/package.json`));
+const { chromium } = require("playwright-core");
+const { default: packed } = await import(pathToFileURL(require.resolve("@sparticuz/chromium")));
+
+const address = pathToFileURL(page).href;
+const browser = await chromium.launch({ executablePath: `${folder}/unpacked/chromium`, args: packed.args, headless: true });
+const context = await browser.newContext({ viewport: { width: Number(width), height: 900 }, colorScheme: scheme });
+const opened = await context.newPage();
+const said = [];
+const requests = [];
+opened.on("console", (message) => said.push(message.text()));
+opened.on("pageerror", (error) => said.push(String(error)));
+opened.on("request", (request) => requests.push(request.url()));
+await opened.goto(address);
+const seen = await opened.evaluate(measure);
+await opened.screenshot({ path: picture, fullPage: true });
+await browser.close();
+console.log(JSON.stringify({ ...seen, said, requests: requests.filter((url) => url !== address) }));
+
+// In the page: each piece of text with its place, and which of them cover one another.
+function measure() {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const text = node.data.trim();
+    const element = node.parentElement;
+    if (!text || element.closest("svg, title")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const { left, top, right, bottom } of range.getClientRects()) {
+      if (right > left && bottom > top) texts.push({ text, left, top, right, bottom, scrolls: !!element.closest(".scroll") });
+    }
+  }
+  const covers = (a, b) => {
+    const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    return across > 1 && down > Math.min(a.bottom - a.top, b.bottom - b.top) / 3;
+  };
+  const overlapping = [];
+  texts.forEach((one, index) => {
+    for (const other of texts.slice(index + 1)) if (covers(one, other)) overlapping.push([one.text, other.text]);
+  });
+  const bars = [...document.querySelectorAll(".bars span")].map((bar) => {
+    const { width, height } = bar.getBoundingClientRect();
+    const colour = getComputedStyle(bar).backgroundColor;
+    return { stage: bar.className, width, height, colour };
+  });
+  return {
+    title: document.title,
+    text: document.body.innerText,
+    headings: [...document.querySelectorAll("h1, h2, h3")].map((heading) => heading.innerText),
+    captions: [...document.querySelectorAll("caption")].map((caption) => caption.innerText),
+    pictures: [...document.querySelectorAll("[role=img]")].map((picture) => picture.getAttribute("aria-label")),
+    broken_links: [...document.querySelectorAll("a")].map((a) => a.getAttribute("href")).filter((to) => !document.querySelector(to)),
+    bars,
+    overlapping,
+    sticks_out: texts.filter((each) => !each.scrolls && each.right > innerWidth + 1).map((each) => each.text),
+    wider_than_the_screen: document.documentElement.scrollWidth > innerWidth,
+    background: getComputedStyle(document.body).backgroundColor,
+  };
+}

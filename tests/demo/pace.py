@@ -1,0 +1,73 @@
+"""How fast virtual time goes, so that the eye follows: it stands at what happens; where nothing does, it goes ever faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from world.cli import Cli
+from world.clock import Deadlock, LimitReached
+from world.world import World
+
+#: Real seconds for which time stands when something has happened, and after each stretch.
+STANDS, RESTS = 0.35, 0.08
+#: Virtual seconds of the first stretch after something has happened, of the longest, and how much longer each is than the last.
+FIRST, LONGEST, GROWTH = 5.0, 1200.0, 1.25
+
+
+class Pace:
+    """Lets time pass for command lines that somebody watches."""
+
+    def __init__(self, world: World, cli: Cli) -> None:
+        self._world, self._cli = world, cli
+        self._seen: Any = None
+
+    def stands_still(self, is_over: Callable[[], bool]) -> None:
+        """No time passes until that is so; what needs none goes on."""
+        while not is_over():
+            self._world.clock.run(limit=self._world.clock.elapsed())
+            self._cli.tells_time()
+            time.sleep(RESTS)
+
+    def goes_on(self, is_over: Callable[[], bool]) -> None:
+        """Until that is so."""
+        stretch = FIRST
+        while not is_over():
+            if self._lets_pass(stretch):
+                stretch = FIRST
+                time.sleep(STANDS)
+            else:
+                stretch = min(stretch * GROWTH, LONGEST)
+                time.sleep(RESTS)
+
+    def _lets_pass(self, seconds: float) -> bool:
+        """Whether something has happened meanwhile: the clock stands there."""
+        clock = self._world.clock
+        end = clock.elapsed() + seconds
+        try:
+            clock.run(until=self._has_news, limit=end)
+            return True
+        except (LimitReached, Deadlock):
+            clock.run(limit=end)
+            return False
+        finally:
+            self._cli.tells_time()
+
+    def _has_news(self) -> bool:
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+    def _look(self) -> Any:
+        """What a person would call news: states entered for the first time, ends, members, pods and where they are."""
+        executions = [(execution.status, frozenset(execution.path)) for execution in self._world.executions()]
+        members = [group.states for group in self._world.groups.values()]
+        pods = {
+            pod["metadata"]["uid"]: (
+                pod["spec"].get("nodeName"),
+                pod["status"].get("phase"),
+                "deletionTimestamp" in pod["metadata"],
+            )
+            for pod in self._world.kubernetes.look_at_pods()
+        }
+        return executions, members, pods

@@ -1,0 +1,103 @@
+"""docs/guide.md: each of its parts from the first command to the last, with the real command line."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cli_page import BINARY
+from docs.pages import Shell, tell
+from prepare import ROOT
+from world.aws import ACCOUNT, PARTITION, REGION
+
+PAGE = ROOT / "docs" / "guide.md"
+
+
+class Watched(Shell):
+    """A shell in which command lines watch what time brings: `pace` virtual seconds between two of their looks, for one block."""
+
+    def __init__(self, cli, folder, environment):
+        super().__init__(folder, {**cli.environment(), **environment})
+        self._cli, self._pace = cli, 0.0
+        self.run(f'PATH="{BINARY.parent}:$PATH"')
+
+    def goes_at(self, seconds):
+        self._pace = seconds
+
+    def run(self, script):
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(super().run, script)
+            while not running.done():
+                self._cli.lets_pass(self._pace, by_others=True)
+        self._pace = 0.0
+        return running.result()
+
+
+@pytest.fixture
+def part(world, cli, tmp_path):
+    """Runs the part of the page below a heading."""
+
+    def run(heading, actions=None, **environment):
+        _, _, rest = PAGE.read_text().partition(f"\n## {heading}\n")
+        page = tmp_path / PAGE.name
+        page.write_text(rest.partition("\n## ")[0])
+        shell = Watched(cli, tmp_path / "here", {**world.environment(), **environment})
+        tell(page, shell, {"until": world.run, "pace": lambda time: shell.goes_at(world.seconds(time)), **(actions or {})})
+
+    return run
+
+
+@pytest.fixture
+def subscribed(world):
+    """Somebody listens, and the sweep has run: nothing is missing."""
+    topics = world.aws.client("sns")
+    queue = f"arn:{PARTITION}:sqs:{REGION}:{ACCOUNT}:recycle-eks-dead-letters"
+    topic = world.deployment.outputs["notification_topic_arn"]
+    subscription = topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)["SubscriptionArn"]
+    world.sweep().finishes()
+    yield
+    topics.unsubscribe(SubscriptionArn=subscription)
+
+
+def test_the_first_node(world, part, subscribed):
+    node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
+    world.at("3h", node.job("training", labels={"app": "training"}).finishes)
+    world.budget(node.deployment("web", replicas=3), min_available=2)
+    node.daemon_set("log-shipper")
+
+    part("The first node", NODE=node.name)
+
+    assert not node.exists
+
+
+def test_the_first_rotation(world, part):
+    workers = world.group("workers", size=3, minimum=2, maximum=4)
+    before = workers.instances
+    second = sorted(workers.nodes, key=lambda node: node.instance_id)[1]
+    world.at("8h", second.job("training", labels={"app": "training"}).finishes)
+
+    part("The first rotation", {"template": lambda _: workers.gets_a_new_template()})
+
+    assert not set(before) & set(workers.instances)
+
+
+def test_the_day_of_an_upgrade(world, part):
+    workers = world.group("workers", size=3, minimum=2, maximum=4, kubelet="v1.34.1-eks-0000000")
+
+    def gets_the_new_image(_):
+        workers.gets_a_new_template(ImageId="ami-1e749f67")
+        workers.kubelet = "v1.35.4-eks-0000000"
+
+    part("The day of an EKS upgrade", {"image": gets_the_new_image})
+
+
+def test_something_is_stuck(world, part):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("training", labels={"app": "training"})
+    world.budget(node.deployment("web", replicas=2), min_available=2)
+    world.let_sweep()
+    execution = world.recycle(node, label_selector="app=training")
+    world.run("30m")
+
+    part("Something is stuck", NODE=node.name, EXECUTION=execution.arn)
+
+    assert not node.unschedulable

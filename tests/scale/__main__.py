@@ -1,0 +1,71 @@
+"""Rotates a fleet of 1,000 outdated nodes in 20 groups on the local world, by the real state machines and functions.
+
+    make scale ARGS="[--groups N] [--nodes N] [--at-once N] [--max-parallel N] [--json FILE] [--markdown FILE]"
+
+Shows how far it is, then a table: how long it took beside the least that it could take, which of AWS's quotas it came how near
+to, what grew how large, what it costs. Ends with 1 if anything is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from scale.figures import dump
+from scale.report import lines, markdown, troubles
+from scale.rotation import FULL, Plan, measure
+from world.world import World
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    given = read_arguments()
+    plan = Plan(given.groups, given.nodes, given.at_once, given.max_parallel)
+    console = Console(stderr=True)
+    world = World(lambda text: console.print(f"  {text}"))
+    columns = [TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    try:
+        world.start()
+        with Progress(*columns, console=console) as progress:
+            tasks: dict[str, int] = {}
+
+            def tell(what: str, done: int, of: int) -> None:
+                if what not in tasks:
+                    tasks[what] = progress.add_task(what, total=of)
+                progress.update(tasks[what], completed=done)
+
+            figures = measure(world, plan, tell)
+    finally:
+        world.stop()
+    print("\n".join(lines(figures)))
+    if given.json:
+        given.json.write_text(dump(figures))
+    if given.markdown:
+        given.markdown.write_text(markdown(figures))
+    for trouble in troubles(figures):
+        print(f"NOT AS IT SHOULD BE: {trouble}")
+    return 1 if troubles(figures) else 0
+
+
+def read_arguments() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(prog="make scale", description="Rotates a large fleet on the local world.")
+    arguments.add_argument("--groups", type=int, default=FULL.groups)
+    arguments.add_argument("--nodes", type=int, default=FULL.nodes_each, help="in each group")
+    arguments.add_argument("--at-once", type=int, default=FULL.at_once, help="of a group")
+    arguments.add_argument("--max-parallel", type=int, default=FULL.max_parallel, help="the module's max_parallel_per_group")
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    arguments.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
+    return arguments.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("stopped; nothing is left running", file=sys.stderr)
+        sys.exit(130)

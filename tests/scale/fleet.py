@@ -1,0 +1,88 @@
+"""A fleet whose nodes are all outdated, and what runs on them.
+
+Each node has one workload, kind after kind, so that every group has the same mixture: Jobs that are waited for and end so many
+minutes after their node was tainted, and the pod of a Deployment, which is evicted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from world.kubernetes import Pod
+from world.world import Node, World
+
+DRAINING = "recycle-eks/draining"
+#: What is waited for.
+SELECTOR = "app=train"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What runs on a node: a Job that ends so many minutes after the taint, or without minutes a Deployment's pod."""
+
+    name: str
+    job_minutes: float | None
+
+
+DEPLOYMENT, SHORT_JOB, LONG_JOB = Kind("Deployment", None), Kind("Job of 20 minutes", 20), Kind("Job of 40 minutes", 40)
+KINDS = (DEPLOYMENT, SHORT_JOB, LONG_JOB)
+#: What runs on a group's nodes in turn. Every third node has a Job: a look at pods that are waited for is what takes real time.
+MIXTURE = (SHORT_JOB, DEPLOYMENT, DEPLOYMENT, LONG_JOB, DEPLOYMENT, DEPLOYMENT)
+
+
+class Fleet:
+    """Groups of nodes with their workloads, as they are before a rotation."""
+
+    def __init__(self, world: World, groups: int, size: int, mixture: Sequence[Kind] = MIXTURE) -> None:
+        """Launches everything, then gives every launch template another version: every node is outdated."""
+        self.world = world
+        self.kinds: dict[str, Kind] = {}
+        """By instance id."""
+        self._jobs: dict[str, tuple[Pod, float]] = {}
+        zones = [f"eu-west-1{letter}" for letter in "abc"]
+        self.groups = [
+            world.group(f"fleet-{number:02}", size=size, minimum=0, maximum=size + 10, zones=zones) for number in range(groups)
+        ]
+        for group in self.groups:
+            for position, node in enumerate(group.nodes):
+                self._run(node, mixture[position % len(mixture)])
+            group.gets_a_new_template()
+        world.kubernetes.settle()
+        world.forget_calls()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Those that were there in the beginning."""
+        return [node for group in self.groups for node in group.nodes_seen.values() if node.instance_id in self.kinds]
+
+    def _run(self, node: Node, kind: Kind) -> None:
+        self.kinds[node.instance_id] = kind
+        name = f"on-{node.instance_id}"
+        if kind.job_minutes is None:
+            node.deployment(name)
+        else:
+            self._jobs[node.name] = (node.job(name, labels={"app": "train"}), kind.job_minutes * 60)
+
+    @contextlib.contextmanager
+    def jobs_end(self) -> Iterator[None]:
+        """Meanwhile each Job ends in its time, counted from when its node was tainted."""
+        changes = self.world.kubernetes.state.changes()
+
+        def look() -> None:
+            for change in changes.take():
+                if change.kind == "nodes" and change.key in self._jobs and change.after and _is_tainted(change.after):
+                    pod, seconds = self._jobs.pop(change.key)
+                    self.world.clock.after(seconds, pod.finishes)
+
+        self.world.clock.before_jump.append(look)
+        try:
+            yield
+        finally:
+            self.world.clock.before_jump.remove(look)
+            self.world.kubernetes.state.forget(changes)
+
+
+def _is_tainted(node: dict) -> bool:
+    return any(taint["key"] == DRAINING for taint in node["spec"].get("taints") or ())

@@ -1,0 +1,103 @@
+"""AWS's published default quotas that a rotation could meet, and how near it came to them.
+
+A token bucket of a size and a refill rate refuses a call when it is empty. What is missing from a full bucket is a leaky
+bucket's level: each call adds one, time takes the rate away. A quota is held if the level never exceeds the size.
+
+Calls take no virtual time here: whatever happens at one moment of virtual time is counted as one burst, so that the levels are
+the worst that could be, not what a real account would see spread over the seconds that functions take. The quotas are those of
+the three large regions (us-east-1, us-west-2, eu-west-1) where a page distinguishes; `SMALL_REGIONS` has the others.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+STEP_FUNCTIONS = "https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html"
+EC2 = "https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html"
+LAMBDA = "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"
+LAMBDA_SCALING = "https://docs.aws.amazon.com/lambda/latest/dg/scaling-behavior.html"
+SNS = "https://docs.aws.amazon.com/general/latest/gr/sns.html"
+EKS = "https://docs.aws.amazon.com/general/latest/gr/eks.html"
+AUTO_SCALING = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/Welcome.html"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """One bucket: which actions draw from it, how many calls it holds, how many come back in a second; from which page."""
+
+    name: str
+    actions: tuple[str, ...]
+    size: float
+    refill: float
+    source: str
+    is_published: bool = True
+    """False where AWS does not say how large its bucket is: `size` and `refill` are a yardstick then (EC2's for reads), by which
+    nobody is judged."""
+
+    def draws(self, action: str) -> bool:
+        """Whether a call of this action, named as in a policy, takes from this bucket."""
+        return any(fnmatch.fnmatchcase(action, pattern) for pattern in self.actions)
+
+
+QUOTAS = (
+    Quota("Step Functions StateTransition", ("states:StateTransition",), 5000, 5000, STEP_FUNCTIONS),
+    Quota("Step Functions StartExecution", ("states:StartExecution",), 1300, 300, STEP_FUNCTIONS),
+    Quota("Step Functions DescribeExecution", ("states:DescribeExecution",), 300, 15, STEP_FUNCTIONS),
+    Quota("Step Functions ListExecutions", ("states:ListExecutions",), 200, 5, STEP_FUNCTIONS),
+    Quota("Step Functions GetExecutionHistory", ("states:GetExecutionHistory",), 400, 20, STEP_FUNCTIONS),
+    # Functions take less than a second: so many invocations in a second need at most as many at once. The page says 1,000 at once
+    # for an account in a region (new accounts have less), and `LAMBDA_SCALING` 1,000 more in each ten seconds for a function.
+    Quota("Lambda concurrency", ("lambda:Invoke",), 1000, 1000, LAMBDA),
+    # Every Describe has a bucket of its own, if ids, filters or pages are asked for; ours always are.
+    Quota("EC2 DescribeInstances", ("ec2:DescribeInstances",), 100, 20, EC2),
+    Quota("EC2 DescribeLaunchTemplateVersions", ("ec2:DescribeLaunchTemplateVersions",), 100, 20, EC2),
+    Quota("EC2 DescribeImages", ("ec2:DescribeImages",), 100, 20, EC2),
+    Quota("EC2 CreateTags", ("ec2:CreateTags",), 100, 10, EC2),
+    Quota("EC2 DeleteTags", ("ec2:DeleteTags",), 100, 10, EC2),
+    # "Publish API throttling per account": Oregon and Ireland; 30,000 in N. Virginia.
+    Quota("SNS Publish", ("sns:Publish",), 9000, 9000, SNS),
+    Quota("EKS DescribeCluster", ("eks:DescribeCluster",), 100, 20, EKS, is_published=False),
+    # "Throttles API requests based on a shared API bucket", of no published size.
+    Quota("Auto Scaling, all calls", ("autoscaling:*",), 100, 20, AUTO_SCALING, is_published=False),
+)
+
+SMALL_REGIONS = (
+    Quota("Step Functions StateTransition, other regions", ("states:StateTransition",), 800, 800, STEP_FUNCTIONS),
+    Quota("Step Functions StartExecution, other regions", ("states:StartExecution",), 800, 150, STEP_FUNCTIONS),
+    Quota("Step Functions DescribeExecution, other regions", ("states:DescribeExecution",), 250, 10, STEP_FUNCTIONS),
+    Quota("Step Functions ListExecutions, other regions", ("states:ListExecutions",), 100, 2, STEP_FUNCTIONS),
+    # 1,500 in eight of them, 300 in "all other supported Regions".
+    Quota("SNS Publish, other regions", ("sns:Publish",), 300, 300, SNS),
+)
+
+
+@dataclass(frozen=True)
+class Use:
+    """What was drawn from a bucket: calls in all, the most in one virtual second, and the highest level of the leaky bucket."""
+
+    quota: Quota
+    calls: int
+    most_in_a_second: int
+    level: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no call would have been refused."""
+        return self.level <= self.quota.size
+
+
+def use_of(quota: Quota, moments: Iterable[float]) -> Use:
+    """How calls at these moments (virtual seconds) fill the bucket."""
+    ordered = sorted(moments)
+    level = highest = 0.0
+    most = first = 0
+    for position, moment in enumerate(ordered):
+        elapsed = moment - ordered[position - 1] if position else 0.0
+        level = max(0.0, level - elapsed * quota.refill) + 1
+        highest = max(highest, level)
+        while moment - ordered[first] >= 1:
+            first += 1
+        most = max(most, position - first + 1)
+    return Use(quota, len(ordered), most, highest)

@@ -1,0 +1,148 @@
+"""Rotates a fleet on the local world and measures it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scale.bound import OwnTimes, least_makespan
+from scale.figures import Figures, functions_of, requests_of, sizes_of, transitions_of, uses_of
+from scale.fleet import KINDS, SELECTOR, Fleet
+from world.stepfunctions import Execution as EngineExecution
+from world.world import Execution, Node, World
+
+#: Between two looks at how far it is, in virtual seconds.
+LOOK = 60
+#: A rotation that takes longer than this has hung: virtual seconds.
+PATIENCE = 14 * 86_400
+Tell = Callable[[str, int, int], None]
+"""What is going on, how far, of how much."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large the fleet is, and how it is rotated."""
+
+    groups: int
+    nodes_each: int
+    at_once: int = 5
+    max_parallel: int = 1
+    """The module's max_parallel_per_group."""
+    alone: int = 4
+    """So many nodes of each kind are recycled alone before: the first wait is spread by the instance's id, over half a minute."""
+
+
+FULL = Plan(groups=20, nodes_each=50)
+SMALL = Plan(groups=3, nodes_each=20, alone=2)
+
+
+def measure(world: World, plan: Plan, tell: Tell) -> Figures:
+    """The whole of it: each kind alone, then the fleet."""
+    own = own_times(world, plan.alone, tell)
+    world.reset()
+    world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": str(plan.max_parallel)}
+    tell("launching the fleet", 0, 1)
+    fleet = Fleet(world, plan.groups, plan.nodes_each)
+    tell("launching the fleet", 1, 1)
+    began = time.monotonic()
+    with fleet.jobs_end():
+        rotation = world.rotate(at_once=plan.at_once, recycle={"label_selector": SELECTOR})
+        follow(world, rotation, plan.groups * plan.nodes_each, tell)
+    return figures_of(world, fleet, plan, rotation, own, time.monotonic() - began)
+
+
+def follow(world: World, rotation: Execution, nodes: int, tell: Tell) -> None:
+    """Lets time pass until it has ended."""
+    while rotation.status == "RUNNING":
+        if world.clock.elapsed() > PATIENCE:
+            raise TimeoutError(f"the rotation runs for {PATIENCE / 86_400:.0f} days")
+        world.run(world.clock.elapsed() + LOOK)
+        tell("recycling", sum(each.status != "RUNNING" for each in world.executions()), nodes)
+
+
+# -- each node's own times ---------------------------------------------------------------------------------------------
+
+
+def own_times(world: World, nodes: int, tell: Tell) -> dict[str, OwnTimes]:
+    """Of each kind of workload, by its name: the mean of some nodes, recycled one after the other with nobody else about."""
+    found = {}
+    for number, kind in enumerate(KINDS):
+        tell("recycling each kind alone", number, len(KINDS))
+        world.reset()
+        fleet = Fleet(world, groups=1, size=nodes, mixture=[kind])
+        with fleet.jobs_end():
+            found[kind.name] = mean([_alone(world, node) for node in fleet.nodes])
+    tell("recycling each kind alone", len(KINDS), len(KINDS))
+    return found
+
+
+def _alone(world: World, node: Node) -> OwnTimes:
+    began = world.clock.elapsed()
+    world.forget_calls()
+    execution = world.recycle(node, label_selector=SELECTOR)
+    end = execution.finishes()
+    assert end.outcome == "recycled", (end.error, end.cause)
+    patches = world.calls("kubernetes:PATCH nodes", succeeded=True)
+    handed_on = next(call.at for call in patches if _hands_its_turn_on(call.parameters["body"]))
+    return OwnTimes(
+        replaced=execution.entered("TaintNode")[0] - began,
+        turn=handed_on - began,
+        alone=end.at - began,
+    )
+
+
+def _hands_its_turn_on(patch: dict) -> bool:
+    """From then on others of its group may be replaced (`recycle::turn`)."""
+    claim = (patch.get("metadata") or {}).get("annotations", {}).get("recycle-eks/claim")
+    return claim is not None and json.loads(claim)["phase"] in ("waiting", "disposing")
+
+
+def mean(samples: Sequence[OwnTimes]) -> OwnTimes:
+    return OwnTimes(*(sum(getattr(each, name) for each in samples) / len(samples) for name in ("replaced", "turn", "alone")))
+
+
+# -- what it came to ---------------------------------------------------------------------------------------------------
+
+
+def turn_of(recycle: EngineExecution) -> float:
+    """When it got its turn: executions that start in the same second take it in the order of their instances' ids."""
+    entered = (event for event in recycle.events if "stateEnteredEventDetails" in event)
+    turns = (event["timestamp"] for event in entered if event["stateEnteredEventDetails"]["name"] == "StandbyNode")
+    return next(turns, recycle.start)
+
+
+def figures_of(
+    world: World, fleet: Fleet, plan: Plan, rotation: Execution, own: dict[str, OwnTimes], real_seconds: float
+) -> Figures:
+    engine = list(world.engine.executions.values())
+    recycles = {each.input["instance_id"]: each for each in engine if ":recycle-eks-recycle-node:" in each.arn}
+    ended = rotation.finishes()
+    entered = (event.get("stateEnteredEventDetails", {}) for each in recycles.values() for event in each.events)
+    polls = sum(state.get("name", "").startswith("WaitFor") for state in entered)
+    bounds = []
+    for group in fleet.groups:
+        begun = sorted((turn_of(recycles[node]), node) for node in group.nodes_seen if node in recycles)
+        bounds.append(least_makespan([own[fleet.kinds[node].name] for _, node in begun], plan.at_once, plan.max_parallel))
+    nodes = len(fleet.kinds)
+    return Figures(
+        nodes=nodes,
+        groups=len(fleet.groups),
+        at_once=plan.at_once,
+        max_parallel=plan.max_parallel,
+        makespan=rotation._engine.stop - rotation._engine.start,
+        bound=max(bounds),
+        recycled=sum((each.output or {}).get("outcome") == "recycled" for each in recycles.values()),
+        outcome=str(ended.outcome or ended.error),
+        transitions=transitions_of(engine),
+        invocations=len(world.host.samples),
+        requests=requests_of(world),
+        polls_per_node=polls / nodes,
+        events_per_node=sum(len(each.events) for each in recycles.values()) / nodes,
+        sizes=sizes_of(engine),
+        uses=uses_of(world, engine),
+        own_times=own,
+        real_seconds=real_seconds,
+        functions=functions_of(world),
+    )

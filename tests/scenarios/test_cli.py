@@ -1,0 +1,365 @@
+"""The command line, as people and pipelines use it: the real binary, in this world."""
+
+import json
+import subprocess
+
+import pytest
+
+from cli_page import BINARY
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def draining(world, node):
+    """A node whose drain is waiting for a job, and the job."""
+    job = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("20m")
+    return execution, job
+
+
+def test_a_node_is_recycled_and_watched_to_its_end(world, cli, node):
+    job = node.job("train", labels={"app": "train"})
+    node.deployment("web", replicas=2)
+    world.at("2h", job.finishes)
+
+    told = cli("recycle", node.name, "--label-selector", "app=train", pace=300)
+
+    assert told.code == 0, told
+    lines = told.text.splitlines()
+    assert lines[0].startswith("started arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:")
+    assert any(line.endswith(f"node                     {node.name} ({node.instance_id}) of group workers") for line in lines)
+    assert any("pod default/train" in line and line.endswith("waited for") for line in lines)
+    assert any("pod default/train" in line and line.endswith("gone") for line in lines)
+    assert lines[-1].startswith("recycled: ")
+    assert [each.status for each in world.executions()] == ["SUCCEEDED"]
+    assert told.errors == "" and "\x1b" not in told.text
+
+
+def test_a_pipeline_reads_documents(world, cli, node):
+    told = cli("recycle", node.instance_id, "--output", "json")
+
+    assert told.code == 0
+    end = told.document
+    assert (end["outcome"], end["status"], end["node"], end["exit"]) == ("recycled", "SUCCEEDED", node.name, 0)
+    assert {json.loads(line)["execution_arn"] for line in told.text.splitlines()} == {end["execution_arn"]}
+
+
+def test_a_terminal_gets_a_picture(world, cli, node):
+    job = node.job("train", labels={"app": "train"})
+    world.at("1h", job.finishes)
+
+    watching = cli.start("recycle", node.name, "--label-selector", "app=train", terminal=True, pace=300)
+    told = watching.ends()
+
+    assert told.code == 0
+    assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in told.text
+    assert "drain ░" in told.text and "of 2d, until 2027-01-0" in told.text
+    assert "\x1b[" in watching.raw
+
+
+def test_detached_it_comes_back_at_once_and_ctrl_c_leaves_the_execution_running(world, cli, node):
+    job = node.job("train", labels={"app": "train"})
+    told = cli("recycle", node.name, "--label-selector", "app=train", "--detach")
+    assert told.code == 0 and f"recycle-eks status --watch {node.instance_id}" in told.text
+    (execution,) = world.executions()
+
+    watching = cli.start("status", "--watch", node.name)
+    watching.sees("waited for")
+    left = watching.is_interrupted()
+
+    assert left.code == 130
+    assert f"{execution.arn} goes on" in left.text
+    assert execution.status == "RUNNING"
+    job.finishes()
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    quiet = cli("status")
+    assert (quiet.code, quiet.text.strip()) == (0, "nothing of ours is on any node")
+
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    told = cli("status", "--output", "json").document
+    (row,) = told["nodes"]
+    assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
+    assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
+    assert "budget default/web" in row["what"]
+    table = cli("status").text
+    assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "WHAT"]
+    assert node.name in table and "░" in table
+
+    other = node.group.nodes[1]
+    assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
+
+
+def test_the_end_of_a_drain_is_moved_and_brought_about(world, cli, node, draining):
+    execution, _ = draining
+    before = cli("status", "--output", "json").document["nodes"][0]["until"]
+
+    assert cli("extend", node.name, "--by", "1d").code == 0
+    world.run("2h")
+    after = cli("status", "--output", "json").document["nodes"][0]["until"]
+    assert (before[8:10], after[8:10]) == ("03", "04")
+    cut = cli("extend", node.instance_id, "--until", "2027-02-01T00:00:00Z")
+    assert cut.code == 0 and "ends at 2027-01-31 00:0" in cut.text and "30 days after it began" in cut.text, cut
+    assert node.annotations["recycle-eks/drain-until"].startswith("2027-01-31T00:0")
+
+    told = cli("finish", node.name)
+    assert told.code == 0 and "ends now" in told.text
+    assert execution.finishes().error == "DrainTimedOut"
+
+
+def test_what_is_aborted_is_put_back(world, cli, node, draining):
+    execution, _ = draining
+    world.let_sweep()
+
+    told = cli("abort", node.name, pace=60)
+
+    assert told.code == 0, told
+    assert execution.status == "ABORTED"
+    assert told.text.splitlines()[-1].endswith("put back: nothing of ours is on it any more")
+    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
+    assert sorted(node.group.states.values()) == ["InService", "InService"]
+
+
+def test_what_was_left_is_restored_and_what_is_held_is_not(world, cli, node, draining):
+    execution, _ = draining
+    held = cli("restore", node.name)
+    assert held.code == 2 and f"recycle-eks abort {node.instance_id}" in held.errors
+    nothing = cli("restore", node.group.nodes[1].name)
+    assert nothing.code == 2 and "nothing of ours is on node" in nothing.errors
+
+    execution.stop()
+    told = cli("restore", node.name)
+
+    assert told.code == 0, told
+    assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
+    every = cli("restore", "--all")
+    assert every.code == 0, every
+
+
+def test_groups_are_paused_and_resumed_by_their_tag(world, cli, node):
+    def paused():
+        answer = world.aws.client("autoscaling").describe_tags(Filters=[{"Name": "key", "Values": ["recycle-eks:paused"]}])
+        return {tag["ResourceId"]: tag["Value"] for tag in answer["Tags"]}
+
+    assert cli("pause", "workers").code == 0
+    assert paused() == {"workers": "true"}
+    assert cli("resume", "--all").code == 0
+    assert paused() == {}
+    unknown = cli("pause", "others")
+    assert unknown.code == 2 and 'GROUP must be a group of cluster world (workers), but is "others"' in unknown.errors
+
+
+def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    node.deployment("web", replicas=1)
+    world.run("5m")
+    world.forget_calls()
+
+    told = cli("plan", node.name, "--label-selector", "app=train")
+
+    assert told.code == 0, told
+    assert [call for call in world.writes() if call.function] == []
+    rows = {line.split()[0]: line.split()[1:] for line in told.text.splitlines() if line.startswith("default/")}
+    (web,) = [row for name, row in rows.items() if name.startswith("default/web")]
+    (train,) = [row for name, row in rows.items() if name.startswith("default/train")]
+    assert (train, web[:2]) == (["wait", "label_selector"], ["evict", "its"])
+    assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in told.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
+        (["recycle", "i-0123456789abcdef0", "--drain-timeout-seconds", "5"], "5 is not in 60..=2592000"),
+        (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
+        (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
+        (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
+        (["rotate"], "the selection needs one of --launch-template"),
+        (["extend", "i-0123456789abcdef0"], "--until <TIME>|--by <DURATION>"),
+        (["extend", "i-0123456789abcdef0", "--by", "soon"], '--by must be a duration such as 6h or 1d, but is "soon"'),
+        (["finish", "i-0123456789abcdef0"], "there is no instance and no node"),
+        (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence_before_anything_is_touched(world, cli, node, arguments, words):
+    world.forget_calls()
+    told = cli(*arguments)
+    assert told.code == 2 and words in told.errors, told
+    assert told.text == ""
+    assert world.writes() == []
+
+
+def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(cli, node):
+    for arguments, words in [
+        (["finish", node.name], "is nobody's: there is no drain whose end could be moved"),
+        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "is nobody's"),
+        (["extend", node.name, "--by", "1h"], "has none yet"),
+        (["abort", node.name], "nobody works on node"),
+    ]:
+        told = cli(*arguments)
+        assert told.code == 2 and words in told.errors, told
+
+
+def test_an_execution_that_fails_is_told_by_the_exit_code(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    failed = cli("recycle", node.name, "--label-selector", "app=train", "--drain-timeout-seconds", "60")
+    assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
+    refused = cli("recycle", "i-0123456789abcdef0")
+    assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
+
+
+def test_without_credentials_or_region_it_says_what_helps(cli, node):
+    nobody = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
+    assert nobody.code == 1 and "there are no AWS credentials" in nobody.errors, nobody
+    nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
+    assert nowhere.code == 2 and "there is no region: write --region" in nowhere.errors, nowhere
+
+
+def test_whoever_stops_reading_ends_it_quietly(cli, node):
+    completions = f"{BINARY} completions bash | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", completions], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("_recycle") and done.stderr == "", done
+
+
+def test_whoever_stops_reading_what_is_watched_has_not_seen_its_end(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    told = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1").ends()
+    assert (told.code, told.errors) == (130, "") and told.text.startswith("started arn:"), told
+    assert [execution.status for execution in world.executions()] == ["RUNNING"]
+
+
+def test_ctrl_c_before_the_first_look_says_what_was_started(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    watching = cli.start("recycle", node.name, "--label-selector", "app=train", pace=0)
+    watching.sees("started arn:")
+    left = watching.is_interrupted()
+    (execution,) = world.executions()
+    assert left.code == 130 and f"{execution.arn} goes on" in left.text
+    assert f"status --watch {node.instance_id}" in left.text or f"status --watch {execution.arn}" in left.text
+
+
+def test_status_says_what_a_rotation_waits_for_since_when_and_when_it_may_end(world, cli):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    assert cli("pause", "workers").code == 0
+    rotation = world.rotate({"outdated": {"all": True}}, at_once=1)
+    world.run("10m")
+
+    told = cli("status")
+    assert told.code == 0 and "\n  0 of 3 done; its end can be estimated" in told.text, told
+    assert f"rotation {rotation.arn}: 3 nodes are to be recycled, in 1 of 1 groups\n" in told.text
+    (line,) = [line for line in told.text.splitlines() if line.startswith("  group workers: ")]
+    assert " waits since 2027-01-01 00:0" in line and "Z: group workers has the tag recycle-eks:paused; " in line
+    assert "its end can be estimated once the first node of the group is done" in line
+    (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
+    assert [wait["instance_id"] for wait in group["waits"]] == [min(workers.instances)]
+
+    assert cli("resume", "workers").code == 0
+    for _ in range(30):
+        (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
+        if group["done"]:
+            break
+        world.run("1m")
+    assert 0 < group["done"] < 3 and group["estimated_end"].startswith("2027-01-01T0"), group
+    (line,) = [line for line in cli("status").text.splitlines() if line.startswith("  group workers: ")]
+    assert " of 3 done" in line and "estimated" in line
+    watched = cli("status", "--watch", rotation.arn, pace=300)
+    assert watched.code == 0 and "rotated: 3 recycled" in watched.text, watched
+    assert rotation.finishes().outcome == "rotated"
+
+
+def test_a_plan_of_a_rotation_says_by_what_each_node_was_selected(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    workers.gets_a_new_template()
+
+    told = cli("plan", "--launch-template", "--all")
+    assert told.code == 0, told
+    chosen = [line for line in told.text.splitlines() if "selected by: " in line]
+    expected = [f"{instance} of group workers, selected by: all, launch_template" for instance in workers.instances]
+    assert sorted(chosen) == sorted(expected)
+    assert told.text.count("if it fails: with an empty replacement: ") == 2
+    nodes = cli("plan", "--launch-template", "--output", "json").document["nodes"]
+    assert [(each["group"], each["criteria"]) for each in nodes] == [("workers", ["launch_template"])] * 2
+
+
+def test_a_rotation_is_watched_with_a_row_for_each_node(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    told = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
+    assert told.code == 0, told
+    assert "rotate-nodes" in told.text.splitlines()[0]
+
+
+def test_a_profile_that_is_written_counts_more_than_credentials_in_the_environment(cli, node, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("[profile other]\nregion = eu-west-1\naws_access_key_id = other\naws_secret_access_key = other\n")
+    elsewhere = cli("status", "--profile", "nowhere", AWS_CONFIG_FILE=str(config))
+    assert elsewhere.code == 1 and "profile `nowhere` was not defined" in elsewhere.errors, elsewhere
+    known = cli("status", "--profile", "other", AWS_CONFIG_FILE=str(config))
+    assert known.code == 0, known
+
+
+def test_a_rotation_says_of_each_group_what_became_of_it_and_one_that_left_nodes_is_not_done(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    told = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
+
+    assert told.code == 3, told
+    assert "in account 123456789012, region eu-west-1, cluster world" in told.text
+    *_while_it_ran, line = [line for line in told.text.splitlines() if "group workers" in line]
+    assert "0 recycled, 2 not begun: " in line
+    assert "rotated: 0 recycled, 0 failed, 2 not begun" in told.text
+    assert len(workers.nodes) == 2
+
+
+def test_a_rotation_that_is_aborted_takes_its_executions_with_it_and_their_nodes_are_put_back(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    for number, node in enumerate(workers.nodes):
+        node.job(f"train-{number}", labels={"app": "train"})
+    world.let_sweep()
+    rotation = world.rotate({"outdated": {"all": True}}, at_once=1, recycle={"label_selector": "app=train"})
+    world.run("20m")
+    (held,) = [node for node in workers.nodes if "recycle-eks/claim" in node.annotations]
+
+    told = cli("abort", rotation.arn)
+
+    assert told.code == 0 and "begins no other node" in told.text and "puts those nodes back" in told.text, told
+    world.run("30m")
+    assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
+    foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
+    assert cli("abort", foreign).code == 2
+
+
+def test_an_execution_that_is_aborted_by_its_arn_is_a_nodes(world, cli, node, draining):
+    execution, _ = draining
+    world.let_sweep()
+
+    told = cli("abort", execution.arn, pace=60)
+
+    assert told.code == 0, told
+    assert told.text.splitlines()[-1].endswith("put back: nothing of ours is on it any more")
+    assert "recycle-eks/claim" not in node.annotations
+
+
+def test_the_end_of_a_drain_that_was_moved_already_is_moved_on(cli, node, draining):
+    assert cli("extend", node.name, "--until", "2027-01-20T00:00:00Z").code == 0
+    assert cli("extend", node.name, "--by", "1d").code == 0
+    assert node.annotations["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"
+
+
+def test_watching_a_node_ends_with_it_and_a_rotation_is_watched_by_its_arn(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    (first, _) = workers.nodes
+    quiet = cli("status", "--watch", first.name)
+    assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"nothing of ours is on {first.name}", quiet
+    rotation = world.rotate({"outdated": {"all": True}})
+    told = cli("status", "--watch", rotation.arn, pace=300)
+    assert told.code == 0 and "rotated: 2 recycled" in told.text, told

@@ -1,0 +1,175 @@
+"""`recycle-eks doctor`: an installation in which nothing is wrong, then each thing really broken, and exactly that found."""
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from world.aws import ACCOUNT, PARTITION, REGION
+from world.deployment import CLUSTER
+
+ROLE = "ClusterRole"
+CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"
+
+
+@pytest.fixture
+def healthy(world):
+    """A group with our hook that keeps what the hook gives up, somebody who listens, and a sweep that has run. What a reset keeps
+    is put right again."""
+    world.group("retained", size=2, minimum=1, maximum=4, retains=True)
+    topics = world.aws.client("sns")
+    subscribed = topics.subscribe(
+        TopicArn=world.deployment.outputs["notification_topic_arn"],
+        Protocol="sqs",
+        Endpoint=f"arn:{PARTITION}:sqs:{REGION}:{ACCOUNT}:recycle-eks-dead-letters",
+    )
+    world.sweep().finishes()
+    yield world
+    topics.unsubscribe(SubscriptionArn=subscribed["SubscriptionArn"])
+
+
+@contextlib.contextmanager
+def without_entry(world, step):
+    """Somebody has deleted the access entry of a function's role."""
+    role = world.aws.client("lambda").get_function_configuration(FunctionName=f"recycle-eks-{step}")["Role"]
+    entry = {"clusterName": CLUSTER, "principalArn": role}
+    eks = world.aws.client("eks")
+    eks.delete_access_entry(**entry)
+    # A token that was used before is still good for a while, and two that are signed within a second are the same.
+    time.sleep(1)
+    yield
+    eks.create_access_entry(**entry, kubernetesGroups=["recycle-eks"], type="STANDARD")
+
+
+def examine(cli, *arguments):
+    """The exit code, and what is not as it should be: level, check, of what, text."""
+    told = cli("doctor", "--output", "json", *arguments, pace=0)
+    findings = told.document["findings"]
+    return told.code, [
+        (finding["level"], finding["check"], finding["of"], finding["found"]) for finding in findings if finding["level"] != "ok"
+    ]
+
+
+def the_only_one(cli, level, check, of, words):
+    code, found = examine(cli)
+    assert [each[:3] for each in found] == [(level, check, of)], found
+    assert words in found[0][3], found
+    assert code == {"problem": 6, "warning": 7, "unknown": 7}[level]
+
+
+def test_of_a_healthy_installation_everything_is_ok_and_nothing_is_written(healthy, cli):
+    healthy.forget_calls()
+    told = cli("doctor", "--all", pace=0)
+    assert told.code == 0, told.text
+    assert "0 problem, 0 warning, 0 unknown" in told.text
+    for check in (
+        "API server",
+        ROLE,
+        "access entry",
+        "endpoint",
+        "Step Functions",
+        "sweep",
+        "rule",
+        "notifications",
+        "dead letters",
+        "logs",
+        "retained",
+    ):
+        assert check in told.text, told.text
+    assert healthy.writes() == []
+    assert examine(cli) == (0, [])
+
+
+def test_without_a_terminal_only_what_is_wrong_is_shown_with_its_mend(healthy, cli):
+    healthy.groups["retained"].suspend("Launch")
+    told = cli("doctor", pace=0)
+    assert told.code == 6
+    assert "Launch is suspended" in told.text and "resume-processes" in told.text
+    assert "access entry" not in told.text
+
+
+def test_a_role_without_an_access_entry_is_named(healthy, cli):
+    with without_entry(healthy, "evict-pods"):
+        the_only_one(cli, "problem", "access entry", "evict-pods", "its role has none")
+
+
+def test_without_its_own_entry_the_cluster_does_not_let_the_function_in(healthy, cli):
+    with without_entry(healthy, "select-nodes"):
+        _, found = examine(cli)
+    assert ("problem", "access entry", "select-nodes") in [each[:3] for each in found]
+    assert any(check == "API server" and "not let in" in text for _, check, _, text in found), found
+
+
+def test_a_verb_that_the_cluster_role_does_not_allow_is_named(healthy, cli):
+    role = healthy.kubernetes.must("GET", CLUSTER_ROLE)
+    rules = [rule for rule in role["rules"] if rule["resources"] != ["pods/eviction"]]
+    healthy.kubernetes.must("PUT", CLUSTER_ROLE, {**role, "rules": rules})
+    try:
+        the_only_one(cli, "problem", ROLE, "", "does not allow create pods/eviction")
+    finally:
+        now = healthy.kubernetes.must("GET", CLUSTER_ROLE)
+        healthy.kubernetes.must("PUT", CLUSTER_ROLE, {**now, "rules": role["rules"]})
+
+
+def test_an_api_server_that_is_away_is_found(healthy, cli):
+    healthy.kubernetes.proxy.is_reachable = False
+    code, found = examine(cli)
+    assert code == 6
+    assert ("problem", "API server") in [each[:2] for each in found], found
+
+
+@pytest.mark.parametrize("process", ["Launch", "Terminate"])
+def test_a_suspended_process_is_found(healthy, cli, process):
+    healthy.groups["retained"].suspend(process)
+    the_only_one(cli, "problem", "suspended process", "retained", f"{process} is suspended")
+
+
+def test_a_group_whose_hook_was_deleted_is_found(healthy, cli):
+    scaling = healthy.aws.client("autoscaling")
+    scaling.delete_lifecycle_hook(AutoScalingGroupName="retained", LifecycleHookName="recycle-eks")
+    the_only_one(cli, "warning", "lifecycle hook", "retained", "our hook is not there")
+
+
+def test_a_hook_that_cannot_outlast_the_drain_is_found(healthy, cli):
+    healthy.group("impatient", size=1, minimum=1, maximum=4)
+    the_only_one(cli, "warning", "lifecycle hook", "impatient", "it lasts 25 hours at most, a drain may take 48")
+
+
+def test_a_group_that_cannot_grow_is_found(healthy, cli):
+    scaling = healthy.aws.client("autoscaling")
+    scaling.update_auto_scaling_group(AutoScalingGroupName="retained", MinSize=2, MaxSize=2)
+    the_only_one(cli, "warning", "sizes", "retained", "are all 2")
+
+
+def test_a_rule_that_somebody_has_disabled_is_found(healthy, cli):
+    healthy.aws.client("events").disable_rule(Name="recycle-eks-sweep-clock")
+    try:
+        the_only_one(cli, "problem", "rule", "recycle-eks-sweep-clock", "is disabled")
+    finally:
+        healthy.aws.client("events").enable_rule(Name="recycle-eks-sweep-clock")
+
+
+def test_nobody_who_listens_is_found(world, cli):
+    world.group("retained", size=2, minimum=1, maximum=4, retains=True)
+    world.sweep().finishes()
+    the_only_one(cli, "warning", "notifications", "", "nobody subscribes")
+
+
+def test_a_letter_that_could_not_be_delivered_is_found(healthy, cli):
+    queues = healthy.aws.client("sqs")
+    url = queues.get_queue_url(QueueName="recycle-eks-dead-letters")["QueueUrl"]
+    queues.send_message(QueueUrl=url, MessageBody=json.dumps({"lost": True}))
+    the_only_one(cli, "warning", "dead letters", "", "1 message")
+
+
+def test_a_sweep_that_fails_is_found(healthy, cli):
+    healthy.faults.refuse("ec2:DescribeInstances", code="UnauthorizedOperation", message="no", status=403, times=None)
+    assert healthy.sweep().finishes().status == "FAILED"
+    healthy.faults.clear()
+    the_only_one(cli, "problem", "sweep", "", "the last one FAILED")
+
+
+def test_what_one_may_not_look_at_is_unknown(healthy, cli):
+    healthy.faults.refuse("events:ListRules", code="AccessDeniedException", message="no", status=400, times=None)
+    the_only_one(cli, "unknown", "rule", "", "unknown: not allowed to events:ListRules")

@@ -1,0 +1,133 @@
+"""`recycle-eks report`: the story of a real execution, as JSON, and as a page that is opened in a real browser."""
+
+import json
+
+import pytest
+
+from world.browser import look
+
+
+@pytest.fixture
+def finished(world):
+    """A drain of two hours in which a budget blocks for a while."""
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    train = node.job("train-with-a-name-that-is-longer-than-a-phone-is-wide", labels={"app": "train"})
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    world.at("30m", lambda: world.kubernetes.must("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"))
+    world.at("2h", train.finishes)
+    execution = world.recycle(node, label_selector="app=train")
+    assert execution.finishes().outcome == "recycled"
+    return node, execution
+
+
+def test_a_report_has_the_story_of_the_execution(world, cli, finished):
+    node, execution = finished
+    told = cli("report", execution.arn, "--output", "json", pace=0)
+    assert told.code == 0, told.errors
+    report = told.document["node"]
+
+    summary = report["summary"]
+    assert (summary["outcome"], summary["execution"]) == ("recycled", execution.arn)
+    assert (report["node"], report["instance"], report["group"]) == (node.name, node.instance_id, "workers")
+    assert summary["events"] == len(world.engine.history(execution.arn))
+    assert report["polls"] == len(execution.answers("CheckPods"))
+    stages = [(span["what"], span["since"], span["until"]) for span in report["stages"]]
+    assert [stage for stage, _, _ in stages] == ["turn", "replacement", "drain", "disposal"]
+    assert all(one[2] == other[1] for one, other in zip(stages, stages[1:], strict=False))
+    (awaited,) = [span for span in report["pods"] if span["what"]["class"] == "awaited"]
+    assert awaited["until"] >= "2027-01-01T02:00:00Z"
+    (blocked,) = report["blocked"]
+    assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:30:00Z"
+    assert [each["event"] for each in report["told"]] == ["started", "blocked", "finished"]
+
+
+def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, finished, tmp_path):
+    node, execution = finished
+    page = tmp_path / "report.html"
+    told = cli("report", execution.arn.rpartition(":")[2], "--file", str(page), pace=0)
+    assert (told.code, told.text) == (0, ""), told.errors
+
+    for width, scheme, background in ((400, "light", "rgb(255, 255, 255)"), (1400, "dark", "rgb(16, 21, 27)")):
+        seen = look(page, width, scheme)
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert not seen["wider_than_the_screen"]
+        assert node.name in seen["title"] and "recycled" in seen["text"]
+        assert seen["headings"] == [node.name, "Stages", "Pods over time", "Pods", "What blocked", "Notifications"]
+        assert len(seen["captions"]) == 4 and all(seen["pictures"])
+        assert [bar["stage"] for bar in seen["bars"]] == ["turn", "replacement", "drain", "disposal"]
+        assert all(bar["width"] >= 2 and bar["height"] > 10 for bar in seen["bars"]), seen["bars"]
+        assert len({bar["colour"] for bar in seen["bars"]}) == 4
+        assert seen["background"] == background
+
+
+def test_a_rotation_has_a_row_for_each_node_that_leads_to_its_story(world, cli, tmp_path):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    instances = [node.instance_id for node in workers.nodes]
+    given = {"trigger": "event", "selection": {"instance_ids": instances}, "event": {"id": "one"}}
+    world.aws.client("stepfunctions").start_execution(
+        stateMachineArn=world.deployment.outputs["rotate_state_machine_arn"], input=json.dumps(given)
+    )
+    (rotation,) = world.executions("rotate-nodes")
+    assert rotation.finishes().outcome == "started"
+    for execution in world.executions():
+        assert execution.finishes().outcome == "recycled"
+
+    told = cli("report", rotation.arn, "--output", "json", pace=0)
+    nodes = told.document["rotation"]["nodes"]
+    assert {node["instance"] for node in nodes} == set(instances)
+    assert [node["summary"]["outcome"] for node in nodes] == ["recycled"] * 2
+    page = tmp_path / "rotation.html"
+    assert cli("report", rotation.arn, "--file", str(page), pace=0).code == 0
+    for width in (400, 1400):
+        seen = look(page, width)
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert not seen["wider_than_the_screen"] and len(seen["bars"]) > 8
+
+
+def test_a_rotation_by_groups_is_told_with_the_nodes_of_every_group(world, cli, tmp_path):
+    """Their executions are found in the histories of the Distributed Map's children."""
+    groups = [world.group(name, size=size, minimum=1, maximum=4) for name, size in (("api", 1), ("batch", 2))]
+    instances = {instance for group in groups for instance in group.instances}
+    rotation = world.rotate({"outdated": {"all": True}})
+    assert rotation.finishes().outcome == "rotated"
+
+    report = cli("report", rotation.arn, "--output", "json", pace=0).document["rotation"]
+    assert report["summary"]["outcome"] == "rotated" and report["selection"] == {"outdated": {"all": True}}
+    nodes = report["nodes"]
+    assert {node["instance"] for node in nodes} == instances
+    assert sorted((node["group"], node["summary"]["outcome"]) for node in nodes) == [
+        ("api", "recycled"),
+        ("batch", "recycled"),
+        ("batch", "recycled"),
+    ]
+    page = tmp_path / "rotation.html"
+    assert cli("report", rotation.arn, "--file", str(page), pace=0).code == 0
+    for width in (400, 1400):
+        seen = look(page, width)
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert not seen["wider_than_the_screen"]
+        assert all(node["node"] in seen["text"] for node in nodes) and "rotated" in seen["text"]
+
+
+def test_of_an_execution_that_runs_the_story_so_far_is_told(world, cli):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+    report = cli("report", execution.arn, "--output", "json", pace=0).document["node"]
+    assert report["summary"]["outcome"] == "running" and report["summary"]["ended_at"] is None
+    assert (report["stages"][-1]["what"], report["stages"][-1]["until"]) == ("drain", None)
+
+
+def test_what_is_no_execution_is_refused_by_name(world, cli, tmp_path):
+    for wanted in ("nobody", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-sweep:one"):
+        told = cli("report", wanted, pace=0)
+        assert told.code == 2 and "EXECUTION must be" in told.errors and wanted in told.errors
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    execution = world.recycle(node, dry_run=True)
+    execution.finishes()
+    told = cli("report", execution.arn, "--file", str(tmp_path / "nowhere" / "page.html"), pace=0)
+    assert told.code == 2 and "--file must be" in told.errors
+    plan = json.loads(cli("report", execution.arn, "--output", "json", pace=0).text)["node"]["plan"]
+    assert any("Standby" in step for step in plan)

@@ -1,0 +1,300 @@
+"""All outdated nodes of a cluster, group by group, node after node: by hand, by the clock, and on apply."""
+
+import itertools
+import json
+
+import pytest
+
+MARK = "recycle-eks/outdated"
+
+
+@pytest.fixture
+def groups(world):
+    """Two groups of three nodes, whose launch template has a new version."""
+    groups = [world.group(name, size=3, minimum=1, maximum=6) for name in ("api", "batch")]
+    for group in groups:
+        group.gets_a_new_template()
+    return groups
+
+
+@pytest.fixture
+def workers(world):
+    """One group of three nodes, whose launch template has a new version."""
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    workers.gets_a_new_template()
+    return workers
+
+
+def marked(world):
+    return [node for node in world.kubernetes.nodes() if any(taint["key"] == MARK for taint in node.taints)]
+
+
+def started(world):
+    """The nodes of executions of recycle-node, in the order in which these began."""
+    given = [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
+    return [each["instance_id"] for each in given]
+
+
+def ends(world):
+    return [world.engine.execution(execution.arn).status for execution in world.executions()]
+
+
+def runs(world):
+    """When each execution of recycle-node began and ended."""
+    return [(execution.steps[0][0], execution.steps[-1][0]) for execution in world.executions()]
+
+
+def only(end):
+    """What the rotation says of its only group, whether it is its output or its error's cause."""
+    (group,) = (end.output or json.loads(end.cause))["groups"]
+    return group
+
+
+def pause(world, group, value="true"):
+    tag = {"ResourceId": group.name, "ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused", "Value": value}
+    world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
+
+
+def test_what_is_outdated_is_replaced_group_by_group_and_leaves_no_mark(world, groups):
+    before = {instance for group in groups for instance in group.instances}
+    seen = []
+    world.at("90s", lambda: seen.append(len(marked(world))))
+
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated", end
+    assert [(group["group"], group["recycled"], group["failed"], group["left"]) for group in end.output["groups"]] == [
+        ("api", 3, [], 0),
+        ("batch", 3, [], 0),
+    ]
+    assert seen == [6]
+    after = {instance for group in groups for instance in group.instances}
+    assert len(after) == 6 and not before & after
+    assert not marked(world)
+    assert [group.sizes for group in groups] == [(1, 3, 6)] * 2
+    assert world.rotate().finishes().outcome == "nothing_selected"
+
+
+def test_nodes_come_one_after_the_other_with_the_time_between_that_the_input_asks_for(world, workers):
+    order = sorted(workers.instances)
+    end = world.rotate(at_once=1, wait_between_nodes_seconds=7200).finishes()
+
+    assert only(end)["recycled"] == 3
+    assert started(world) == order
+    began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
+    ended = [execution.steps[-1][0] for execution in world.executions()]
+    assert [7200 < began[n + 1] - ended[n] < 7300 for n in range(2)] == [True, True]
+
+
+@pytest.mark.parametrize(("mark", "effects"), [("hard", ["NoSchedule"] * 3), ("none", [])])
+def test_the_mark_is_the_one_that_the_input_asks_for(world, workers, mark, effects):
+    seen = []
+    taints = lambda: [taint["effect"] for node in marked(world) for taint in node.taints if taint["key"] == MARK]  # noqa: E731
+    world.at("90s", lambda: seen.append((taints(), sum(MARK in node.annotations for node in world.kubernetes.nodes()))))
+    end = world.rotate(at_once=1, mark=mark).finishes()
+    # Whoever comes meanwhile is told by the annotation, with a taint or without.
+    assert seen == [(effects, 3)]
+    assert only(end)["recycled"] == 3 and not marked(world)
+
+
+def test_a_share_is_how_many_nodes_of_the_group_are_recycled_at_once(world):
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    workers.gets_a_new_template()
+    end = world.rotate(at_once="50%").finishes()
+    assert only(end)["recycled"] == 4
+    began, ended = zip(*runs(world), strict=True)
+    assert began[1] < min(ended) <= began[2]
+    most = max(sum(start <= moment < stop for start, stop in runs(world)) for moment in began)
+    assert most == 2
+
+
+def test_the_nodes_come_zone_by_zone_and_that_of_the_oldest_first(world):
+    workers = world.group("workers", size=4, minimum=1, maximum=8, zones=("eu-west-1a", "eu-west-1b"))
+    workers.gets_a_new_template()
+    zones = {node.instance_id: node.zone for node in workers.nodes}
+    oldest = {zone: min(node for node in zones if zones[node] == zone) for zone in zones.values()}
+    assert len(oldest) == 2
+    end = world.rotate(at_once=1).finishes()
+    assert only(end)["recycled"] == 4
+    assert started(world) == sorted(zones, key=lambda node: (oldest[zones[node]], node))
+
+
+def test_stopped_and_redriven_it_goes_on_with_the_nodes_that_had_not_begun(world, workers):
+    order = sorted(workers.instances)
+    rotation = world.rotate(at_once=1, failure_budget=1)
+    world.run("60s")
+    rotation.stop()
+    world.sweep().finishes()
+    rotation.redrive()
+    end = rotation.finishes()
+    assert only(end)["failed"] == [{"node": order[0], "why": "ABORTED"}]
+    assert only(end)["recycled"] == 2 and started(world) == order
+    assert order[0] in workers.instances and not marked(world)
+
+
+def test_redriven_after_it_has_failed_it_only_fails_again(world, workers, stubborn):
+    recycle = {"label_selector": "app=train", "drain_timeout_seconds": 600}
+    rotation = world.rotate(at_once=1, recycle=recycle)
+    first = rotation.finishes()
+    rotation.redrive()
+    again = rotation.finishes()
+    assert (again.error, again.cause) == ("RotationFailed", first.cause)
+    assert started(world) == [stubborn.instance_id]
+
+
+def test_more_at_once_than_the_module_allows_is_refused_naming_both(world, workers):
+    end = world.rotate(at_once=6).finishes()
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert "at_once is 6, more than the module's max_surge_per_group, which is 5" in end.cause
+    assert not world.writes()
+
+
+def test_a_paused_group_is_waited_for(world, workers):
+    pause(world, workers)
+    world.at("3h", lambda: pause(world, workers, "false"))
+    end = world.rotate().finishes()
+    assert only(end)["recycled"] == 3 and 3 * 3600 < end.at < 6 * 3600
+    assert world.executions()[0].entered("ClaimNode")[0] > 3 * 3600
+
+
+def test_a_group_that_is_paused_for_a_day_is_left(world, workers):
+    pause(world, workers)
+    end = world.rotate().finishes()
+    assert end.outcome == "rotated" and 24 * 3600 < end.at < 37 * 3600
+    assert only(end)["why"] == ["waited for a day: group workers has the tag recycle-eks:paused"]
+    assert only(end)["left"] == 3 and not started(world) and not marked(world)
+
+
+def test_after_the_window_no_new_node_is_started_and_the_next_rotation_goes_on(world, workers):
+    job = min(workers.nodes, key=lambda node: node.instance_id).job("train", labels={"app": "train"})
+    world.at("2h", job.finishes)
+    end = world.rotate(at_once=1, start_no_new_node_after="PT1H", recycle={"label_selector": "app=train"}).finishes()
+
+    assert end.outcome == "rotated" and job.phase == "Succeeded"
+    assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
+    assert only(end)["why"] == ["start_no_new_node_after was 2027-01-01T01:00:00Z"]
+
+    again = world.rotate().finishes()
+    assert only(again)["recycled"] == 2
+
+
+@pytest.fixture
+def stubborn(world, workers):
+    """The first node of the group has a pod that does not end."""
+    first = min(workers.nodes, key=lambda node: node.instance_id)
+    first.job("train", labels={"app": "train"})
+    return first
+
+
+def rotate_past(world, **terms):
+    recycle = {"label_selector": "app=train", "drain_timeout_seconds": 600}
+    return world.rotate(at_once=1, recycle=recycle, **terms).finishes()
+
+
+def test_when_a_node_fails_no_other_is_begun(world, workers, stubborn):
+    end = rotate_past(world)
+    assert (end.status, end.error) == ("FAILED", "RotationFailed")
+    assert only(end)["failed"] == [{"node": stubborn.instance_id, "why": "DrainTimedOut"}]
+    assert only(end)["left"] == 2 and only(end)["why"] == ["1 of its nodes failed, and failure_budget is 0"]
+    assert started(world) == [stubborn.instance_id]
+    assert not marked(world) and stubborn.instance_id in workers.instances and not stubborn.unschedulable
+
+
+@pytest.mark.parametrize("terms", [{"on_failure": "continue"}, {"failure_budget": 1}])
+def test_a_failure_that_is_allowed_stops_nothing(world, workers, stubborn, terms):
+    end = rotate_past(world, **terms)
+    assert end.error == "RotationFailed"
+    assert (only(end)["recycled"], len(only(end)["failed"]), only(end)["left"]) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(("terms", "pause"), [({}, 60), ({"wait_between_nodes_seconds": 1800}, 1800)])
+def test_a_node_that_failed_is_tried_again_after_a_pause(world, workers, stubborn, terms, pause):
+    end = rotate_past(world, retries=2, **terms)
+    assert only(end)["recycled"] == 0 and only(end)["left"] == 2
+    assert started(world) == [stubborn.instance_id] * 3
+    assert ends(world) == ["FAILED"] * 3
+    tries = runs(world)
+    gaps = [after[0] - before[1] for before, after in itertools.pairwise(tries)]
+    assert all(pause <= gap < pause + 30 for gap in gaps), gaps
+
+
+def test_a_dry_run_writes_nothing_and_has_a_plan_for_each_node(world, workers):
+    end = world.rotate(dry_run=True).finishes()
+    assert end.outcome == "rotated" and only(end)["why"] == ["planned"]
+    plans = [world.engine.execution(execution.arn).output["plan"] for execution in world.executions()]
+    assert len(plans) == 3 and all(plan["steps"] for plan in plans)
+    assert not world.writes()
+
+
+def test_a_second_rotation_leaves_out_the_groups_of_the_first(world, workers):
+    first = world.rotate(at_once=1)
+    world.run("60s")
+    second = world.rotate().finishes()
+    assert second.outcome == "rotated" and only(second)["recycled"] == 0
+    assert only(second)["why"] == [f"{first.arn} is at work on it"]
+    assert only(first.finishes())["recycled"] == 3
+
+
+def test_the_marks_of_a_rotation_that_was_stopped_are_gone_after_a_sweep(world, workers):
+    rotation = world.rotate(at_once=1)
+    world.run("60s")
+    assert len(marked(world)) == 3
+    rotation.stop()
+    world.sweep().finishes()
+    assert not marked(world)
+    world.sweep().finishes()
+    assert not any(MARK in node.annotations for node in world.kubernetes.nodes())
+    assert sorted(workers.states.values()) == ["InService"] * 3
+
+
+def test_a_replacement_that_is_outdated_too_stops_its_group_by_name(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6, kubelet="v1.34.1-eks-0000000")
+    end = world.rotate({"outdated": {"kubelet": True}}).finishes()
+    assert end.error == "RotationFailed"
+    assert only(end)["error"] == ["ReplacementStillOutdated"]
+    assert "group uses template version 1 = $Latest; newest is 1" in only(end)["why"][0]
+    assert len(started(world)) == 1 and only(end)["recycled"] == 1
+    assert sorted(workers.states.values()) == ["InService"] * 3 and not marked(world)
+
+
+def test_a_kubelet_newer_than_the_control_plane_is_refused(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    workers.gets_a_new_template()
+    workers.kubelet = "v1.99.0"
+    end = world.rotate().finishes()
+    assert only(end)["error"] == ["KubeletTooNew"] and len(started(world)) == 1
+    assert "has kubelet 1.99, the control plane is 1.35" in only(end)["why"][0]
+
+    again = world.rotate().finishes()
+    assert only(again)["error"] == ["KubeletTooNew"] and len(started(world)) == 1
+
+
+def test_a_new_version_in_the_middle_stops_nothing(world, workers):
+    world.at("30s", workers.gets_a_new_template)
+    end = world.rotate(at_once=1).finishes()
+    assert end.outcome == "rotated" and only(end)["recycled"] == 3
+
+
+def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_and_for_no_others(world, workers):
+    first = min(workers.nodes, key=lambda node: node.instance_id)
+    first.kubernetes.label(pool="web")
+    first.deployment("web", node_selector={"pool": "web"})
+    world.kubernetes.deployment("others", node_selector={"nowhere": "true"})
+    world.at("30m", lambda: workers.newest.kubernetes.label(pool="web"))
+
+    end = world.rotate(at_once=1).finishes()
+
+    assert only(end)["recycled"] == 3
+    began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
+    assert 1800 < began[1] < 3600 and began[2] < began[1] + 1200
+
+
+def test_pods_that_find_no_place_for_an_hour_stop_the_group(world, workers):
+    first = min(workers.nodes, key=lambda node: node.instance_id)
+    first.kubernetes.label(pool="web")
+    first.deployment("web", node_selector={"pool": "web"})
+    end = world.rotate(at_once=1).finishes()
+    assert end.outcome == "rotated" and end.at < 3 * 3600
+    assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
+    assert "1 pods that this rotation evicted are still Pending, such as default/web-" in only(end)["why"][0]
+    assert only(world.rotate(wait_for_pending_pods=False).finishes())["recycled"] == 2

@@ -1,0 +1,391 @@
+"""A rotation that is stopped, crashes, is started twice, throttled or disturbed: whatever comes, the world is whole afterwards,
+and started again it finishes the rest. What is judged is the world, never our own records."""
+
+import contextlib
+import json
+
+import pytest
+
+WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 7200}}
+
+
+class Fleet:
+    """Groups of outdated nodes. Something serves on each node, and on the first of each group a job runs for 40 minutes."""
+
+    def __init__(self, world, names=("api", "batch"), size=2):
+        self.world, self.died, self.by_hand = world, [], []
+        world.ec2.on_change.append(self.look)
+        self.groups = [world.group(name, size=size, minimum=1, maximum=6) for name in names]
+        self.old = {group.name: list(group.instances) for group in self.groups}
+        self.sizes = {group.name: group.sizes for group in self.groups}
+        self.jobs, self.done = [], []
+        for group in self.groups:
+            group.gets_a_new_template()
+            for number, node in enumerate(group.nodes):
+                web = node.deployment(f"web-{group.name}-{number}", replicas=2)
+                world.budget(web, max_unavailable=1)
+            self.jobs.append(self.first(group).job(f"train-{group.name}", labels={"app": "train"}))
+            world.at("40m", lambda job=self.jobs[-1]: self.finish(job))
+        world.forget_calls()
+
+    def first(self, group):
+        return min(group.nodes, key=lambda node: node.instance_id)
+
+    def finish(self, job):
+        """Who was killed before has not finished."""
+        if job.exists and not job.is_terminating:
+            job.finishes()
+            self.done.append(job)
+
+    def at_work(self, node):
+        """The pods that a machine's end would kill."""
+        pods = self.world.kubernetes.look_at_pods(on=node.kubernetes)
+        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+    def look(self, instance, old, new):
+        """A machine goes off: what is still at work on it dies with it."""
+        if new in ("shutting-down", "stopping") and instance.id not in self.by_hand:
+            seen = [node for group in self.groups if (node := group.node_of(instance.id))]
+            self.died += [(instance.id, killed) for node in seen if (killed := self.at_work(node))]
+
+    def expects_the_end_of(self, node):
+        """A person, or the machine's own failure, ends it with all that is on it: none of our doing."""
+        self.by_hand.append(node.instance_id)
+        self.jobs = [job for job in self.jobs if not job.exists or job.node_name != node.name]
+
+    @property
+    def living(self):
+        return [group for group in self.groups if group.exists]
+
+    def idle(self):
+        """Everything has ended, and two sweeps have passed."""
+        world = self.world
+        running = lambda: [each for each in world.engine.executions.values() if each.status == "RUNNING"]  # noqa: E731
+        world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 5 * 86_400)
+        for pause in ("6m", "15m"):
+            world.run(max(world.clock.elapsed(), 2400) + world.seconds(pause))
+            assert world.sweep().finishes().status == "SUCCEEDED"
+            world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
+
+    def is_whole(self):
+        """What has to be true whatever happened. A group is larger by no more than the nodes that came back beside replacements
+        that have pods (docs/SEMANTICS.md says so)."""
+        self.idle()
+        assert self.died == []
+        assert sorted(job.name for job in self.done) == sorted(job.name for job in self.jobs)
+        for group in self.living:
+            (least, wanted, most), members = self.sizes[group.name], list(group.states.values())
+            new = [node for node in group.nodes if node.instance_id not in self.old[group.name] and self.at_work(node)]
+            came_back = min(len(self.left(group)), len(new))
+            assert group.sizes in [(least, wanted + more, most) for more in range(came_back + 1)], group
+            assert members == ["InService"] * group.sizes[1], group
+            self.sizes[group.name] = group.sizes
+        assert self.world.leftovers() == []
+
+    def left(self, group):
+        """Members of the beginning that are still there."""
+        return [instance for instance in self.old[group.name] if instance in group.instances]
+
+    def is_finished_by_another(self, **terms):
+        """Started again, the rotation does what is left, and nothing that was done."""
+        rest = {group.name: len(self.left(group)) for group in self.living if self.left(group)}
+        end = self.world.rotate(**{**WAITED, **terms}).finishes()
+        assert end.outcome == ("rotated" if rest else "nothing_selected"), end
+        assert {each["group"]: each["recycled"] for each in end.output.get("groups", [])} == rest
+        assert not any(self.left(group) for group in self.living)
+        self.is_whole()
+
+
+def groups_of(end):
+    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
+
+
+def tells_the_truth(fleet, *ends):
+    """What rotations say of the groups that are there is what the world shows."""
+    for group in fleet.living:
+        told = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
+        gone = set(fleet.old[group.name]) - set(group.instances) - set(fleet.by_hand)
+        assert sum(each["recycled"] for each in told) == len(gone), told
+        assert not {failed["node"] for each in told for failed in each["failed"]} & gone
+
+
+def children(world):
+    """The executions of the groups."""
+    return [each for each in world.engine.executions.values() if each.map_run_arn]
+
+
+def entered(world, state):
+    """How often any execution has entered a state."""
+    return sum(
+        event.get("stateEnteredEventDetails", {}).get("name") == state
+        for each in world.engine.executions.values()
+        for event in each.events
+    )
+
+
+@contextlib.contextmanager
+def watched(fleet):
+    yield fleet
+    fleet.world.ec2.on_change.remove(fleet.look)
+
+
+@pytest.fixture
+def fleet(world):
+    with watched(Fleet(world)) as fleet:
+        yield fleet
+
+
+PHASES = [
+    "SelectNodes", "SelectNodesOfGroup", "MarkNodes", "MayStart", "WaitForTurn", "ClaimNode", "WaitForReplacement", "WaitForPods",
+    "EvictPods", "DetachTerminate", "UnmarkNodes",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", PHASES)
+def test_stopped_in_any_phase_it_is_put_back_and_finished_by_the_next(world, fleet, state):
+    rotation = world.rotate(**WAITED)
+    world.clock.run(until=lambda: entered(world, state) > 0, limit=86_400)
+    assert entered(world, state), rotation.path
+
+    rotation.stop()
+
+    fleet.is_whole()
+    fleet.is_finished_by_another()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("moment", ["2m", "12m"])
+def test_stopped_at_any_moment_in_any_order_it_is_put_back(world, seed, moment):
+    world.reset(seed=seed)
+    with watched(Fleet(world)) as fleet:
+        rotation = world.rotate(**WAITED)
+        world.run(moment)
+        rotation.stop()
+        fleet.is_whole()
+
+
+def test_aborted_from_the_command_line_its_nodes_are_put_back_too(world, cli, fleet):
+    rotation = world.rotate(**WAITED)
+    world.run("10m")
+    told = cli("abort", rotation.arn)
+    assert told.code == 0 and rotation.status == "ABORTED", told
+    assert {each.status for each in world.executions()} == {"ABORTED", "SUCCEEDED"}
+    fleet.is_whole()
+    fleet.is_finished_by_another()
+
+
+@pytest.mark.parametrize("which", ["the rotation", "a group"])
+def test_crashed_it_is_put_back_and_finished_by_the_next(world, fleet, which):
+    rotation = world.rotate(**WAITED)
+    world.run("10m")
+    broken = world.engine.execution(rotation.arn) if which == "the rotation" else children(world)[0]
+    world.engine.finish(broken, "FAILED", error="States.Runtime", cause="injected")
+
+    end = rotation.finishes()
+
+    assert end.status == "FAILED", end
+    if which == "a group":
+        assert end.error == "RotationFailed" and list(groups_of(end)) == ["batch", "api"]
+        assert groups_of(end)["api"]["error"] == ["GroupBroken"]
+        assert groups_of(end)["batch"]["recycled"] == 2
+    fleet.is_whole()
+    fleet.is_finished_by_another()
+
+
+def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, fleet):
+    rotation = world.rotate(at_once=1, **WAITED)
+    world.run("10m")
+    world.faults.invoke("select-nodes", times=None)
+
+    end = rotation.finishes()
+    world.faults.clear()
+
+    assert end.error == "RotationFailed", end
+    assert {name: (told["recycled"], [each["why"] for each in told["failed"]]) for name, told in groups_of(end).items()} == {
+        name: (1, ["Lambda.ServiceException"]) for name in ("api", "batch")
+    }
+    tells_the_truth(fleet, end)
+    fleet.is_whole()
+    fleet.is_finished_by_another()
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, seed):
+    world.reset(seed=seed)
+    with watched(Fleet(world)) as fleet:
+        rotations = [world.rotate(**WAITED) for _ in range(2)]
+        ends = [rotation.finishes() for rotation in rotations]
+        assert {end.outcome for end in ends} == {"rotated"}, ends
+        tells_the_truth(fleet, *ends)
+        assert not any(fleet.left(group) for group in fleet.groups)
+        fleet.is_whole()
+
+
+def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
+    first = world.rotate(at_once=1, **WAITED)
+    world.run("10m")
+    second = world.rotate(**WAITED)
+    ends = [first.finishes(), second.finishes()]
+    assert [end.outcome for end in ends] == ["rotated", "rotated"], ends
+    assert [(told["recycled"], told["why"]) for told in groups_of(ends[1]).values()] == [
+        (0, [f"{first.arn} is at work on it"])
+    ] * 2
+    tells_the_truth(fleet, *ends)
+    fleet.is_whole()
+
+
+@pytest.mark.parametrize("moment", ["1m", "10m", "50m"])
+def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fleet, moment):
+    api, batch = fleet.groups
+
+    def delete():
+        for node in batch.nodes:
+            fleet.expects_the_end_of(node)
+        world.aws.client("autoscaling").delete_auto_scaling_group(AutoScalingGroupName="batch", ForceDelete=True)
+
+    world.at(moment, delete)
+    end = world.rotate(at_once=1, **WAITED).finishes()
+
+    assert groups_of(end)["api"]["recycled"] == 2
+    tells_the_truth(fleet, end)
+    fleet.is_whole()
+    fleet.is_finished_by_another()
+
+
+def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
+    def throttle():
+        for service in ("autoscaling", "ec2", "states"):
+            world.faults.refuse(f"{service}:*", code="Throttling", message="Rate exceeded", times=None)
+        world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, times=None)
+
+    world.at("90s", throttle)
+    world.at("270s", world.faults.clear)
+    end = world.rotate(**WAITED).finishes()
+
+    assert end.outcome == "rotated", end
+    tells_the_truth(fleet, end)
+    assert not any(fleet.left(group) for group in fleet.groups)
+    fleet.is_whole()
+
+
+@pytest.fixture
+def three(world):
+    """One group of three nodes."""
+    with watched(Fleet(world, names=("api",), size=3)) as fleet:
+        yield fleet
+
+
+def never_ready(world, fleet):
+    """Its replacement is not: the second launch of the group."""
+    fleet.groups[0].next_launch()
+    fleet.groups[0].next_launch(never_ready=True)
+
+
+def never_drained(world, fleet):
+    """Its pods need longer than they may."""
+    job = sorted(fleet.groups[0].nodes, key=lambda node: node.instance_id)[1].job("slow", labels={"app": "train"})
+    fleet.jobs.append(job)
+    world.at("12h", lambda: fleet.finish(job))
+
+
+@pytest.mark.parametrize("trouble", [never_ready, never_drained])
+@pytest.mark.parametrize(("terms", "recycled", "left"), [({}, 1, 1), ({"on_failure": "continue"}, 2, 0)])
+def test_a_node_that_fails_in_the_middle_is_put_back_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
+    second = sorted(three.groups[0].instances)[1]
+    trouble(world, three)
+    end = world.rotate(at_once=1, **WAITED, **terms).finishes()
+
+    assert end.error == "RotationFailed"
+    told = groups_of(end)["api"]
+    assert (told["recycled"], [each["node"] for each in told["failed"]], told["left"]) == (recycled, [second], left)
+    tells_the_truth(three, end)
+    world.run(max(world.clock.elapsed(), world.seconds("12h5m")))
+    three.is_whole()
+    three.is_finished_by_another()
+
+
+def test_a_node_whose_replacement_was_not_ready_is_tried_again(world, three):
+    never_ready(world, three)
+    end = world.rotate(at_once=1, retries=1, **WAITED).finishes()
+    assert end.outcome == "rotated" and groups_of(end)["api"]["recycled"] == 3, end
+    tells_the_truth(three, end)
+    three.is_whole()
+
+
+@pytest.mark.parametrize(("terms", "recycled"), [({}, 0), ({"retries": 1}, 0), ({"on_failure": "continue"}, 2)])
+def test_a_node_that_is_lost_has_failed_although_it_is_gone(world, three, terms, recycled):
+    node = three.first(three.groups[0])
+
+    def is_lost():
+        three.expects_the_end_of(node)
+        node.is_terminated_in_the_console()
+
+    def its_job_is_done_elsewhere():
+        (again,) = [pod for pod in world.kubernetes.pods() if pod.name.startswith("train-api") and pod.phase == "Running"]
+        again.finishes()
+
+    world.at("45m", its_job_is_done_elsewhere)
+    world.at("10m", is_lost)
+    end = world.rotate(at_once=1, **WAITED, **terms).finishes()
+    told = groups_of(end)["api"]
+    assert told["failed"] == [{"node": node.instance_id, "why": "NodeLost"}]
+    assert (end.error, told["recycled"], told["left"]) == ("RotationFailed", recycled, 2 - recycled)
+    three.is_whole()
+    three.is_finished_by_another()
+
+
+def test_a_new_version_in_the_middle_is_the_next_rotations(world, three):
+    (group,) = three.groups
+    world.at("10m", group.gets_a_new_template)
+    end = world.rotate(at_once=1, **WAITED).finishes()
+    assert end.outcome == "rotated"
+    tells_the_truth(three, end)
+    three.is_whole()
+
+    again = world.rotate().finishes()
+    assert 1 <= groups_of(again)["api"]["recycled"] < 3
+    three.is_whole()
+    assert world.rotate().finishes().outcome == "nothing_selected"
+
+
+def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, three):
+    (group,) = three.groups
+    first, second, third = sorted(group.nodes, key=lambda node: node.instance_id)
+    client = world.aws.client("autoscaling")
+    tag = {"ResourceId": group.name, "ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused"}
+    paused = {**tag, "Value": "true", "PropagateAtLaunch": False}
+
+    def terminate():
+        three.expects_the_end_of(second)
+        group.terminate(second)
+
+    world.at("5m", lambda: client.create_or_update_tags(Tags=[paused]))
+    world.at("10m", terminate)
+    world.at("15m", world.sweep)
+    world.at("20m", lambda: client.exit_standby(AutoScalingGroupName=group.name, InstanceIds=[first.instance_id]))
+    world.at("2h", lambda: client.delete_tags(Tags=[tag]))
+
+    end = world.rotate(at_once=1, on_failure="continue", **WAITED).finishes()
+
+    told = groups_of(end)["api"]
+    assert [each["node"] for each in told["failed"]] == [first.instance_id]
+    assert (end.error, told["recycled"], told["left"]) == ("RotationFailed", 1, 1)
+    assert told["why"] == ["is no member of its group any more"]
+    began = [each.entered("ClaimNode")[0] for each in world.executions()]
+    assert len(began) == 2 and began[1] > world.seconds("2h")
+    tells_the_truth(three, end)
+    three.is_whole()
+    three.is_finished_by_another()
+
+
+def test_cluster_autoscaler_beside_it_takes_nothing_that_it_works_on(world, three):
+    (group,) = three.groups
+    autoscaler = world.cluster_autoscaler(unneeded_time="10m")
+    end = world.rotate(**WAITED).finishes()
+
+    assert end.outcome == "rotated" and groups_of(end)["api"]["recycled"] == 3, end
+    assert not set(autoscaler.removed) & set(three.old["api"])
+    least, wanted, most = three.sizes["api"]
+    three.sizes["api"] = (least, wanted - len(autoscaler.removed), most)
+    assert three.died == [] and len(three.done) == 1
+    assert group.sizes == three.sizes["api"]

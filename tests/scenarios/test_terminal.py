@@ -1,0 +1,80 @@
+"""What a person sees in a real terminal: a rotation of twelve nodes, a window that is made narrower, and Ctrl-C."""
+
+import re
+
+import pytest
+
+STEPS = "begun|queued|replacing|draining|waiting|disposing|done|failed"
+
+
+@pytest.fixture
+def jobs(world):
+    """Six, on two nodes each of three groups of four nodes, whose launch template has a new version."""
+    jobs = []
+    for name in ("api", "batch", "web"):
+        group = world.group(name, size=4, minimum=3, maximum=6)
+        group.gets_a_new_template()
+        jobs += [node.job(f"{name}-{number}", labels={"app": "train"}) for number, node in enumerate(group.nodes[:2])]
+    return jobs
+
+
+def rows(screen: str) -> dict[str, str]:
+    """The step of each node, as the screen says it."""
+    return dict(re.findall(rf"^(?:api|batch|web) +(ip-\S+|i-\w+) +({STEPS})(?= |$)", screen, re.MULTILINE))
+
+
+def until(terminal, cli, condition, seconds=10):
+    """Lets time pass until the screen is so; answers it."""
+    for _ in range(400):
+        screen = terminal.text
+        if condition(screen):
+            return screen
+        assert terminal.is_under_way, screen
+        cli.lets_pass(seconds)
+    raise AssertionError(f"it is not so:\n{screen}")
+
+
+def until_settled(terminal, cli):
+    """No time passes, but the command line looks."""
+    before = ""
+    while (screen := terminal.text) != before:
+        before = screen
+        for _ in range(5):
+            cli.lets_pass(0)
+    return screen
+
+
+def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watching_ends(world, cli, jobs):
+    fields = ["--label-selector=app=train", "--drain-timeout-seconds=7200"]
+    terminal = cli.opens("rotate", "--launch-template", *fields, columns=120)
+    screen = until(terminal, cli, lambda screen: "draining" in screen or "replacing" in screen)
+    assert "12 nodes are to be recycled, in 3 of 3 groups" in screen
+
+    screen = until(terminal, cli, lambda screen: len(rows(screen)) == 12 and "done" in rows(screen).values())
+    assert {"waiting", "done"} <= set(rows(screen).values())
+    is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  pods: 1 to wait for$", re.MULTILINE)
+    screen = until(terminal, cli, lambda screen: len(is_drawn.findall(screen)) == 6, seconds=60)
+    names = re.findall(r"^GROUP.*$", screen, re.MULTILINE)
+    assert [name.split() for name in names] == [["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "WHAT"]]
+
+    terminal.resize(60, 40)
+    screen = until(terminal, cli, lambda screen: "UNTIL" not in screen and len(rows(screen)) == 12)
+    screen = until_settled(terminal, cli)
+    lines = screen.rstrip().splitlines()
+    assert max(map(len, lines)) <= 60 and "12 nodes are to be recycled, in 3 of 3 groups" in lines
+    table = lines[lines.index(next(line for line in lines if line.startswith("GROUP"))) + 1 :]
+    assert len(table) == len(rows(screen)) == 12, screen
+    assert all(line.endswith(("recycled", "pods: 1 to wait for")) for line in table), screen
+
+    terminal.press("C-c")
+    assert terminal.ends() == 130
+    (rotation,) = world.executions("rotate-nodes")
+    assert f"{rotation.arn} goes on. To watch it again: recycle-eks status --watch" in terminal.written
+    assert rotation.status == "RUNNING"
+
+    told = cli("status", "--output", "json").document
+    assert [each["execution_arn"] for each in told["rotations"]] == [rotation.arn]
+    assert [row["step"] for row in told["nodes"]] == ["waiting"] * 6
+    for job in jobs:
+        job.finishes()
+    assert rotation.finishes().outcome == "rotated"

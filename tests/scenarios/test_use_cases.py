@@ -1,0 +1,160 @@
+"""What each of the systems before this one was used for, as its user does it here."""
+
+import json
+
+#: Everything that is there when a scenario begins.
+THERE = "2027-01-01T00:00:01Z"
+
+
+def report(end):
+    """What a rotation says of each of its groups."""
+    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
+
+
+def in_order(group):
+    return sorted(group.nodes, key=lambda node: node.instance_id)
+
+
+def began(world):
+    """Which instances were begun, in order."""
+    return [json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions()]
+
+
+def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
+    """scribd/terraform-aws-recycle-eks: an execution with `instance_id`, `cluster_name` and `label_selector` waits for the
+    labelled pods and stops the instance. The same input is taken unchanged; that it is stopped is a field of its own."""
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    first, second = workers.nodes
+    for hours, node in ((1, first), (3, second)):
+        world.at(f"{hours}h", node.job(f"airflow-{hours}", labels={"component": "worker"}).finishes)
+
+    given = {"instance_id": first.instance_id, "cluster_name": "world", "label_selector": "component=worker"}
+    end = world.recycle(given).finishes()
+    assert end.outcome == "recycled" and end.at > world.seconds("1h")
+    assert world.instance(first.instance_id).state == "terminated"
+
+    end = world.recycle({**given, "instance_id": second.instance_id, "dispose": "stop"}).finishes()
+    assert end.outcome == "recycled" and end.at > world.seconds("3h")
+    assert world.instance(second.instance_id).state == "stopped" and not second.exists
+    assert list(workers.states.values()).count("InService") == 2 and workers.sizes == (1, 2, 3)
+
+
+def test_ektopistis_nodes_of_an_old_image_one_at_a_time_whatever_else_is_pending(world):
+    """sageailabs/ektopistis with aws-ami-upgrade-tainter.sh: nodes that run another image than their group launches are drained,
+    one at a time. There, any Pending pod stopped everything; here a pod of somebody else does not."""
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    old = [node.instance_id for node in in_order(workers)]
+    web = workers.nodes[0].deployment("web", replicas=3)
+    world.budget(web, max_unavailable=1)
+    world.kubernetes.deployment("ci", node_selector={"nowhere": "true"})
+    workers.gets_a_new_template(ImageId="ami-03cf127a")
+
+    end = world.rotate({"outdated": {"ami": True}}, at_once=1).finishes()
+
+    assert end.outcome == "rotated" and report(end)["workers"]["recycled"] == 3, end
+    assert began(world) == old and not set(old) & set(workers.instances)
+    turns = [(each.entered("ClaimNode")[0], each.steps[-1][0]) for each in world.executions()]
+    assert all(end <= begin for (_, end), (begin, _) in zip(turns, turns[1:], strict=False))
+    assert len(web.running_pods()) == 3
+    assert world.rotate({"outdated": {"ami": True}}).finishes().outcome == "nothing_selected"
+
+
+def test_ektopistis_a_node_is_asked_for_with_a_taint(world):
+    """sageailabs/ektopistis: `kubectl taint node … :NoSchedule` has the node drained; no rights in AWS are needed."""
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    web = node.deployment("web", replicas=2)
+    world.let_sweep()
+    node.kubernetes.add_taint("recycle-eks/request", "NoSchedule")
+
+    world.clock.run(until=lambda: bool(world.executions()), limit=1000)
+    (execution,) = world.executions()
+
+    assert execution.finishes().outcome == "recycled"
+    assert not node.exists and len(web.running_pods()) == 2
+
+
+def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nobody(world):
+    """mattermost/rotator: all nodes of some groups, outdated or not, so many at once, with time between them, a grace period and
+    retries. There, one bare pod aborted the rotation and left detached nodes; here what fails is put back, the rest goes on, and
+    the same call goes on with it later."""
+    groups = [world.group(name, size=2, minimum=1, maximum=6) for name in ("utilities", "workers")]
+    untouched = world.group("masters", size=1, minimum=1, maximum=2)
+    old = {node.instance_id: node for group in groups for node in group.nodes}
+    masters = untouched.instances
+    (first, second), (third, fourth) = (in_order(group) for group in groups)
+    bare = first.bare_pod("debug")
+    single = third.deployment("single", replicas=1)
+    world.budget(single, min_available=1)
+    second.deployment("slow", ignores_sigterm=True, grace=7200)
+    terms = {
+        "at_once": 2,
+        "wait_between_nodes_seconds": 60,
+        "retries": 1,
+        "on_failure": "continue",
+        "recycle": {"grace_period_seconds": 60, "drain_timeout_seconds": 900},
+    }
+    selection = {"outdated": {"launched_before": THERE, "groups": ["utilities", "workers"]}}
+
+    end = world.rotate(selection, **terms).finishes()
+
+    assert end.error == "RotationFailed"
+    failed = {name: [each["node"] for each in told["failed"]] for name, told in report(end).items()}
+    assert failed == {"utilities": [first.instance_id], "workers": [third.instance_id]}
+    assert [told["recycled"] for told in report(end).values()] == [1, 1]
+    assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each that failed was tried twice"
+    assert not second.exists and not fourth.exists and end.at < world.seconds("2h"), "60 seconds of grace, not two hours"
+    for node in (first, third):
+        assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
+    assert bare.phase == "Running" and len(single.running_pods()) == 1
+
+    bare.deleted()
+    single.scale(2)
+    again = world.rotate(selection, **terms).finishes()
+
+    assert again.outcome == "rotated", again
+    assert [told["recycled"] for told in report(again).values()] == [1, 1]
+    assert not any(node.exists for node in old.values()) and untouched.instances == masters
+
+
+def test_rotatorctl_waits_for_the_end_and_its_exit_code_tells_a_pipeline(world, cli):
+    """mattermost/rotatorctl: a synchronous command for a pipeline. Here it can be started again, and its exit code tells the ends
+    apart."""
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    first, _ = in_order(workers)
+    bare = first.bare_pod("debug")
+    command = ["rotate", "--launched-before", THERE, "--group", "workers", "--at-once", "1", "--on-failure", "continue"]
+
+    told = cli(*command, "--drain-timeout-seconds", "900", "--output", "json")
+    assert told.code == 3, told
+    assert workers.states[first.instance_id] == "InService" and len(world.executions("rotate-nodes")) == 1
+
+    bare.deleted()
+    told = cli(*command, "--output", "json")
+    assert (told.code, told.document["outcome"]) == (0, "rotated"), told
+    assert not first.exists
+    assert cli(*command).code == 0, "there is nothing left to do"
+
+
+def test_node_drainer_a_scale_in_waits_until_the_node_is_drained(world):
+    """aws-samples/amazon-k8s-node-drainer: a lifecycle hook holds an instance that its group terminates until its pods are
+    evicted. There all of it had to end within five minutes; here a budget may take as long as it needs."""
+    workers = world.group("held", size=2, minimum=0, maximum=4)
+    web = workers.nodes[0].deployment("web", replicas=1)
+    other = workers.nodes[1].deployment("other", replicas=1)
+    for each in (web, other):
+        world.budget(each, min_available=1)
+    for node in workers.nodes:
+        node.daemon_set(f"logs-{node.instance_id}")
+    workers.grow(1)
+    world.run("1h")
+    (left,) = [instance for instance, state in workers.states.items() if state == "Terminating:Wait"]
+    assert world.instance(left).state == "running" and workers.node_of(left).has_taint("recycle-eks/draining")
+
+    for each in (web, other):
+        each.scale(2)
+    (execution,) = world.executions()
+
+    assert execution.finishes().outcome == "recycled"
+    world.run(world.clock.elapsed() + 600)
+    assert world.instance(left).state == "terminated" and list(workers.states.values()) == ["InService"]
+    assert len(web.running_pods()) == len(other.running_pods()) == 2

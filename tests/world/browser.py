@@ -1,0 +1,28 @@
+"""A page as a reader meets it: opened in a headless Chromium, by `tests/browser/look.mjs`.
+
+seen = look(page, width=400)
+assert seen["said"] == seen["requests"] == []
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from prepare import TESTS, install_browser
+
+
+def look(page: Path, width: int, scheme: str = "light", picture: Path | None = None) -> dict[str, Any]:
+    """What the page shows at a width in pixels, what the browser said, and what it asked for. A picture lies beside the page, or
+    there."""
+    folder = install_browser()
+    home = str(folder / "unpacked")
+    shot = picture or page.with_suffix(f".{width}.{scheme}.png")
+    command = ["node", str(TESTS / "browser" / "look.mjs"), str(folder), str(page), str(width), scheme, str(shot)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, "HOME": home})
+    if done.returncode != 0:
+        raise RuntimeError(f"the browser could not look at {page}:\n{done.stderr}")
+    return json.loads(done.stdout)

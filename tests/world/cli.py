@@ -1,0 +1,239 @@
+"""The command line in the world: the real binary in a process of its own, whose AWS is this world, while virtual time goes on.
+
+    told = cli("recycle", node.name)               to its end
+    assert told.code == 0 and "recycled" in told.text
+
+    watching = cli.start("status", "--watch")      step by step
+    watching.sees("draining")
+    watching.is_interrupted().code                 Ctrl-C
+
+    terminal = cli.opens("status", "--watch")      in a real terminal, of tmux
+    cli.lets_pass(600)
+    terminal.shows("draining")
+
+Between two looks of the command line `pace` virtual seconds pass. A file tells it the time (RECYCLE_EKS_CLOCK): its own clock
+is the machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli_page import BINARY
+from world.folders import temporary_folder
+from world.terminal import Terminal
+from world.world import World
+
+#: Real seconds between two looks of the command line, between two questions whether it has looked, and after which it is not
+#: waited for.
+LOOK, STEP, LOST = 0.03, 0.005, 2.0
+#: Real seconds after which a command line that neither ends nor shows what is waited for is given up.
+PATIENCE = 60.0
+#: Rows and columns of a terminal.
+TERMINAL = (40, 130)
+#: What a terminal is told beside the text.
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of an invocation."""
+
+    code: int
+    text: str
+    """Standard output."""
+    errors: str
+    """Standard error."""
+
+    @property
+    def document(self) -> Any:
+        """The last document of `--output json`."""
+        return json.loads(self.text.splitlines()[-1])
+
+
+class Cli:
+    """Starts it."""
+
+    def __init__(self, world: World, folder: Path, look_again: float) -> None:
+        self._world, self._folder, self._look_again = world, folder, look_again
+        self._clock = folder / "clock"
+        self._running: list[Running | Terminal] = []
+        self._looked = 0
+
+    def environment(self) -> dict[str, str]:
+        """All of it: nothing of this machine's AWS configuration counts."""
+        known = {name: value for name, value in self._world.environment().items() if name.startswith("AWS_")}
+        settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_LOOK_AGAIN_SECONDS": str(self._look_again)}
+        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), "AWS_EC2_METADATA_DISABLED": "true", **known, **settings}
+
+    def __call__(self, *arguments: str, **options: Any) -> Told:
+        return self.start(*arguments, **options).ends()
+
+    def start(self, *arguments: str, pace: float = 60, terminal: bool = False, **environment: str | None) -> Running:
+        """`environment` is laid over the usual one; None takes a variable away."""
+        merged = {name: value for name, value in {**self.environment(), **environment}.items() if value is not None}
+        running = Running(self.lets_pass, [str(BINARY), *arguments], merged, pace, terminal)
+        self._running.append(running)
+        return running
+
+    def in_a_shell(self, script: str, pace: float = 60) -> Running:
+        """What bash makes of it; `recycle-eks` is the binary."""
+        path = f"{BINARY.parent}:{os.environ['PATH']}"
+        command = ["bash", "-o", "pipefail", "-c", script]
+        running = Running(self.lets_pass, command, {**self.environment(), "PATH": path}, pace, terminal=False)
+        self._running.append(running)
+        return running
+
+    def opens(self, *arguments: str, columns: int = 104, rows: int = 40) -> Terminal:
+        """In a real terminal; time passes by `lets_pass` only."""
+        self.tells_time()
+        folder = self._folder / f"terminal-{len(self._running)}"
+        folder.mkdir()
+        terminal = Terminal([str(BINARY), *arguments], self.environment(), folder, columns, rows)
+        self._running.append(terminal)
+        return terminal
+
+    def lets_pass(self, seconds: float, by_others: bool = False) -> None:
+        """Lets so much virtual time pass, which takes a while, and a moment for the command line, whoever started it."""
+        clock = self._world.clock
+        clock.run(limit=clock.elapsed() + seconds)
+        self.tells_time()
+        self._wait_for_a_look(by_others)
+
+    def tells_time(self) -> None:
+        """What time it is now, in the file from which the command line knows it."""
+        now = datetime.datetime.fromtimestamp(self._world.clock.now(), datetime.UTC)
+        fresh = self._clock.with_suffix(".fresh")
+        fresh.write_text(now.isoformat())
+        fresh.replace(self._clock)
+
+    def _wait_for_a_look(self, by_others: bool) -> None:
+        """Until a call has come that is no function's, or LOST is over: the command line may be about to end."""
+        end = time.monotonic() + LOST
+        while self._looks() == self._looked and time.monotonic() < end:
+            if not by_others and not any(running.is_under_way for running in self._running):
+                break
+            time.sleep(STEP)
+        self._looked = self._looks()
+
+    def _looks(self) -> int:
+        return sum(call.function is None for call in list(self._world.aws.calls))
+
+    def stop(self) -> None:
+        """Ends those that still run."""
+        for running in self._running:
+            running.stop()
+
+
+class Running:
+    """An invocation that has begun."""
+
+    def __init__(
+        self, step: Callable[[float], None], command: list[str], environment: dict[str, str], pace: float, terminal: bool
+    ) -> None:
+        self._step, self._pace = step, pace
+        self._out: list[str] = []
+        self._err: list[str] = []
+        step(0)
+        if terminal:
+            own, its = pty.openpty()
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", *TERMINAL, 0, 0))
+            self._process = subprocess.Popen(command, env=environment, stdin=its, stdout=its, stderr=subprocess.PIPE)
+            os.close(its)
+            out = own
+        else:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            out = self._process.stdout.fileno()
+        self._readers = [
+            threading.Thread(target=_read, args=each, daemon=True)
+            for each in [(out, self._out), (self._process.stderr.fileno(), self._err)]
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def is_under_way(self) -> bool:
+        """It has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def text(self) -> str:
+        """Standard output so far, without a terminal's escapes."""
+        return ESCAPES.sub("", "".join(self._out)).replace("\r", "")
+
+    @property
+    def raw(self) -> str:
+        """The same with them."""
+        return "".join(self._out)
+
+    def sees(self, text: str) -> None:
+        """Lets time pass until it has shown this."""
+        for _ in self._meanwhile():
+            if text in self.text:
+                return
+        raise AssertionError(f"it has ended without showing {text!r}:\n{self.text}\n{''.join(self._err)}")
+
+    def ends(self) -> Told:
+        """Lets time pass until it has ended."""
+        for _ in self._meanwhile():
+            pass
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        return Told(self._process.returncode, self.text, "".join(self._err))
+
+    def is_interrupted(self) -> Told:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+        return self.ends()
+
+    def _meanwhile(self) -> Iterator[None]:
+        end = time.monotonic() + PATIENCE
+        while self._process.poll() is None:
+            if time.monotonic() > end:
+                raise AssertionError(f"nothing more came within {PATIENCE:g} real seconds:\n{self.text}\n{''.join(self._err)}")
+            self._step(self._pace)
+            yield
+        yield
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _read(descriptor: int, into: list[str]) -> None:
+    # A terminal whose other side was closed is an error, not an end.
+    with contextlib.suppress(OSError):
+        while chunk := os.read(descriptor, 65_536):
+            into.append(chunk.decode(errors="replace"))
+
+
+@contextlib.contextmanager
+def command_line(world: World, look_again: float = LOOK) -> Iterator[Cli]:
+    """For the fixture `cli`, and the demo; real seconds between two of its looks."""
+    folder = temporary_folder("cli")
+    cli = Cli(world, folder, look_again)
+    try:
+        yield cli
+    finally:
+        cli.stop()
+        shutil.rmtree(folder)

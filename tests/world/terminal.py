@@ -1,0 +1,106 @@
+"""A real terminal, tmux's: what a person sees of a program there, the keys that they press, and the window that they resize.
+
+terminal = Terminal(["recycle-eks", "status"], environment, folder, columns=104, rows=40)
+terminal.shows("draining")
+terminal.resize(60, 40)
+terminal.press("C-c")
+assert terminal.ends() == 130
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: What was there stays to be looked at when the program has ended.
+SETTINGS = """
+set -g remain-on-exit on
+set -g remain-on-exit-format ""
+set -g status off
+set -g history-limit 100000
+set -g default-terminal tmux-256color
+"""
+#: Real seconds after which it is given up, and between two looks.
+PATIENCE, GLANCE = 240.0, 0.05
+
+
+class Terminal:
+    """One program in a terminal of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int, rows: int) -> None:
+        """Everything that the program shall know of is in `environment`; the terminal's own files are in the folder."""
+        settings = folder / "tmux.conf"
+        settings.write_text(SETTINGS)
+        self._tmux = ["tmux", "-u", "-f", str(settings), "-S", str(folder / "tmux.socket")]
+        self._environment = {**environment, "LC_ALL": "C.UTF-8"}
+        # The pane is as large as the whole of the window.
+        self._ask("new-session", "-d", "-x", str(columns), "-y", str(rows), "--", *command)
+
+    @property
+    def text(self) -> str:
+        """What the screen shows."""
+        return self._ask("capture-pane", "-p")
+
+    @property
+    def coloured(self) -> str:
+        """The same with the escapes of its colours."""
+        return self._ask("capture-pane", "-e", "-p")
+
+    @property
+    def written(self) -> str:
+        """The same with what has left the screen at its top; what was too long for a line is one."""
+        return self._ask("capture-pane", "-J", "-p", "-S", "-")
+
+    @property
+    def pid(self) -> int:
+        """The program's process."""
+        return int(self._tell("pane_pid"))
+
+    @property
+    def is_under_way(self) -> bool:
+        """It has not ended. tmux knows first that it has closed its terminal, and a moment later how it ended."""
+        return self._tell("pane_dead") == "0" or not (self._tell("pane_dead_status") or self._tell("pane_dead_signal"))
+
+    def shows(self, *texts: str) -> str:
+        """Waits until the screen has all of these, and answers it."""
+        end = time.monotonic() + PATIENCE
+        while any(text not in (screen := self.text) for text in texts):
+            assert self.is_under_way, f"it has ended without showing {texts}:\n{screen}"
+            assert time.monotonic() < end, f"it has not shown {texts}:\n{screen}"
+            time.sleep(GLANCE)
+        return screen
+
+    def ends(self) -> int:
+        """Waits until it has ended, and answers its exit code."""
+        end = time.monotonic() + PATIENCE
+        while self.is_under_way:
+            assert time.monotonic() < end, f"it does not end:\n{self.text}"
+            time.sleep(GLANCE)
+        return self.code
+
+    @property
+    def code(self) -> int:
+        """The exit code of a program that has ended."""
+        return int(self._tell("pane_dead_status"))
+
+    def press(self, key: str) -> None:
+        """A key as tmux calls it, such as C-c."""
+        self._ask("send-keys", key)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size of the window."""
+        self._ask("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def stop(self) -> None:
+        """Closes it, with what still runs in it; a second time, too."""
+        subprocess.run([*self._tmux, "kill-server"], env=self._environment, capture_output=True, check=False)
+
+    def _tell(self, what: str) -> str:
+        return self._ask("display-message", "-p", f"#{{{what}}}").strip()
+
+    def _ask(self, *arguments: str) -> str:
+        done = subprocess.run([*self._tmux, *arguments], env=self._environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"tmux {arguments[0]}: {done.stderr}"
+        return done.stdout
