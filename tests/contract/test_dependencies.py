@@ -95,8 +95,12 @@ TABLE = [
     Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
 ]
 #: What the command line asks of crates that it shares with functions, which are built without it (package.py): credentials as the
-#: AWS CLI takes them, Ctrl-C.
-FEATURES = {("recycle-eks", "aws-config"): ["credentials-process", "sso"], ("recycle-eks", "tokio"): ["signal"]}
+#: AWS CLI takes them, Ctrl-C, the time of day.
+FEATURES = {
+    ("recycle-eks", "aws-config"): ["credentials-process", "sso"],
+    ("recycle-eks", "jiff"): ["std"],
+    ("recycle-eks", "tokio"): ["signal"],
+}
 CRATES = [row.crate for row in TABLE]
 WITH_EC2 = {"instance-record"} | {row.crate for row in TABLE if "instance-record" in row.allowed}
 
