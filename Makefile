@@ -5,10 +5,11 @@
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
+# make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
 # make dashboard runs two days of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario package bench scale dashboard generate
+.PHONY: help demo test check scenario package bench scale campaign dashboard generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -38,6 +39,9 @@ bench:
 
 scale:
 	export PYTHONPATH=tests; $(python) -m scale $(ARGS)
+
+campaign:
+	export PYTHONPATH=tests; $(python) -m campaign $(ARGS)
 
 dashboard:
 	export PYTHONPATH=tests; $(python) -m dashboard

@@ -30,6 +30,12 @@ When = Literal["before", "after"]
 
 INVOKE = "lambda:Invoke"
 
+#: A fault for this `function` strikes calls that no function makes: a state machine's own, people's.
+NO_FUNCTION = ""
+
+#: Hears of a call before it is made: its action, its function, its parameters.
+Witness = Callable[[str, str | None, dict[str, Any]], None]
+
 
 class Caller(Protocol):
     """The process that makes a call."""
@@ -67,7 +73,9 @@ class Fault:
     def matches(self, action: str, function: str | None, parameters: dict[str, Any]) -> bool:
         if not fnmatchcase(action, self.action):
             return False
-        if self.function is not None and not is_function(function, self.function):
+        if self.function == NO_FUNCTION and function is not None:
+            return False
+        if self.function and not is_function(function, self.function):
             return False
         if self.kind in ("kill", "hang") and action != INVOKE and function is None:
             return False
@@ -88,6 +96,8 @@ class Plan:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.faults: list[Fault] = []
+        #: They hear of each call, whatever the plan says; `clear` leaves them.
+        self.witnesses: list[Witness] = []
 
     def clear(self) -> None:
         with self._lock:
@@ -155,6 +165,8 @@ class Plan:
 
     def consult(self, action: str, function: str | None = None, parameters: dict[str, Any] | None = None) -> Fault | None:
         """The fault for this call, or None. Must be asked exactly once for each call: it counts them."""
+        for hears in list(self.witnesses):
+            hears(action, function, parameters or {})
         with self._lock:
             due = None
             for fault in self.faults:

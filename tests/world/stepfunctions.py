@@ -137,6 +137,8 @@ class Engine:
         self.services = services
         self.account, self.region, self.partition = account, region, partition
         self.listeners: list[Callable[[Execution], None]] = []
+        #: Called with an execution and the name of a state that it enters; must not call the service, but may use the clock.
+        self.on_entered: list[Callable[[Execution, str], None]] = []
         #: Called with the ARN and the payload of an asynchronous invocation that failed for good.
         self.on_abandoned: list[Callable[[str, Any], None]] = []
         self.history_limit = HISTORY_LIMIT
@@ -415,6 +417,9 @@ class Engine:
         if details:
             event[_details_key(kind)] = details
         execution.events.append(event)
+        if kind.endswith("StateEntered"):
+            for hears in self.on_entered:
+                hears(execution, details["name"])
         return number
 
     def _parsed(self, definition: str) -> dict[str, Any]:

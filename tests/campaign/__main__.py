@@ -1,0 +1,219 @@
+"""Makes one thing go wrong at every place where something can, and judges the world that is left.
+
+make campaign                                        all of it, in two processes; started again, it goes on where it was
+make campaign ARGS="--only 'before/seed 7'"          the runs whose names begin so
+make campaign ARGS="--every 30"                      each thirtieth run
+make campaign ARGS=--again                           from the beginning
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from campaign.runs import Run, all_runs, explored
+from prepare import ROOT, TESTS
+from world.deployment import ZIPS
+from world.world import World
+
+#: Where what was found is written while it goes on; by what it was found with.
+NOTEBOOKS = ROOT / "target" / "campaign"
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    given = read_arguments()
+    if given.worker:
+        return work()
+    console = Console(stderr=True)
+    notebook = NOTEBOOKS / f"{fingerprint()}.jsonl"
+    notebook.parent.mkdir(parents=True, exist_ok=True)
+    if given.again or given.only:
+        notebook = notebook if not given.only else notebook.with_suffix(".only.jsonl")
+        notebook.unlink(missing_ok=True)
+    began = time.monotonic()
+    results = campaign(given, notebook, console)
+    return sum_up(results, time.monotonic() - began)
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("make campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="NAME", help="the runs whose names begin so")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth run")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes, each with a world of its own")
+    parser.add_argument("--again", action="store_true", help="forget what was found before")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def fingerprint() -> str:
+    """Of everything that decides what is found: functions, state machines, module, this campaign."""
+    digest = hashlib.sha256()
+    here = [*ROOT.glob("state-machine/*.json"), *ROOT.glob("terraform/*.tf"), *TESTS.glob("campaign/*.py")]
+    for file in sorted([*here, *Path(ZIPS).rglob("*.zip")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class Worker:
+    """A process with a world, which makes one run after the other."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "campaign", "--worker"]
+        self._process = subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def asked(self, name: str) -> Any:
+        """What it answers to one line."""
+        self._process.stdin.write(json.dumps(name) + "\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> Any:
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a process of the campaign has ended, see above")
+        return json.loads(line)
+
+    def ends(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def work() -> int:
+    """Prints the names of all runs, then makes those that it is asked for."""
+    # Whoever prints something else would be taken for an answer.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    world = World()
+    try:
+        world.start()
+        runs = {run.name: run for run in all_runs(explored(world))}
+        print(json.dumps(list(runs)), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(made(world, runs[json.loads(line)])), file=answers, flush=True)
+    finally:
+        world.stop()
+    return 0
+
+
+def made(world: World, run: Run) -> dict[str, Any]:
+    began = time.monotonic()
+    try:
+        end, found = run.make(world)
+    except Exception as error:
+        end, found = "", [f"the run did not come to its end: {type(error).__name__}: {error}"[:500]]
+    return {"name": run.name, "end": end, "violations": found, "seconds": round(time.monotonic() - began, 2)}
+
+
+def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> list[dict[str, Any]]:
+    """What came of each run, what an earlier start of the same campaign found included."""
+    console.print("each scene once without any fault, to learn where faults can strike (half a minute)")
+    workers = [Worker() for _ in range(given.workers)]
+    try:
+        every = [worker.answer() for worker in workers][0]
+        chosen = [name for name in every if name.startswith(given.only or "")][:: given.every]
+        known = {}
+        if notebook.exists():
+            known = {each["name"]: each for each in map(json.loads, notebook.read_text().splitlines())}
+        left: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for name in chosen:
+            if name not in known:
+                left.put(name)
+        return [known[name] for name in chosen if name in known] + _made(workers, left, len(chosen), notebook, console)
+    finally:
+        for worker in workers:
+            worker.ends()
+
+
+def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook: Path, console: Console) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    troubles: list[BaseException] = []
+    with Progress(*columns, console=console) as progress, notebook.open("a") as book:
+        bar = progress.add_task("runs", total=of, completed=of - left.qsize())
+
+        def work_off(worker: Worker) -> None:
+            with contextlib.suppress(queue.Empty):
+                while not troubles:
+                    name = left.get_nowait()
+                    try:
+                        result = worker.asked(name)
+                    except BaseException as error:
+                        troubles.append(error)
+                        return
+                    results.append(result)
+                    book.write(json.dumps(result) + "\n")
+                    book.flush()
+                    progress.advance(bar)
+                    if result["violations"]:
+                        progress.console.print(violation(result), markup=False)
+
+        threads = [threading.Thread(target=work_off, args=(worker,), daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if troubles:
+        raise troubles[0]
+    return results
+
+
+def violation(result: dict[str, Any]) -> str:
+    """What it was, and how to see it again."""
+    lines = [f"VIOLATION {result['name']} ({result['end']})", *(f"    {each}" for each in result["violations"])]
+    return "\n".join([*lines, f"    make campaign ARGS=\"--only '{result['name']}'\""])
+
+
+def sum_up(results: list[dict[str, Any]], seconds: float) -> int:
+    table = Table("scene", "runs", "recycled and the like", "ended otherwise", "violations")
+    scenes = list(dict.fromkeys(each["name"].partition("/")[0] for each in results))
+    bad = [each for each in results if each["violations"]]
+    for scene in scenes:
+        mine = [each for each in results if each["name"].partition("/")[0] == scene]
+        ends = Counter(each["end"].rpartition(", ")[2] for each in mine)
+        goal, good = ends.most_common(1)[0]
+        others = ", ".join(f"{end or 'nothing'} {count}" for end, count in ends.most_common() if end != goal)
+        table.add_row(scene, str(len(mine)), f"{goal} {good}", others, str(sum(each in bad for each in mine)))
+    kinds = Counter(kind_of(each["name"]) for each in results)
+    faults = Table("what goes wrong", "runs", "violations")
+    for kind, count in sorted(kinds.items()):
+        faults.add_row(kind, str(count), str(sum(kind_of(each["name"]) == kind for each in bad)))
+    console = Console(width=140)
+    console.print(table, faults)
+    for each in sorted(bad, key=lambda each: each["name"]):
+        print(violation(each))
+    print(f"{len(results)} runs in {seconds / 60:.0f} minutes, {len(bad)} with violations")
+    return 1 if bad else 0
+
+
+def kind_of(name: str) -> str:
+    """The last part of a run's name, without numbers."""
+    what = name.partition("/")[2]
+    if what.startswith(("pair", "seed", "lost event")):
+        return what.rstrip("0123456789").partition(" ")[0]
+    if "throttled at" in what:
+        return "throttled for minutes"
+    return what.rpartition("/")[2]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("stopped; started again, it goes on", file=sys.stderr)
+        sys.exit(130)

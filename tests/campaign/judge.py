@@ -1,0 +1,118 @@
+"""What has to be true when everything has ended and two sweeps have passed, whatever went wrong before.
+
+Decided from the world: machines, pods, targets, groups, tags. An outcome is only asked whether it tells the truth about that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from campaign.scenes import Stage, ends_of, told_by
+
+#: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
+GONE = ("recycled",)
+PUT_BACK = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
+UNTOUCHED = ("PreflightRefused", "TurnTimedOut", "InvalidInput", "planned")
+ANOTHERS = ("duplicate", "superseded", "ClaimLost", "ABORTED", "TIMED_OUT", "already_gone", "released", "NodeLost")
+#: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
+SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
+
+
+def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
+    """Sentences, none if all is well."""
+    found = [*stage.died, *(f"{call} without a live claim" for call in sorted(set(stage.unclaimed)))]
+    found += [f"{each.status}: {each.arn}" for each in stage.running]
+    found += _pods(stage)
+    found += _targets(stage)
+    found += _groups(stage)
+    left = {name: stage.world.leftovers(group) for group in stage.groups if (name := group.name)}
+    standing = _in_standby(stage)
+    found += [f"{what} is left on {where}" for each in left.values() for where, what in each if where not in standing]
+    found += _outcomes(stage, is_a_person)
+    found += _secrets(stage)
+    return found
+
+
+def _in_standby(stage: Stage) -> set[str]:
+    """Those whose outcome says that their group allows no way back: people were told, tag and all."""
+    standing = set()
+    for node in stage.nodes:
+        told = [told_by(each) for each in ends_of(stage)]
+        if any(outcome == "StandbyLeftBehind" and node.instance_id in reason for outcome, reason in told):
+            standing |= {node.instance_id, node.name}
+    return standing
+
+
+def _pods(stage: Stage) -> Iterator[str]:
+    for job in stage.jobs:
+        if job.name not in stage.finished:
+            yield f"pod {job.name}, which was to be waited for, has not finished"
+
+
+def _targets(stage: Stage) -> Iterator[str]:
+    for target in stage.targets:
+        if gaps := [gap for gap in target.unserved() if gap[1] - gap[0] > 1e-6]:
+            yield f"{target} had no healthy target at {gaps}"
+
+
+def _groups(stage: Stage) -> Iterator[str]:
+    standing = _in_standby(stage)
+    for group in stage.groups:
+        least, wanted, most = stage.sizes[group.name]
+        wanted += stage.grown.get(group.name, 0)
+        states = group.states
+        left = [each for each in states if each in standing or "recycle-eks:stopped" in stage.world.instance(each).tags]
+        old = [node for node in stage.nodes if node.instance_id in states and node.instance_id not in standing]
+        new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and stage.pods_at_work(node)]
+        # Where a replacement has pods, the node comes back beside it: the put-back table.
+        allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
+        if group.sizes not in allowed:
+            yield f"{group} has the sizes {group.sizes} and not {stage.sizes[group.name]}"
+        odd = {instance: state for instance, state in states.items() if state != "InService" and instance not in left}
+        if odd:
+            yield f"{group} has members {odd}"
+        if len(states) - len(left) != group.sizes[1]:
+            yield f"{group} has {len(states)} members, {group.sizes[1]} are desired"
+
+
+def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
+    world = stage.world
+    for node in stage.nodes:
+        mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(world.engine.execution(each.arn).input)]
+        told = [told_by(each) for each in mine]
+        telling = [each for each in told if each[0] not in ("duplicate", "superseded", "ClaimLost")]
+        for outcome, reason in told:
+            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, "StandbyLeftBehind"):
+                yield f"{outcome} is no outcome: {reason[:200]}"
+            if outcome == "InternalError":
+                yield f"a fault of ours: {reason[:300]}"
+        if not telling:
+            continue
+        outcome, reason = telling[-1]
+        member = next((group.states[node.instance_id] for group in stage.groups if node.instance_id in group.states), None)
+        power = world.instance(node.instance_id).state
+        is_ours = node.instance_id not in stage.by_hand and not is_a_person
+        is_kept = "recycle-eks:detached" in world.instance(node.instance_id).tags
+        if outcome in GONE and (member is not None and power != "stopped" or power == "running" and not is_kept):
+            yield f"{outcome} was told, but the instance is {power}, {member} in its group"
+        if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running"):
+            yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
+        if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
+            yield f"{outcome} was told, but the instance is {power}, {member} in its group"
+        if is_ours and outcome == "NodeLost":
+            yield f"NodeLost was told, but nobody took the node away: {reason[:300]}"
+
+
+def _secrets(stage: Stage) -> Iterator[str]:
+    world = stage.world
+    texts = {f"the log of {function}": world.host.logs(function) for function in world.host.functions_with_logs()}
+    for execution in world.engine.executions.values():
+        texts[f"the history of {execution.name}"] = json.dumps(execution.events, default=str)
+    for node in world.kubernetes.nodes():
+        texts[f"node {node.name}"] = json.dumps(node.object["metadata"])
+    texts["a notification"] = json.dumps(world.told)
+    for where, text in texts.items():
+        if secret := SECRETS.search(text):
+            yield f"{where} has a secret: {secret[0]}"

@@ -1,0 +1,110 @@
+"""What people do to a node while it is recycled, each at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from campaign.scenes import Stage
+from world.world import Node
+
+
+def _node(stage: Stage) -> Node:
+    return stage.nodes[0]
+
+
+def _where_there_is_one(act: Callable[[Node], Any]) -> Callable[[Stage], None]:
+    """Nobody finds a Node that is gone."""
+
+    def when_it_is_there(stage: Stage) -> None:
+        if _node(stage).exists:
+            act(_node(stage))
+
+    return when_it_is_there
+
+
+def _asked_of_aws(act: Callable[[Stage], Any]) -> Callable[[Stage], None]:
+    """AWS may refuse what a person asks for; that is their affair."""
+
+    def asked(stage: Stage) -> None:
+        try:
+            act(stage)
+        except ClientError:
+            return
+
+    return asked
+
+
+def _second_execution(stage: Stage) -> None:
+    stage.world.recycle(_node(stage), label_selector="app=train", drain_timeout_seconds=3600)
+
+
+def _exits_standby(stage: Stage) -> None:
+    node = _node(stage)
+    stage.world.aws.client("autoscaling").exit_standby(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
+    stage.grown[node.group.name] = stage.grown.get(node.group.name, 0) + 1
+
+
+def _terminates_it(stage: Stage) -> None:
+    stage.ends_by_hand(_node(stage))
+    _node(stage).is_terminated_in_the_console()
+
+
+def _terminates_it_in_its_group(stage: Stage) -> None:
+    stage.ends_by_hand(_node(stage))
+    _node(stage).group.terminate(_node(stage))
+
+
+def _deletes_its_object(stage: Stage) -> None:
+    if _node(stage).exists:
+        stage.ends_by_hand(_node(stage))
+        _node(stage).object_is_deleted()
+
+
+def _stops(stage: Stage) -> None:
+    for execution in stage.world.executions()[:1]:
+        execution.stop()
+
+
+def _redrives(stage: Stage) -> None:
+    for execution in stage.world.executions()[:1]:
+        if execution.status == "RUNNING":
+            execution.stop()
+            stage.world.clock.after(30, execution.redrive)
+
+
+def _protects(stage: Stage) -> None:
+    node = _node(stage)
+    node.group.protect(node)
+    # Taken back later, or it would be found as ours.
+    client = stage.world.aws.client("autoscaling")
+    given = {"AutoScalingGroupName": node.group.name, "InstanceIds": [node.instance_id], "ProtectedFromScaleIn": False}
+    stage.at(
+        f"{stage.world.clock.elapsed() + 7200}s", lambda: _asked_of_aws(lambda _: client.set_instance_protection(**given))(stage)
+    )
+
+
+def _grows_the_group(stage: Stage) -> None:
+    group = _node(stage).group
+    if group.sizes[1] < group.sizes[2]:
+        group.grow(group.sizes[1] + 1)
+        stage.grown[group.name] = stage.grown.get(group.name, 0) + 1
+
+
+PEOPLE: dict[str, Callable[[Stage], None]] = {
+    "second execution": _second_execution,
+    "exits Standby": _asked_of_aws(_exits_standby),
+    "removes the taint": _where_there_is_one(lambda node: node.kubernetes.remove_taints("recycle-eks/draining")),
+    "uncordons": _where_there_is_one(lambda node: node.kubernetes.uncordon()),
+    "takes the claim away": _where_there_is_one(lambda node: node.annotate("recycle-eks/claim", None)),
+    "ends the drain": _where_there_is_one(lambda node: node.annotate("recycle-eks/drain-until", "now")),
+    "deletes the Node": _deletes_its_object,
+    "terminates the instance": _asked_of_aws(_terminates_it),
+    "terminates the member": _asked_of_aws(_terminates_it_in_its_group),
+    "stops the execution": _stops,
+    "redrives the execution": _redrives,
+    "protects the member": _asked_of_aws(_protects),
+    "grows the group": _asked_of_aws(_grows_the_group),
+}

@@ -1,0 +1,265 @@
+"""Every run of the campaign: a scene, and one thing that goes wrong in it, or two. A run's name says all that it takes to repeat it.
+
+before/check-pods kubernetes:GET pods #3/cut         a fault at the third such call
+hook/CheckPods/second execution                      somebody acts when a state is entered
+after/3m throttled at 2m · spot/lost event 4 · before/seed 7 · before/pair 12
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from campaign.judge import violations
+from campaign.people import PEOPLE
+from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
+from world.faults import INVOKE, NO_FUNCTION, Fault, Plan
+from world.world import World
+
+#: Pairs of faults and seeds of the clock, for each scene.
+PAIRS, SEEDS = 8, 8
+#: How often throttling begins, and for how long it lasts, in virtual minutes.
+THROTTLED_EVERY, THROTTLED_FOR = 1, 3
+#: Kinds of faults at a place that an earlier scene had in full, of all that are possible there; and people in each state.
+AGAIN, MEETINGS = 2, 1
+
+
+@dataclass(frozen=True, order=True)
+class Boundary:
+    """The nth call of a kind that a function makes, or a state machine itself."""
+
+    function: str
+    action: str
+    nth: int
+    write: bool = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.function or 'machine'} {self.action} #{self.nth}"
+
+    @property
+    def which(self) -> dict[str, Any]:
+        return {"function": self.function or NO_FUNCTION, "nth": self.nth}
+
+    @property
+    def kinds(self) -> list[str]:
+        """What can go wrong there."""
+        if self.action == INVOKE:
+            return ["throttled", "5xx", "answer lost"]
+        kinds = ["throttled", "5xx", "refused", "cut"]
+        if self.function:
+            kinds += ["timed out", *(["killed before", "killed after"] if self.write else [])]
+        if self.action.startswith("kubernetes:"):
+            kinds += ["401", *(["409"] if self.write else [])]
+        return kinds
+
+    def strike(self, plan: Plan, kind: str) -> None:
+        kubernetes = self.action.startswith("kubernetes:")
+        if self.action == INVOKE:
+            refusals = {
+                "throttled": {"code": "TooManyRequestsException", "status": 429},
+                "5xx": {"code": "ServiceException", "status": 500},
+                "answer lost": {"code": "ServiceException", "status": 500, "after": True},
+            }
+            plan.invoke(self.function, nth=self.nth, **refusals[kind])
+            return
+        refusals = {
+            "throttled": {"code": "TooManyRequests", "status": 429} if kubernetes else {"code": "Throttling", "status": 400},
+            "5xx": {"code": "InternalError", "status": 500} if kubernetes else {"code": "InternalFailure", "status": 500},
+            "refused": {"code": "Forbidden", "status": 403} if kubernetes else {"code": "AccessDenied", "status": 403},
+            "401": {"code": "Unauthorized", "status": 401},
+            "409": {"code": "Conflict", "status": 409},
+        }
+        if kind in refusals:
+            plan.refuse(self.action, **refusals[kind], times=2 if kind == "throttled" else 1, **self.which)
+        elif kind == "cut":
+            plan.lose_answer(self.action, **self.which)
+        elif kind == "timed out":
+            plan.hang(self.action, **self.which)
+        else:
+            plan.kill(kind.removeprefix("killed "), self.action, **self.which)
+
+
+@dataclass(frozen=True)
+class Run:
+    """`disturb` is told the stage when the scene has been built and before anything has run."""
+
+    scene: Scene
+    what: str
+    disturb: Callable[[Stage], None]
+    seed: int | None = None
+    is_a_person: bool = False
+    has_to_strike: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.scene.name}/{self.what}"
+
+    def make(self, world: World) -> tuple[str, list[str]]:
+        """How it ended, and what was violated."""
+        world.reset(seed=self.seed)
+        with Stage(world).watched() as stage:
+            self.scene.play(stage)
+            self.disturb(stage)
+            stage.becomes_idle()
+            found = violations(stage, self.is_a_person)
+            if self.has_to_strike:
+                found += [f"the fault has not struck: {fault.action}" for fault in world.faults.not_struck()]
+            return ", ".join(told_by(each)[0] for each in ends_of(stage)), found
+
+
+@dataclass(frozen=True)
+class Known:
+    """What happens in a scene when nothing goes wrong."""
+
+    scene: Scene
+    boundaries: list[Boundary]
+    states: list[str]
+    deliveries: int
+    minutes: int
+
+
+def undisturbed(scene: Scene) -> Run:
+    return Run(scene, "undisturbed", lambda stage: None)
+
+
+def explore(world: World, scene: Scene) -> Known:
+    """Plays it once. It has to end as it should, or the campaign shows nothing."""
+    world.reset()
+    with Stage(world).watched() as stage:
+        scene.play(stage)
+        began = world.clock.elapsed()
+        stage.ends()
+        calls, deliveries, states = list(world.aws.calls), len(world.events.deliveries), list(stage.entered)
+        invocations = Counter(_bare(sample.function) for sample in world.host.samples)
+        minutes = int((world.clock.elapsed() - began) / 60)
+        stage.becomes_idle()
+        found = violations(stage)
+        goals = [told_by(each)[0] for each in ends_of(stage)]
+        if scene.name == "rotation":
+            goals = [world.executions("rotate-nodes")[0].finishes().outcome]
+        assert not found and goals[-1:] == [scene.goal], (scene.name, goals, found)
+    places = [*_invocations(invocations), *boundaries(calls)]
+    return Known(scene, places, states, deliveries, minutes)
+
+
+def boundaries(calls: list[Any]) -> Iterator[Boundary]:
+    """Every call that writes; of those that read, the first and the last of each kind and function."""
+    counted: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], Boundary] = {}
+    for call in calls:
+        if call.function is None and not call.access_key.startswith("step-functions"):
+            continue
+        key = (_bare(call.function), call.action)
+        counted[key] += 1
+        boundary = Boundary(*key, counted[key], call.write)
+        if call.write or counted[key] == 1:
+            yield boundary
+            last.pop(key, None)
+        else:
+            last[key] = boundary
+    yield from last.values()
+
+
+def _invocations(counted: Counter[str]) -> Iterator[Boundary]:
+    for function, count in sorted(counted.items()):
+        for nth in sorted({1, count}):
+            yield Boundary(function, INVOKE, nth, write=True)
+
+
+def _bare(function: str | None) -> str:
+    return "" if function is None else function.removeprefix("recycle-eks-")
+
+
+def all_runs(known: list[Known]) -> Iterator[Run]:
+    """The whole campaign, scene by scene."""
+    had: set[tuple[str, str, int]] = set()
+    for each in known:
+        yield undisturbed(each.scene)
+        yield from _faults(each, had)
+        yield from _pairs(each)
+        yield from _meetings(each)
+        for number in range(each.deliveries):
+            yield Run(each.scene, f"lost event {number + 1}", lambda stage, n=number: stage.world.events.lose("*", n + 1))
+        for minute in range(0, each.minutes, THROTTLED_EVERY):
+            yield Run(
+                each.scene,
+                f"{THROTTLED_FOR}m throttled at {minute}m",
+                lambda stage, at=minute: throttle(stage, at),
+                has_to_strike=False,
+            )
+        for seed in range(1, SEEDS + 1):
+            yield Run(each.scene, f"seed {seed}", lambda stage: None, seed=seed)
+
+
+def _faults(known: Known, had: set[tuple[str, str, int]]) -> Iterator[Run]:
+    """Every kind at each place; where an earlier scene has passed the same, some of them, others in each scene."""
+    here = set()
+    for boundary in known.boundaries:
+        place = (boundary.function, boundary.action, boundary.nth)
+        here.add(place)
+        kinds = boundary.kinds
+        if place in had:
+            first = zlib.crc32(f"{known.scene.name} {boundary}".encode()) % len(kinds)
+            kinds = [kinds[(first + number) % len(kinds)] for number in range(AGAIN)]
+        for kind in kinds:
+            yield Run(known.scene, f"{boundary}/{kind}", lambda stage, b=boundary, k=kind: b.strike(stage.world.faults, k))
+    had |= here
+
+
+def _pairs(known: Known) -> Iterator[Run]:
+    """Two faults in one run. The first may take the way on which the second waits."""
+    for number in range(1, PAIRS + 1):
+        chance = random.Random(f"{known.scene.name} {number}")
+        both = [(boundary, chance.choice(boundary.kinds)) for boundary in chance.sample(known.boundaries, 2)]
+
+        def disturb(stage: Stage, both: list[tuple[Boundary, str]] = both) -> None:
+            for boundary, kind in both:
+                boundary.strike(stage.world.faults, kind)
+
+        what = " + ".join(f"{boundary}/{kind}" for boundary, kind in both)
+        yield Run(known.scene, f"pair {number}: {what}", disturb, has_to_strike=False)
+
+
+def _meetings(known: Known) -> Iterator[Run]:
+    """A second execution in each state, and people, who take turns."""
+    names = sorted(PEOPLE)
+    for number, state in enumerate(known.states):
+        met = {names[(number * MEETINGS + turn + zlib.crc32(known.scene.name.encode())) % len(names)] for turn in range(MEETINGS)}
+        for who in ["second execution", *sorted(met - {"second execution"})]:
+
+            def disturb(stage: Stage, state: str = state, who: str = who) -> None:
+                stage.to_do[state] = lambda: PEOPLE[who](stage)
+
+            yield Run(known.scene, f"{state}/{who}", disturb, is_a_person=who != "second execution")
+
+
+def throttle(stage: Stage, minute: int) -> None:
+    """AWS and the API server answer nothing else for a while."""
+    world = stage.world
+    asked: list[Fault] = []
+
+    def begin() -> None:
+        for service in ("autoscaling", "ec2", "states", "elasticloadbalancing", "sns"):
+            asked.append(world.faults.refuse(f"{service}:*", code="Throttling", message="Rate exceeded", times=None))
+        asked.append(world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, times=None))
+
+    def end() -> None:
+        for fault in asked:
+            fault.times = 0
+
+    begins = world.clock.elapsed() + minute * 60 + 30
+    world.at(begins, begin)
+    world.at(begins + THROTTLED_FOR * 60, end)
+
+
+def explored(world: World, tell: Callable[[str], None] = lambda name: None) -> list[Known]:
+    """All scenes."""
+    found = []
+    for scene in SCENES:
+        tell(scene.name)
+        found.append(explore(world, scene))
+    return found

@@ -1,0 +1,294 @@
+"""What is recycled in the campaign: small worlds, each a way in, a disposal, a sweep or a rotation, with drains of a few polls.
+
+A `Stage` is a world in which a scene plays. It keeps its own book of what happens to machines, pods and targets: what is judged
+afterwards is the world, never recycle-eks' records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from world.balancers import TargetGroup
+from world.kubernetes import Pod
+from world.world import Execution, Group, Node, World
+
+#: Virtual seconds after which executions are given up that still run: more than a put-back that is tried for half an hour.
+PATIENCE = 5 * 86_400
+#: Virtual seconds in which whatever an event starts has begun.
+BEGINS = 10
+#: When the sweeps come that nothing of ours outlives, after everything has ended.
+SWEEPS = ("6m", "15m")
+#: Who must hold a claim before it changes anything: who claims, puts back or marks has its own rules.
+UNDER_A_CLAIM = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
+#: What such a function writes beside the node, its group and its pods; the marks of a rotation are not under a claim.
+ELSEWHERE = (
+    "lambda:Invoke",
+    "kubernetes:POST events",
+    "kubernetes:POST selfsubjectaccessreviews",
+    "sns:Publish",
+    "sts:",
+    "logs:",
+)
+READS = ("Describe", "List", "Get", "GET")
+
+
+class Stage:
+    """A world with nodes to recycle, and what was seen there."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.groups: list[Group] = []
+        self.nodes: list[Node] = []
+        """Those that are recycled."""
+        self.jobs: list[Pod] = []
+        self.finished: list[str] = []
+        self.died: list[str] = []
+        """Machines that ended with pods at work."""
+        self.unclaimed: list[str] = []
+        """Calls that changed something without a live claim."""
+        self.by_hand: set[str] = set()
+        """Instances that a person ended, or EC2."""
+        self.grown: dict[str, int] = {}
+        """By how much a person has changed a group's desired capacity."""
+        self.targets: list[TargetGroup] = []
+        self.entered: list[str] = []
+        """The states that executions have entered, each once."""
+        self.to_do: dict[str, Callable[[], Any]] = {}
+        """What is done as soon as a state is entered for the first time."""
+        self._busy_until = 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watched(self) -> Iterator[Stage]:
+        """As long as it plays, it looks."""
+        ears = [
+            (self.world.ec2.on_change, self._machine_changes),
+            (self.world.faults.witnesses, self._call_is_made),
+            (self.world.engine.on_entered, self._state_is_entered),
+        ]
+        for hears, ear in ears:
+            hears.append(ear)
+        try:
+            yield self
+        finally:
+            for hears, ear in ears:
+                hears.remove(ear)
+
+    # What a scene is made of
+
+    def group(self, name: str = "workers", size: int = 2, minimum: int = 1, maximum: int = 4, **how: Any) -> Group:
+        group = self.world.group(name, size=size, minimum=minimum, maximum=maximum, **how)
+        self.groups.append(group)
+        self.sizes = {each.name: each.sizes for each in self.groups}
+        self.members = {each.name: list(each.instances) for each in self.groups}
+        return group
+
+    def recycles(self, node: Node, until: str = "4m", serves: bool = True) -> Node:
+        """A node to recycle: a pod to wait for that ends then, pods to evict, and a load balancer before the cluster."""
+        self.nodes.append(node)
+        number = len(self.nodes)
+        job = node.job(f"train-{number}", labels={"app": "train"}, annotations={"recycle-eks/drain": "wait"})
+        self.jobs.append(job)
+        self.at(until, lambda: self.finish(job))
+        if serves:
+            web = node.deployment(f"web-{number}", replicas=2)
+            self.world.budget(web, max_unavailable=1)
+        if not self.targets:
+            self.targets.append(self.world.target_group("nodes"))
+        return node
+
+    def at(self, time: str, action: Callable[[], Any]) -> None:
+        self._busy_until = max(self._busy_until, self.world.seconds(time))
+        self.world.at(time, action)
+
+    def finish(self, job: Pod) -> None:
+        """A pod that was killed before has not finished."""
+        if job.exists and not job.is_terminating:
+            job.finishes()
+            self.finished.append(job.name)
+
+    def ends_by_hand(self, node: Node) -> None:
+        """From now on its end, and that of its pods, is nothing of ours."""
+        self.by_hand.add(node.instance_id)
+        self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
+
+    def becomes_idle(self) -> None:
+        """Whatever was begun has ended, and two sweeps have come after that."""
+        world = self.world
+        self.ends()
+        if world.clock.elapsed() < self._busy_until:
+            world.run(self._busy_until)
+            self.ends()
+        for pause in SWEEPS:
+            world.run(world.clock.elapsed() + world.seconds(pause))
+            world.sweep()
+            self.ends()
+
+    @property
+    def running(self) -> list[Any]:
+        return [each for each in self.world.engine.executions.values() if each.status == "RUNNING"]
+
+    def ends(self) -> None:
+        """All that runs has ended, and what was about to begin."""
+        self.world.run(self.world.clock.elapsed() + BEGINS)
+        self.world.clock.run(until=lambda: not self.running, limit=self.world.clock.elapsed() + PATIENCE)
+
+    # What it sees
+
+    def pods_at_work(self, node: Node) -> list[str]:
+        """What the end of a machine would kill."""
+        pods = self.world.kubernetes.look_at_pods(on=node.kubernetes)
+        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+    def node_of(self, instance_id: str) -> Node | None:
+        return next((node for group in self.groups if (node := group.node_of(instance_id))), None)
+
+    def _machine_changes(self, instance: Any, old: str, new: str) -> None:
+        node = self.node_of(instance.id)
+        if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand:
+            if killed := self.pods_at_work(node):
+                self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
+
+    def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:
+        if function is None or not function.endswith(UNDER_A_CLAIM) or action.startswith(ELSEWHERE):
+            return
+        verb = action.partition(":")[2]
+        if verb.startswith(READS) or "recycle-eks/outdated" in json.dumps(parameters.get("body")) or self._has_live_claim():
+            return
+        with self._lock:
+            self.unclaimed.append(f"{function} {action}")
+
+    def _has_live_claim(self) -> bool:
+        claims = [node.annotations.get("recycle-eks/claim", "") for node in self.nodes if node.exists]
+        for node in self.nodes:
+            tags = self.world.ec2.instance(node.instance_id).get_tags()
+            claims += [tag["value"] for tag in tags if tag["key"] == "recycle-eks:claim"]
+        owners = {found[0] for claim in claims if (found := re.search(r"arn:[^\"#]+:execution:[^\"#]+", claim))}
+        executions = self.world.engine.executions
+        return any(owner in executions and executions[owner].status == "RUNNING" for owner in owners)
+
+    def _state_is_entered(self, execution: Any, state: str) -> None:
+        if state in self.entered:
+            return
+        self.entered.append(state)
+        if action := self.to_do.pop(state, None):
+            self.world.clock.after(0, action)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`play` builds it and starts what is watched; boundaries are what is called after that."""
+
+    name: str
+    play: Callable[[Stage], None]
+    goal: str
+    """How the last execution ends when nothing goes wrong."""
+
+
+def _started(stage: Stage, **fields: Any) -> Execution:
+    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout_seconds=3600, **fields)
+    stage.world.forget_calls()
+    return execution
+
+
+def before(stage: Stage) -> None:
+    stage.recycles(stage.group().nodes[0])
+    _started(stage)
+
+
+def before_stop(stage: Stage) -> None:
+    stage.recycles(stage.group().nodes[0])
+    _started(stage, dispose="stop")
+
+
+def before_detach(stage: Stage) -> None:
+    stage.recycles(stage.group().nodes[0])
+    _started(stage, dispose="detach")
+
+
+def after(stage: Stage) -> None:
+    stage.recycles(stage.group(minimum=2, maximum=2).nodes[0], until="2m")
+    _started(stage, replacement="after")
+
+
+def hook(stage: Stage) -> None:
+    group = stage.group("held")
+    node = stage.recycles(group.nodes[0], until="2m")
+    stage.world.forget_calls()
+    group.terminate(node)
+
+
+def hook_retain(stage: Stage) -> None:
+    group = stage.group("retained", retains=True)
+    node = stage.recycles(group.nodes[0], until="2m")
+    stage.world.forget_calls()
+    group.terminate(node)
+
+
+def spot(stage: Stage) -> None:
+    """A rebalance recommendation: EC2 may take the node away, but has not said when."""
+    stage.recycles(stage.group().nodes[0], until="4m")
+    _started(stage, urgency="spot")
+
+
+def put_back(stage: Stage) -> None:
+    """The pods need longer than they may; the group's minimum allows no node less."""
+    stage.recycles(stage.group(minimum=2).nodes[0], until="2h", serves=False)
+    stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout_seconds=60)
+    stage.world.forget_calls()
+
+
+def sweep(stage: Stage) -> None:
+    """Somebody has stopped the execution in its drain; a sweep finds what it left."""
+    stage.recycles(stage.group().nodes[0], until="2h", serves=False)
+    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train")
+    stage.world.clock.run(until=lambda: "WaitForPods" in stage.entered)
+    execution.stop()
+    stage.world.run(stage.world.clock.elapsed() + 360)
+    stage.entered.clear()
+    stage.world.forget_calls()
+    stage.world.sweep()
+
+
+def rotation(stage: Stage) -> None:
+    group = stage.group()
+    for node in sorted(group.nodes, key=lambda node: node.instance_id):
+        stage.recycles(node, until="10m", serves=node is group.nodes[0])
+    group.gets_a_new_template()
+    terms = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 7200}}
+    stage.world.rotate(**terms)
+    stage.world.forget_calls()
+
+
+SCENES = [
+    Scene("before", before, "recycled"),
+    Scene("before-stop", before_stop, "recycled"),
+    Scene("before-detach", before_detach, "recycled"),
+    Scene("after", after, "recycled"),
+    Scene("hook", hook, "recycled"),
+    Scene("hook-retain", hook_retain, "recycled"),
+    Scene("spot", spot, "recycled"),
+    Scene("put-back", put_back, "DrainTimedOut"),
+    Scene("sweep", sweep, "ABORTED"),
+    Scene("rotation", rotation, "rotated"),
+]
+
+
+def ends_of(stage: Stage) -> list[Execution]:
+    """The executions that recycle, in the order in which they ended."""
+    ended = [each for each in stage.world.executions() if each.status != "RUNNING"]
+    return sorted(ended, key=lambda each: stage.world.engine.execution(each.arn).stop)
+
+
+def told_by(execution: Execution) -> tuple[str, str]:
+    """An ended execution's outcome and its reason."""
+    end = execution.finishes()
+    if end.status == "SUCCEEDED":
+        return end.outcome or "?", json.dumps(end.output)
+    return end.error or end.status, end.cause

@@ -1,0 +1,31 @@
+"""A slice of the fault campaign (`make campaign`), and deliberate bugs, which its judge has to see."""
+
+import pytest
+
+from campaign.mutations import MUTATIONS
+from campaign.runs import all_runs, explored
+from campaign.scenes import SCENES
+
+#: Of all runs of a scene, each so manieth: about a hundred in all.
+EVERY = 30
+
+
+@pytest.fixture(scope="module")
+def runs(deployed_world):
+    """All runs of the campaign by name."""
+    return {run.name: run for run in all_runs(explored(deployed_world))}
+
+
+@pytest.mark.parametrize("scene", [scene.name for scene in SCENES])
+def test_whatever_goes_wrong_once_the_world_is_whole_afterwards(world, runs, scene):
+    slice = [run for run in runs.values() if run.scene.name == scene][::EVERY]
+    violations = {run.name: run.make(world)[1] for run in slice}
+    assert len(violations) >= 5
+    assert {name: found for name, found in violations.items() if found} == {}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+def test_a_deliberate_bug_is_seen(world, runs, mutation):
+    with mutation.inside(world):
+        _, found = runs[mutation.run].make(world)
+    assert any(mutation.sees in sentence for sentence in found), found
