@@ -63,7 +63,7 @@ def _groups(stage: Stage) -> Iterator[str]:
         least, wanted, most = stage.sizes[group.name]
         wanted += stage.grown.get(group.name, 0)
         states = group.states
-        left = [each for each in states if each in standing or "recycle-eks:stopped" in stage.world.instance(each).tags]
+        left = [each for each in states if each in standing or stage.is_tagged(each, "recycle-eks:stopped")]
         old = [node for node in stage.nodes if node.instance_id in states and node.instance_id not in standing]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and stage.pods_at_work(node)]
         # Where a replacement has pods, the node comes back beside it: the put-back table.
@@ -92,12 +92,13 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
             continue
         outcome, reason = telling[-1]
         member = next((group.states[node.instance_id] for group in stage.groups if node.instance_id in group.states), None)
-        power = world.instance(node.instance_id).state
+        power = stage.power(node.instance_id)
         is_ours = node.instance_id not in stage.by_hand and not is_a_person
-        is_kept = "recycle-eks:detached" in world.instance(node.instance_id).tags
+        is_kept = stage.is_tagged(node.instance_id, "recycle-eks:detached")
         if outcome in GONE and (member is not None and power != "stopped" or power == "running" and not is_kept):
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"
-        if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running"):
+        says_so = power == "terminated" and f"instance {node.instance_id} is gone" in reason
+        if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"

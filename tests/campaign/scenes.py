@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from moto.ec2.exceptions import InvalidInstanceIdError
+
 from world.balancers import TargetGroup
 from world.kubernetes import Pod
 from world.world import Execution, Group, Node, World
@@ -149,6 +151,23 @@ class Stage:
     def node_of(self, instance_id: str) -> Node | None:
         return next((node for group in self.groups if (node := group.node_of(instance_id))), None)
 
+    def tags(self, instance_id: str) -> dict[str, str]:
+        """None once EC2 has forgotten it, about an hour after its end."""
+        try:
+            return {tag["key"]: tag["value"] for tag in self.world.ec2.instance(instance_id).get_tags()}
+        except InvalidInstanceIdError:
+            return {}
+
+    def is_tagged(self, instance_id: str, key: str) -> bool:
+        return key in self.tags(instance_id)
+
+    def power(self, instance_id: str) -> str:
+        """`running`, `stopped`, `terminated` …"""
+        try:
+            return self.world.instance(instance_id).state
+        except InvalidInstanceIdError:
+            return "terminated"
+
     def _machine_changes(self, instance: Any, old: str, new: str) -> None:
         node = self.node_of(instance.id)
         if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand:
@@ -166,9 +185,7 @@ class Stage:
 
     def _has_live_claim(self) -> bool:
         claims = [node.annotations.get("recycle-eks/claim", "") for node in self.nodes if node.exists]
-        for node in self.nodes:
-            tags = self.world.ec2.instance(node.instance_id).get_tags()
-            claims += [tag["value"] for tag in tags if tag["key"] == "recycle-eks:claim"]
+        claims += [self.tags(node.instance_id).get("recycle-eks:claim", "") for node in self.nodes]
         owners = {found[0] for claim in claims if (found := re.search(r"arn:[^\"#]+:execution:[^\"#]+", claim))}
         executions = self.world.engine.executions
         return any(owner in executions and executions[owner].status == "RUNNING" for owner in owners)

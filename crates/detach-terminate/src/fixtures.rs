@@ -6,7 +6,7 @@ use recycle::claim::{Claim, Phase, Urgency};
 use recycle::contract::{Cluster, Run, WayIn};
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Settings, parse_input};
-use recycle::names::CLAIM_ANNOTATION;
+use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts};
 use recycle::turn::Limits;
 use scripted_aws::ScriptedAws;
@@ -144,7 +144,10 @@ pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
     Case {
         client: kube.client(),
         node: Some(node()),
-        instance: Some(instance(state)),
+        instance: Some(Instance {
+            tags: [(CLAIM_TAG.to_owned(), claim(Phase::Draining).to_tag())].into(),
+            ..instance(state)
+        }),
         group: Some(group("Standby")),
         waits_for_our_hook: false,
         protected: Vec::new(),

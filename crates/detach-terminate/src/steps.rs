@@ -178,8 +178,16 @@ impl DetachTerminate {
         let is_gone = case.instance.as_ref().is_none_or(Instance::is_gone);
         if !is_gone && dispose != Dispose::Terminate {
             let id = &case.run.input.instance_id;
-            let tags = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
-            self.instances.untag(id, &tags).await?;
+            let ours = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
+            let has = |tag: &&str| {
+                case.instance
+                    .as_ref()
+                    .is_some_and(|instance| instance.tags.contains_key(*tag))
+            };
+            let left: Vec<&str> = ours.into_iter().filter(has).collect();
+            if !left.is_empty() {
+                self.instances.untag(id, &left).await?;
+            }
         }
         let outcome = match dispose {
             Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated".to_owned(),

@@ -9,7 +9,7 @@ use crate::contract::WayIn;
 use crate::hook::{RETAINED, WAITING};
 use crate::ids::InstanceId;
 use crate::input::Dispose;
-use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT, STOPPED_TAG};
+use crate::names::{DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT, STOPPED_TAG};
 use crate::node::{Group, Instance, NodeFacts};
 use crate::pods::{NAMES_PER_CLASS, cut_text};
 use crate::poll::next_wait;
@@ -346,7 +346,17 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
             "its group has not come to rest, whose members are protected meanwhile".to_owned(),
         );
     }
-    unprotect(departure).unwrap_or(DisposalStep::Retire)
+    // A call that is made again finds nothing that it may touch: the claim is gone, and whoever investigates has the instance.
+    let was_retired = departure
+        .instance
+        .is_some_and(|instance| instance.tags.contains_key(DETACHED_TAG))
+        && departure.node.is_none_or(|node| node.claim().is_none());
+    let last = if was_retired {
+        DisposalStep::Done
+    } else {
+        DisposalStep::Retire
+    };
+    unprotect(departure).unwrap_or(last)
 }
 
 fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
@@ -570,6 +580,36 @@ mod tests {
             ..departure(&old, Dispose::Terminate, Some(&node), Some(&instance), &group, 0)
         });
         assert_eq!(set, DisposalStep::LeaveBalancers(1));
+    }
+
+    #[test]
+    fn a_detached_instance_that_was_seen_to_is_left_to_whoever_investigates_it() {
+        use DisposalStep::{Done, Retire};
+        let detached = Instance {
+            tags: strings([(DETACHED_TAG, "2027-01-01T00:00:00Z")]),
+            ..instance()
+        };
+        let (free, claimed) = (
+            node("old"),
+            claimed(node("old"), Phase::Disposing, &Record::default()),
+        );
+        for (name, node, instance, expected) in [
+            ("not tagged", Some(&free), instance(), Retire),
+            (
+                "its Node is still claimed",
+                Some(&claimed),
+                detached.clone(),
+                Retire,
+            ),
+            ("all was done", Some(&free), detached.clone(), Done),
+            ("without a Node", None, detached, Done),
+        ] {
+            assert_eq!(
+                step(Dispose::Detach, node, Some(&instance), None, 400),
+                expected,
+                "{name}"
+            );
+        }
     }
 
     #[test]
