@@ -246,7 +246,7 @@ def main() -> None:
         python = install_python()
     with steps.step("Linter of the state machine", "5 seconds the first time"):
         install_linter()
-    with steps.step("Kubernetes control plane and Lambda functions", "about 10 minutes on 2 cores the first time"):
+    with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kube_binaries"]
         control_plane = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)

@@ -156,6 +156,8 @@ def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook
                     except BaseException as error:
                         troubles.append(error)
                         return
+                    if troubles:
+                        return
                     results.append(result)
                     book.write(json.dumps(result) + "\n")
                     book.flush()
@@ -166,8 +168,12 @@ def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook
         threads = [threading.Thread(target=work_off, args=(worker,), daemon=True) for worker in workers]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as stopped:
+            troubles.append(stopped)
+            raise
     if troubles:
         raise troubles[0]
     return results

@@ -1,4 +1,4 @@
-"""Every run of the campaign: a scene, and one thing that goes wrong in it, or two. A run's name says all that it takes to repeat it.
+"""Every run of the campaign: a scene, and one thing that goes wrong in it, or two. Its name is what it takes to repeat it.
 
 before/check-pods kubernetes:GET pods #3/cut         a fault at the third such call
 hook/CheckPods/second execution                      somebody acts when a state is entered

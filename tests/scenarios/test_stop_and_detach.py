@@ -145,6 +145,21 @@ def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, no
     assert not protected(world) and not world.leftovers(node.group)
 
 
+def test_whoever_investigates_a_detached_instance_is_not_disturbed_when_the_last_call_is_made_again(world, node):
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+    calls = len([sample for sample in world.host.samples if sample.function == "recycle-eks-detach-terminate"])
+    world.reset()
+    node = world.group("workers", size=3, minimum=1, maximum=5).nodes[0]
+    world.faults.invoke("detach-terminate", nth=calls, after=True)
+
+    end = recycle(world, node, "detach").finishes()
+
+    assert end.outcome == "recycled" and "has left group workers, and runs" in end.output["reason"]
+    assert not world.faults.not_struck()
+    tagged = [call for call in world.calls("ec2:CreateTags") if "recycle-eks:detached" in str(call.parameters)]
+    assert len(tagged) == 1 and tags_of(world, node) == {"recycle-eks:detached"}
+
+
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     assert world.recycle(node).finishes().error == "PreflightRefused"
