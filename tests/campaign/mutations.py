@@ -1,16 +1,17 @@
-"""Deliberate bugs, each of which the judge has to see: in the state machines, and in what functions decide.
+"""Deliberate bugs, each of which the judge has to see: in the state machines, in what functions decide, read and write.
 
-The state machines are changed as they are read for an execution; a decision is changed in the answer that carries it, or left
-undone: then the function is not even asked, and its answer is made up.
+A state machine is changed as it is read for an execution; a decision in the answer that carries it, or it is left undone: the function
+is not even asked, and its answer is made up. What a function reads or writes is changed on the way between it and AWS or the cluster.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from world.lambda_host import Invocation
@@ -26,93 +27,108 @@ class Mutation:
     name: str
     run: str
     sees: str
-    machines: Callable[[str], str] = lambda definition: definition
-    answers: dict[str, Callable[[Json], Json]] = dataclasses.field(default_factory=dict)
-    undone: dict[str, Json] = dataclasses.field(default_factory=dict)
+    machine: tuple[Json, Json] | None = None
+    """A part of a state machine, and what is there instead."""
+    undone: dict[str, Json] = field(default_factory=dict)
     """What a function answers that does nothing."""
+    pods: Callable[[Json], bool] | None = None
+    """The pods that functions see."""
+    node_patches: Callable[[str, Json], None] | None = None
+    """Changes what a function writes into a Node."""
+    aws: tuple[bytes, bytes] | None = None
+    """A part of a request to AWS, and what is sent instead."""
 
     @contextmanager
     def inside(self, world: World) -> Iterator[None]:
         """As long as the world has this bug."""
-        engine = world.engine
-        resolve, invoke = engine.machines.resolve, engine.invoke
+        engine, proxy, aws = world.engine, world.kubernetes.proxy, world.aws
+        resolve, invoke, forward, perform = engine.machines.resolve, engine.invoke, proxy._forward, aws._perform
 
-        def changed(arn: str) -> Any:
+        def resolved(arn: str) -> Any:
             machine = resolve(arn)
-            return dataclasses.replace(machine, definition=self.machines(machine.definition))
+            if self.machine is None:
+                return machine
+            definition = json.dumps(_with(json.loads(machine.definition), *self.machine))
+            return dataclasses.replace(machine, definition=definition)
 
-        def wrongly_answered(arn: str, payload: Json) -> Generator[Any, Any, Any]:
+        def invoked(arn: str, payload: Json) -> Generator[Any, Any, Any]:
             function = arn.split(":")[6].removeprefix("recycle-eks-")
             if function in self.undone:
-                return Invocation(json.dumps(self.undone[function]).encode(), None, "1", "made up")
-            answer = yield from invoke(arn, payload)
-            if function in self.answers and not answer.function_error:
-                told = self.answers[function](json.loads(answer.payload))
-                return dataclasses.replace(answer, payload=json.dumps(told).encode())
-            return answer
+                answer = {"run": payload.get("run"), **self.undone[function]}
+                return Invocation(json.dumps(answer).encode(), None, "1", "made up")
+            return (yield from invoke(arn, payload))
 
-        engine.machines.resolve, engine.invoke = changed, wrongly_answered
+        def forwarded(request: Any, call: Any) -> Any:
+            if self.node_patches and call.action == "kubernetes:PATCH nodes" and call.function:
+                body = json.loads(request.body)
+                self.node_patches(call.function, body)
+                request.body = json.dumps(body).encode()
+            response = forward(request, call)
+            if self.pods and call.action == "kubernetes:GET pods" and call.function and response.status == 200:
+                document = json.loads(response.body)
+                document["items"] = [pod for pod in document.get("items", []) if self.pods(pod)]
+                response.body = json.dumps(document).encode()
+            return response
+
+        def performed(environ: dict[str, Any], body: bytes, call: Any) -> Any:
+            if self.aws and call.function:
+                body = body.replace(*self.aws)
+                environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+            return perform(environ, body, call)
+
+        engine.machines.resolve, engine.invoke, proxy._forward, aws._perform = resolved, invoked, forwarded, performed
         try:
             yield
         finally:
-            del engine.machines.resolve, engine.invoke
+            del engine.machines.resolve, engine.invoke, proxy._forward, aws._perform
 
 
-def replaced(old: str, new: str) -> Callable[[str], str]:
-    """A part of a definition, wherever it is."""
-
-    def replace(definition: str) -> str:
-        return json.dumps(_in(json.loads(definition), json.loads(old), json.loads(new)))
-
-    return replace
-
-
-def _in(value: Json, old: Json, new: Json) -> Json:
+def _with(value: Json, old: Json, new: Json) -> Json:
+    """The same with another part, wherever it is."""
     if value == old:
         return new
     if isinstance(value, dict):
-        return {key: _in(each, old, new) for key, each in value.items()}
-    return [_in(each, old, new) for each in value] if isinstance(value, list) else value
+        return {key: _with(each, old, new) for key, each in value.items()}
+    return [_with(each, old, new) for each in value] if isinstance(value, list) else value
 
 
-def verdict(instead: str, old: str) -> Callable[[Json], Json]:
-    """One verdict for another."""
-    return lambda told: {**told, "verdict": instead} if told.get("verdict") == old else told
+def _leaves_the_taint(function: str, patch: Json) -> None:
+    if function.endswith("restore-node"):
+        patch.get("spec", {}).pop("taints", None)
 
 
-DONE = {"verdict": "done", "wait_seconds": 0, "reason": "made up", "counts": {}, "names": {}}
+def _leaves_the_cordon(function: str, patch: Json) -> None:
+    if function.endswith("restore-node"):
+        patch.get("spec", {}).pop("unschedulable", None)
+
+
+def _tells_nobody_whose_it_is(function: str, patch: Json) -> None:
+    """What `claim-node` has written is taken away by the next that writes."""
+    if function.endswith("taint-node"):
+        patch.setdefault("metadata", {}).setdefault("annotations", {})["recycle-eks/claim"] = None
+
+
+def _is_waited_for(pod: Json) -> bool:
+    return pod["metadata"]["name"].startswith("train")
+
+
+DONE = {"wait_seconds": 0, "reason": "made up", "counts": {}, "names": {}}
+FAILS = {"Type": "Fail", "Error": "{% $failure.Error %}", "Cause": "{% $put_back.reason %}"}
+SUCCEEDS = {"Type": "Succeed", "Output": {"outcome": "recycled", "reason": "made up"}}
 
 MUTATIONS = [
     Mutation(
-        "pods are not waited for (state machine)",
+        "pods that are to be waited for are overlooked",
         "before/undisturbed",
         "at work",
-        machines=replaced(
-            '{"Condition": "{% $answer.verdict = \'wait\' %}", "Next": "WaitForPods"}',
-            '{"Condition": "{% $answer.verdict = \'wait\' %}", "Next": "DetachTerminate"}',
-        ),
+        pods=lambda pod: not _is_waited_for(pod),
     ),
-    Mutation(
-        "pods are not waited for (check-pods)", "hook/undisturbed", "at work", answers={"check-pods": verdict("dispose", "wait")}
-    ),
-    Mutation(
-        "pods are not evicted, and nobody looks again",
-        "after/undisturbed",
-        "at work",
-        answers={"check-pods": verdict("dispose", "evict")},
-    ),
-    Mutation(
-        "a failure is told as a success",
-        "put-back/undisturbed",
-        "recycled was told",
-        machines=replaced(
-            '{"Type": "Fail", "Error": "{% $failure.Error %}", "Cause": "{% $put_back.reason %}"}',
-            '{"Type": "Succeed", "Output": {"outcome": "recycled"}}',
-        ),
-    ),
+    Mutation("pods that are to be evicted are overlooked", "after/undisturbed", "at work", pods=_is_waited_for),
+    Mutation("a hook lets go of pods that it overlooks", "hook/undisturbed", "has not finished", pods=lambda pod: False),
+    Mutation("a failure is told as a success", "put-back/undisturbed", "recycled was told", machine=(FAILS, SUCCEEDS)),
     Mutation(
         "nothing is disposed of",
-        "before/undisturbed",
+        "before-detach/undisturbed",
         "recycled was told",
         undone={"detach-terminate": {**DONE, "verdict": "recycled"}},
     ),
@@ -123,17 +139,28 @@ MUTATIONS = [
         undone={"restore-node": {**DONE, "verdict": "restored"}},
     ),
     Mutation(
+        "the taint is not taken back", "put-back/undisturbed", "recycle-eks/draining is left", node_patches=_leaves_the_taint
+    ),
+    Mutation("the cordon is not taken back", "put-back/undisturbed", "cordon is left", node_patches=_leaves_the_cordon),
+    Mutation(
+        "the claim is lost on the way", "before/undisturbed", "without a live claim", node_patches=_tells_nobody_whose_it_is
+    ),
+    Mutation(
+        "a place of the group is lost",
+        "before/undisturbed",
+        "has the sizes",
+        aws=(b"ShouldDecrementDesiredCapacity=false", b"ShouldDecrementDesiredCapacity=true"),
+    ),
+    Mutation(
         "the sweep looks at nothing",
         "sweep/undisturbed",
         "is left on",
         undone={"select-nodes": {"nodes": [], "ended_rotations": []}},
     ),
     Mutation(
-        "the sweep mends nothing", "sweep/undisturbed", "is left on", undone={"restore-node": {**DONE, "verdict": "untouched"}}
-    ),
-    Mutation(
-        "nobody puts back after a failure",
-        "before-stop/undisturbed",
-        "",
+        "the sweep mends nothing",
+        "sweep/undisturbed",
+        "is left on",
+        undone={"restore-node": {**DONE, "verdict": "untouched"}},
     ),
 ]
