@@ -1,7 +1,7 @@
 """Deliberate bugs, each of which the judge has to see: in the state machines, in what functions decide, read and write.
 
-A state machine is changed as it is read for an execution; a decision in the answer that carries it, or it is left undone: the function
-is not even asked, and its answer is made up. What a function reads or writes is changed on the way between it and AWS or the cluster.
+A state machine is changed as it is read for an execution. A decision is left undone: the function is not even asked, and its answer
+is made up. What a function reads or sends is changed on the way between it and AWS or the cluster.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ class Mutation:
     """What a function answers that does nothing."""
     pods: Callable[[Json], bool] | None = None
     """The pods that functions see."""
-    node_patches: Callable[[str, Json], None] | None = None
-    """Changes what a function writes into a Node."""
-    aws: tuple[bytes, bytes] | None = None
-    """A part of a request to AWS, and what is sent instead."""
+    aws: Callable[[bytes], bytes] | None = None
+    """Changes what a function sends to AWS."""
 
     @contextmanager
     def inside(self, world: World) -> Iterator[None]:
@@ -59,10 +57,6 @@ class Mutation:
             return (yield from invoke(arn, payload))
 
         def forwarded(request: Any, call: Any) -> Any:
-            if self.node_patches and call.action == "kubernetes:PATCH nodes" and call.function:
-                body = json.loads(request.body)
-                self.node_patches(call.function, body)
-                request.body = json.dumps(body).encode()
             response = forward(request, call)
             if self.pods and call.action == "kubernetes:GET pods" and call.function and response.status == 200:
                 document = json.loads(response.body)
@@ -72,7 +66,7 @@ class Mutation:
 
         def performed(environ: dict[str, Any], body: bytes, call: Any) -> Any:
             if self.aws and call.function:
-                body = body.replace(*self.aws)
+                body = self.aws(body)
                 environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
             return perform(environ, body, call)
 
@@ -92,20 +86,10 @@ def _with(value: Json, old: Json, new: Json) -> Json:
     return [_with(each, old, new) for each in value] if isinstance(value, list) else value
 
 
-def _leaves_the_taint(function: str, patch: Json) -> None:
-    if function.endswith("restore-node"):
-        patch.get("spec", {}).pop("taints", None)
-
-
-def _leaves_the_cordon(function: str, patch: Json) -> None:
-    if function.endswith("restore-node"):
-        patch.get("spec", {}).pop("unschedulable", None)
-
-
-def _tells_nobody_whose_it_is(function: str, patch: Json) -> None:
-    """What `claim-node` has written is taken away by the next that writes."""
-    if function.endswith("taint-node"):
-        patch.setdefault("metadata", {}).setdefault("annotations", {})["recycle-eks/claim"] = None
+def _decrements_at_the_end(request: bytes) -> bytes:
+    if b"Action=TerminateInstanceInAutoScalingGroup" not in request:
+        return request
+    return request.replace(b"ShouldDecrementDesiredCapacity=false", b"ShouldDecrementDesiredCapacity=true")
 
 
 def _is_waited_for(pod: Json) -> bool:
@@ -124,7 +108,7 @@ MUTATIONS = [
         pods=lambda pod: not _is_waited_for(pod),
     ),
     Mutation("pods that are to be evicted are overlooked", "after/undisturbed", "at work", pods=_is_waited_for),
-    Mutation("a hook lets go of pods that it overlooks", "hook/undisturbed", "has not finished", pods=lambda pod: False),
+    Mutation("a hook lets go of pods that it overlooks", "hook/undisturbed", "at work", pods=lambda pod: False),
     Mutation("a failure is told as a success", "put-back/undisturbed", "recycled was told", machine=(FAILS, SUCCEEDS)),
     Mutation(
         "nothing is disposed of",
@@ -139,17 +123,10 @@ MUTATIONS = [
         undone={"restore-node": {**DONE, "verdict": "restored"}},
     ),
     Mutation(
-        "the taint is not taken back", "put-back/undisturbed", "recycle-eks/draining is left", node_patches=_leaves_the_taint
-    ),
-    Mutation("the cordon is not taken back", "put-back/undisturbed", "cordon is left", node_patches=_leaves_the_cordon),
-    Mutation(
-        "the claim is lost on the way", "before/undisturbed", "without a live claim", node_patches=_tells_nobody_whose_it_is
-    ),
-    Mutation(
         "a place of the group is lost",
         "before/undisturbed",
         "has the sizes",
-        aws=(b"ShouldDecrementDesiredCapacity=false", b"ShouldDecrementDesiredCapacity=true"),
+        aws=_decrements_at_the_end,
     ),
     Mutation(
         "the sweep looks at nothing",
