@@ -1,7 +1,7 @@
 """Deliberate bugs, each of which the judge has to see: in the state machines, in what functions decide, read and write.
 
-A state machine is changed as it is read for an execution. A decision is left undone: the function is not even asked, and its answer
-is made up. What a function reads or sends is changed on the way between it and AWS or the cluster.
+A state machine is changed as it is read for an execution. A decision is left undone: the function is not asked, and its answer is
+made up. What a function reads or sends is changed on the way between it and AWS or the cluster.
 """
 
 from __future__ import annotations
