@@ -44,7 +44,12 @@ TOOLS = [
     ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane: https://go.dev/dl"),
     ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
-    ("node", ["node", "--version"], (20, 0), "Node.js, for the state machine's linter: https://nodejs.org"),
+    (
+        "node",
+        ["node", "--version"],
+        (20, 0),
+        "Node.js, for the state machine's linter and the simulator of IAM: https://nodejs.org",
+    ),
     ("npm", ["npm", "--version"], (9, 0), "npm, it comes with Node.js"),
     ("tmux", ["tmux", "-V"], (3, 2), "tmux, the terminal of the demo's pictures and their tests, from your package manager"),
     ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),

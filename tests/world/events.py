@@ -308,12 +308,15 @@ class Events:
     def _abandoned(self, function_arn: str, payload: Any) -> None:
         """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": what a destination gets."""
         with self._lock:
-            destination = _destination(get_backend(self._account, self._region), function_arn.split(":")[6])
+            backend = get_backend(self._account, self._region)
+            destination = _destination(backend, function_arn.split(":")[6])
             if destination is None:
                 return
             context = {"functionArn": function_arn, "condition": "RetriesExhausted", "approximateInvokeCount": 3}
             record = {"version": "1.0", "timestamp": self._time(), "requestContext": context, "requestPayload": payload}
-            sqs_backends[self._account][self._region].send_message(destination.split(":")[-1], json.dumps(record))
+            name, role = destination.split(":")[-1], _function(backend, function_arn.split(":")[6]).role
+            if self.refusal(role, "sqs:SendMessage", {"QueueName": name}) is None:
+                sqs_backends[self._account][self._region].send_message(name, json.dumps(record))
 
     def _published(
         self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **options: Any
@@ -332,10 +335,14 @@ def interval_of(rule: Rule) -> float | None:
     return int(found[1]) * {"minute": 60, "hour": 3_600, "day": 86_400}[found[2]] if found else None
 
 
+def _function(backend: LambdaBackend, name: str) -> Any:
+    return next((each for each in backend.list_functions() if each.function_name == name), None)
+
+
 def _destination(backend: LambdaBackend, function: str) -> str | None:
     """Where asynchronous invocations of a function go that failed for good."""
-    known = [each for each in backend.list_functions() if each.function_name == function]
-    configured = known[0].event_invoke_config if known else []
+    known = _function(backend, function)
+    configured = known.event_invoke_config if known else []
     return configured[-1].config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination") if configured else None
 
 

@@ -120,7 +120,8 @@ def policies_of(principal: str) -> tuple[str, tuple[str, ...]]:
     with LOCK:
         backend = iam_backends[ACCOUNT][PARTITION]
         identity = backend.get_user(name) if kind == "user" else backend.get_role(name)
-        attached = [policy.document for policy in identity.managed_policies.values()]
+        versions = [(policy.default_version_id, policy.versions) for policy in identity.managed_policies.values()]
+        attached = [each.document for valid, known in versions for each in known if each.version_id == valid]
         return identity.arn, tuple([*identity.policies.values(), *attached])
 
 

@@ -15,6 +15,9 @@ import moto
 
 ACCOUNT, REGION, PARTITION = "123456789012", "eu-west-1", "aws"
 
+# The last part of ARNs whose id no policy names.
+SOME_ID = "00000000-0000-4000-8000-000000000000"
+
 Parameters = dict[str, Any]
 Context = dict[str, str | list[str]]
 
@@ -53,7 +56,7 @@ def _tags_in_request(tags: Iterable[dict[str, Any]]) -> Context:
 # Rules
 
 
-def _everything(parameters: Parameters) -> list[Asked]:
+def everything(parameters: Parameters) -> list[Asked]:
     """The action knows no resources: only a statement for `*` allows it."""
     return [Asked("*")]
 
@@ -85,7 +88,10 @@ def _instances(field: str) -> Rule:
         backend = _backend("ec2")
         found = [id for id in parameters[field] if backend.get_instance_by_id(id) is not None]
         return [
-            Asked(_arn("ec2", f"instance/{id}"), {**_tags(("aws:ResourceTag", "ec2:ResourceTag"), backend.tags.get(id, {})), **request})
+            Asked(
+                _arn("ec2", f"instance/{id}"),
+                {**_tags(("aws:ResourceTag", "ec2:ResourceTag"), backend.tags.get(id, {})), **request},
+            )
             for id in found
         ]
 
@@ -97,15 +103,13 @@ def _cluster(parameters: Parameters) -> list[Asked]:
 
 
 def _node_group(parameters: Parameters) -> list[Asked]:
-    cluster = _backend("eks").clusters.get(parameters["clusterName"])
-    group = cluster.nodegroups.get(parameters["nodegroupName"]) if cluster else None
-    return [Asked(group.arn)] if group else []
+    return [Asked(_arn("eks", f"nodegroup/{parameters['clusterName']}/{parameters['nodegroupName']}/{SOME_ID}"))]
 
 
 def _access_entry(parameters: Parameters) -> list[Asked]:
-    cluster = _backend("eks").clusters.get(parameters["clusterName"] if "clusterName" in parameters else parameters["name"])
-    entry = getattr(cluster, "access_entries", {}).get(parameters["principalArn"])
-    return [Asked(entry.access_entry_arn)] if entry else []
+    cluster = parameters["clusterName"] if "clusterName" in parameters else parameters["name"]
+    kind, _, name = parameters["principalArn"].split(":")[5].rpartition("/")
+    return [Asked(_arn("eks", f"access-entry/{cluster}/{kind.partition('/')[0]}/{ACCOUNT}/{name}/{SOME_ID}"))]
 
 
 def _function(parameters: Parameters) -> list[Asked]:
@@ -157,7 +161,7 @@ ROWS: dict[str, Rule] = {
             "events:ListRules",
             "logs:DescribeLogGroups",
         ),
-        _everything,
+        everything,
     ),
     **dict.fromkeys(
         (
