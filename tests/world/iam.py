@@ -37,7 +37,7 @@ UNKNOWN = Asked("?")
 FREE = {"sts:GetCallerIdentity"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """`principal` is the role's or user's ARN, `statements` the Sids that allowed it, `error` why nothing could be decided."""
 
