@@ -179,6 +179,16 @@ def a_rotation(world, cli):
     assert (end.error, group["recycled"]) == ("RotationFailed", 2), end
 
 
+def a_rotation_that_is_redriven(world, cli):
+    world.group("workers", size=2, minimum=1, maximum=4).gets_a_new_template()
+    rotation = world.rotate(at_once=1, failure_budget=1)
+    world.run("60s")
+    rotation.stop()
+    world.sweep().finishes()
+    rotation.redrive()
+    assert rotation.finishes().error == "RotationFailed"
+
+
 def a_rotation_that_is_aborted(world, cli):
     """It takes the executions with it that it waits for."""
     workers = world.group("workers", size=2, minimum=1, maximum=4)
@@ -244,7 +254,8 @@ def an_operator(world, cli):
 STORIES = [
     a_recycling, volumes, afterwards, stopped, detached, a_hook, a_hook_of_a_foreign_member, a_hook_whose_event_is_lost,
     a_hook_that_nobody_hears_of_in_a_drain, a_cluster_that_has_moved,
-    a_put_back, a_put_back_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_aborted, schedules,
+    a_put_back, a_put_back_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
+    a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
 ]  # fmt: skip
 
