@@ -48,7 +48,12 @@ LARGEST_EVENT_DATA = 248 * 1024
 
 STATUS_CHANGE = "Step Functions Execution Status Change"
 
-_SERVICES = ("states", "lambda", "sns")
+# How each kind of target is reached: the action, and the parameter that names the target.
+_CALLS = {
+    "states": ("states:StartExecution", "stateMachineArn"),
+    "lambda": ("lambda:InvokeFunction", "FunctionName"),
+    "sns": ("sns:Publish", "TopicArn"),
+}
 _MOTO_SEND = Rule.send_to_targets
 _MOTO_PUBLISH = Topic.publish
 _MOTO_TELL = Subscription.publish
@@ -207,7 +212,7 @@ class Events:
     def _sent_by_moto(self, rule: Rule, event: dict[str, Any], transform_input: bool) -> None:
         """An event that came through moto's own bus (PutEvents): our targets after the latency, the others moto's way."""
         every = rule.targets
-        ours = [target for target in every if _service(target) in _SERVICES]
+        ours = [target for target in every if _service(target) in _CALLS]
         if ours and _takes(rule, event):
             shown = {**event, "time": self._time()}
             for target in ours:
@@ -239,8 +244,7 @@ class Events:
         """Delivers a text to a target, with the target's role if it has one, or what a fault makes of that."""
 
         def hand_over() -> None:
-            refusal = self.refusal(role, "states:StartExecution", {"stateMachineArn": arn}) if role else None
-            self._note(sender, arn, payload, refusal or self._hand_over(arn, payload))
+            self._note(sender, arn, payload, self._refusal(role, arn) or self._hand_over(arn, payload))
 
         fault = self._due_fault(arn)
         if fault is None or fault.kind == "repeat":
@@ -249,6 +253,11 @@ class Events:
             self._clock.after(fault.seconds, hand_over)
         if fault is not None and fault.kind == "lose":
             self._note(sender, arn, payload, "lost")
+
+    def _refusal(self, role: str | None, arn: str) -> str | None:
+        """Why a target's role may not reach it; a target without a role goes by a policy of its own, which is not asked."""
+        call = _CALLS.get(arn.split(":")[2])
+        return self.refusal(role, call[0], {call[1]: arn}) if role and call else None
 
     def _due_fault(self, arn: str) -> DeliveryFault | None:
         due = None

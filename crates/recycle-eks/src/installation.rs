@@ -85,11 +85,8 @@ impl Installation {
             .state_machine_arn(&machine)
             .send()
             .await
-            .map_err(|error| Error::aws(DESCRIBE, error));
-        match answer {
-            Ok(answer) => Ok(find_cluster(answer.definition())),
-            Err(error) => Err(no_installation(&self.name, region, &machine, error)),
-        }
+            .map_err(|error| no_installation(&self.name, region, &machine, Error::aws(DESCRIBE, error)))?;
+        Ok(find_cluster(answer.definition()))
     }
 }
 
@@ -98,7 +95,7 @@ fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Err
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
         Some("AccessDeniedException") => format!("or you may not look at it ({error})"),
-        _ => return error,
+        Some(_) | None => return error,
     };
     Error::Refused(format!(
         "there is no installation {name:?} in {region}: {why}; is --name right, and --region?"
