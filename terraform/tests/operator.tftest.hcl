@@ -42,9 +42,22 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
   assert {
     condition = alltrue([
       for statement in jsondecode(output.operator_policy_json).Statement :
-      statement.Resource != "*" || statement.Sid == "FindTheGroupsOfTheClusterAndTheModulesRules"
+      statement.Resource != "*" || statement.Sid == "FindTheGroupsOfTheClusterAndTheModulesRulesAndLogs"
     ])
     error_message = "on our own machines and functions, and the groups of this cluster"
+  }
+
+  assert {
+    condition = toset(flatten([
+      for statement in jsondecode(output.operator_policy_json).Statement : statement.Action if statement.Resource == "*"
+      ])) == toset([
+      "autoscaling:DescribeAutoScalingGroups",
+      "autoscaling:DescribeInstanceRefreshes",
+      "autoscaling:DescribeLifecycleHooks",
+      "events:ListRules",
+      "logs:DescribeLogGroups",
+    ])
+    error_message = "exactly what knows no resources (service authorization reference) is allowed on everything: on a resource it would be refused"
   }
 
   assert {

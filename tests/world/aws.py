@@ -13,7 +13,7 @@ moto handles one request at a time: whoever touches its backends from this proce
 virtual clock's; identifiers are a function of what was created before.
 
 What this does not do: Auto Scaling semantics (autoscaling.py), what Terraform needs and moto lacks (terraform_gaps.py),
-running functions (lambda_host.py) or state machines (stepfunctions.py), deciding whether a principal may make a call.
+running functions (lambda_host.py) or state machines (stepfunctions.py), deciding whether a principal may make a call (iam.py).
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class Recorded:
     parameters: dict[str, Any]
     write: bool
     status: int
+    refused: bool = False
+    """No policy of the principal allows it."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ class Aws:
         self.callers: dict[str, Caller] = {}
         # Answers Lambda's Invoke, without LOCK since the function calls back (lambda_host.py).
         self.invoke: Callable[[str, bytes, str], Answer] | None = None
+        # The service's error for a call that no policy of its principal allows (iam.py).
+        self.authorize: Callable[[Identified], Answer | None] = lambda call: None
         # Called by `reset`, with LOCK held, after the scenario's backends are empty.
         self.on_reset: list[Callable[[], None]] = []
         self.endpoint = ""
@@ -318,6 +322,10 @@ class Aws:
         return [answer.body]
 
     def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:
+        denied = self.authorize(call)
+        if denied is not None:
+            self._record(call, denied.status, refused=True)
+            return denied
         if call.action == INVOKE and self.invoke is not None:
             function, kind = _invoked(environ)
             answer = self.invoke(function, body, kind)
@@ -353,7 +361,7 @@ class Aws:
         self._record(call, fault.status)
         return error_answer(call.protocol, fault.code, fault.message, fault.status)
 
-    def _record(self, call: Identified, status: int) -> None:
+    def _record(self, call: Identified, status: int, refused: bool = False) -> None:
         self.calls.append(
             Recorded(
                 at=self.clock.elapsed(),
@@ -364,6 +372,7 @@ class Aws:
                 parameters=call.parameters,
                 write=call.write,
                 status=status,
+                refused=refused,
             )
         )
 
@@ -382,6 +391,21 @@ class Aws:
             parameters=parameters,
             caller=self.callers.get(access_key),
         )
+
+    def session(self, role_arn: str, name: str) -> tuple[str, str, str]:
+        """Temporary credentials of a role, as a service assumes it.
+
+        They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many
+        processes ran, and so that no key comes back after a reset.
+        """
+        with LOCK:
+            state = mock_random.getstate()
+            mock_random.seed(f"credentials {len(_backend('iam').access_keys)}")
+            role = _backend("sts").assume_role(
+                region_name=REGION, role_session_name=name, role_arn=role_arn, policy="", duration=43200, external_id=""
+            )
+            mock_random.setstate(state)
+        return role.access_key_id, role.secret_access_key, role.session_token
 
     def principal(self, access_key: str) -> str:
         """The ARN behind an access key: an assumed role, a user, or the account's root."""

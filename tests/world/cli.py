@@ -79,9 +79,8 @@ class Cli:
 
     def environment(self) -> dict[str, str]:
         """All of it: nothing of this machine's AWS configuration counts."""
-        known = {name: value for name, value in self._world.environment().items() if name.startswith("AWS_")}
         settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_LOOK_AGAIN_SECONDS": str(self._look_again)}
-        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), "AWS_EC2_METADATA_DISABLED": "true", **known, **settings}
+        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
 
     def __call__(self, *arguments: str, **options: Any) -> Told:
         return self.start(*arguments, **options).ends()

@@ -48,7 +48,12 @@ LARGEST_EVENT_DATA = 248 * 1024
 
 STATUS_CHANGE = "Step Functions Execution Status Change"
 
-_SERVICES = ("states", "lambda", "sns")
+# How each kind of target is reached: the action, and the parameter that names the target.
+_CALLS = {
+    "states": ("states:StartExecution", "stateMachineArn"),
+    "lambda": ("lambda:InvokeFunction", "FunctionName"),
+    "sns": ("sns:Publish", "TopicArn"),
+}
 _MOTO_SEND = Rule.send_to_targets
 _MOTO_PUBLISH = Topic.publish
 _MOTO_TELL = Subscription.publish
@@ -107,6 +112,8 @@ class Events:
         self._engine = engine
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
+        #: Why a target's role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self.reset()
         engine.listeners.append(self._status_changed)
         engine.on_abandoned.append(self._abandoned)
@@ -205,7 +212,7 @@ class Events:
     def _sent_by_moto(self, rule: Rule, event: dict[str, Any], transform_input: bool) -> None:
         """An event that came through moto's own bus (PutEvents): our targets after the latency, the others moto's way."""
         every = rule.targets
-        ours = [target for target in every if _service(target) in _SERVICES]
+        ours = [target for target in every if _service(target) in _CALLS]
         if ours and _takes(rule, event):
             shown = {**event, "time": self._time()}
             for target in ours:
@@ -231,13 +238,13 @@ class Events:
         self.faults.append(DeliveryFault("postpone", target, nth, seconds))
 
     def _deliver(self, rule_name: str, target: dict[str, Any], event: dict[str, Any]) -> None:
-        self.send(rule_name, target["Arn"], payload_for(target, event))
+        self.send(rule_name, target["Arn"], payload_for(target, event), target.get("RoleArn"))
 
-    def send(self, sender: str, arn: str, payload: str) -> None:
-        """Delivers a text to a target, or what a fault makes of that."""
+    def send(self, sender: str, arn: str, payload: str, role: str | None = None) -> None:
+        """Delivers a text to a target, with the target's role if it has one, or what a fault makes of that."""
 
         def hand_over() -> None:
-            self._note(sender, arn, payload, self._hand_over(arn, payload))
+            self._note(sender, arn, payload, self._refusal(role, arn) or self._hand_over(arn, payload))
 
         fault = self._due_fault(arn)
         if fault is None or fault.kind == "repeat":
@@ -246,6 +253,11 @@ class Events:
             self._clock.after(fault.seconds, hand_over)
         if fault is not None and fault.kind == "lose":
             self._note(sender, arn, payload, "lost")
+
+    def _refusal(self, role: str | None, arn: str) -> str | None:
+        """Why a target's role may not reach it; a target without a role goes by a policy of its own, which is not asked."""
+        call = _CALLS.get(arn.split(":")[2])
+        return self.refusal(role, call[0], {call[1]: arn}) if role and call else None
 
     def _due_fault(self, arn: str) -> DeliveryFault | None:
         due = None
@@ -305,12 +317,15 @@ class Events:
     def _abandoned(self, function_arn: str, payload: Any) -> None:
         """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": what a destination gets."""
         with self._lock:
-            destination = _destination(get_backend(self._account, self._region), function_arn.split(":")[6])
+            backend = get_backend(self._account, self._region)
+            destination = _destination(backend, function_arn.split(":")[6])
             if destination is None:
                 return
             context = {"functionArn": function_arn, "condition": "RetriesExhausted", "approximateInvokeCount": 3}
             record = {"version": "1.0", "timestamp": self._time(), "requestContext": context, "requestPayload": payload}
-            sqs_backends[self._account][self._region].send_message(destination.split(":")[-1], json.dumps(record))
+            name, role = destination.split(":")[-1], _function(backend, function_arn.split(":")[6]).role
+            if self.refusal(role, "sqs:SendMessage", {"QueueName": name}) is None:
+                sqs_backends[self._account][self._region].send_message(name, json.dumps(record))
 
     def _published(
         self, topic: Topic, message: str, subject: str | None = None, message_attributes: Any = None, *_: Any, **options: Any
@@ -329,10 +344,14 @@ def interval_of(rule: Rule) -> float | None:
     return int(found[1]) * {"minute": 60, "hour": 3_600, "day": 86_400}[found[2]] if found else None
 
 
+def _function(backend: LambdaBackend, name: str) -> Any:
+    return next((each for each in backend.list_functions() if each.function_name == name), None)
+
+
 def _destination(backend: LambdaBackend, function: str) -> str | None:
     """Where asynchronous invocations of a function go that failed for good."""
-    known = [each for each in backend.list_functions() if each.function_name == function]
-    configured = known[0].event_invoke_config if known else []
+    known = _function(backend, function)
+    configured = known.event_invoke_config if known else []
     return configured[-1].config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination") if configured else None
 
 

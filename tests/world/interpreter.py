@@ -382,8 +382,10 @@ class Interpreter:
         if child.execution is None:
             value = self._selected(visit, {"Index": child.index, "Value": child.value})
             processor = visit.state["ItemProcessor"]
+            self.check_permission("states:StartExecution", {"stateMachineArn": self.execution.machine.arn})
             child.execution = self.engine.start_child(visit.scope.map_run_arn, self.execution.machine, processor, value)
         else:
+            self.check_permission("states:RedriveExecution", {"executionArn": child.execution.arn})
             self.engine.redrive_execution(child.execution.arn)
         return (yield from self.await_execution(child.execution))
 
@@ -450,7 +452,18 @@ class Interpreter:
                 raise StateError(execution.error or f"States.{_camel(execution.status)}", execution.cause or "")
             return execution.output
         finally:
-            self.engine.stop_execution(execution.arn)
+            self.stop_child(execution)
+
+    def stop_child(self, child: Execution) -> None:
+        """Ends a child that still runs, if the machine's role may do that: else it runs on."""
+        if child.status == "RUNNING":
+            if self.engine.refusal(self.execution.machine.role_arn, "states:StopExecution", {"executionArn": child.arn}) is None:
+                self.engine.stop_execution(child.arn)
+
+    def check_permission(self, action: str, parameters: dict[str, Json]) -> None:
+        """Raises a StateError if the machine's role may not make this call to Step Functions or EventBridge."""
+        role = self.execution.machine.role_arn
+        self.engine.check_permission("StepFunctions.AccessDeniedException", role, action, parameters)
 
     # Expressions, context, events
 

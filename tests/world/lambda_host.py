@@ -39,8 +39,6 @@ from typing import Any
 from moto.awslambda.exceptions import UnknownFunctionException
 from moto.awslambda.models import LambdaFunction
 from moto.awslambda.utils import get_backend
-from moto.iam.models import iam_backends
-from moto.moto_api._internal import mock_random
 from moto.sts.models import sts_backends
 
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
@@ -398,25 +396,8 @@ class LambdaHost:
         return self._spawner.submit(subprocess.Popen, command, **options).result()
 
     def credentials(self, blueprint: Blueprint) -> tuple[str, str, str]:
-        """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function.
-
-        They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many
-        processes ran, and so that no key comes back after a reset.
-        """
-        with LOCK:
-            iam = iam_backends[ACCOUNT][PARTITION]
-            state = mock_random.getstate()
-            mock_random.seed(f"credentials {len(iam.access_keys)}")
-            role = sts_backends[ACCOUNT][PARTITION].assume_role(
-                region_name=REGION,
-                role_session_name=blueprint.name,
-                role_arn=blueprint.role,
-                policy="",
-                duration=43200,
-                external_id="",
-            )
-            mock_random.setstate(state)
-        return role.access_key_id, role.secret_access_key, role.session_token
+        """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function."""
+        return self.aws.session(blueprint.role, blueprint.name)
 
 
 class Sandbox:

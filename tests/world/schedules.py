@@ -65,7 +65,8 @@ class Schedules:
             "aws.scheduler.execution-id": f"{schedule.name}-{due.timestamp():.0f}",
             "aws.scheduler.attempt-number": "1",
         }
-        self._events.send(schedule.arn, schedule.target["Arn"], fill_template(schedule.target["Input"], words))
+        text = fill_template(schedule.target["Input"], words)
+        self._events.send(schedule.arn, schedule.target["Arn"], text, schedule.target["RoleArn"])
         self._plan(schedule)
 
 

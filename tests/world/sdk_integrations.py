@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -48,26 +50,31 @@ _ERROR_PREFIXES = {
 class AwsServices:
     """Calls AWS APIs for the engine. `endpoint` may be set later than the object is made."""
 
-    def __init__(self, endpoint: str, region: str, access_key: str = "step-functions", timeout: float = 120):
+    def __init__(self, endpoint: str, region: str, timeout: float = 120):
         self.endpoint = endpoint
         self._region = region
-        self._access_key = access_key
         self._timeout = timeout
-        self._clients: dict[tuple[str, str], Any] = {}
+        #: Access key, secret and token with which a role's calls are signed.
+        self.credentials: Callable[[str], tuple[str, str, str | None]] = lambda role: ("step-functions", "secret", None)
+        self._clients: dict[tuple[str, str, str], Any] = {}
 
-    def call(self, service: str, action: str, parameters: Json) -> Call:
+    def of(self, role: str) -> OfRole:
+        """The same services, called by a state machine's role."""
+        return OfRole(self, role)
+
+    def call(self, service: str, action: str, parameters: Json, role: str = "") -> Call:
         """Answers the result as Step Functions shows it, or fails with StateError."""
 
         def work(call: Call) -> None:
             try:
-                call.answer(self._request(service, action, parameters))
+                call.answer(self._request(service, action, parameters, role))
             except BaseException as error:
                 call.fail(error)
 
         return Call(lambda call: threading.Thread(target=work, args=(call,), daemon=True).start(), f"{service}:{action}")
 
-    def _request(self, service: str, action: str, parameters: Json) -> Json:
-        client = self._client(_BOTO_NAMES.get(service, service))
+    def _request(self, service: str, action: str, parameters: Json, role: str) -> Json:
+        client = self._client(_BOTO_NAMES.get(service, service), role)
         operation = _operation(client, action)
         if operation is None:
             raise StateError("States.Runtime", f"The resource 'aws-sdk:{service}:{action}' does not exist")
@@ -81,19 +88,33 @@ class AwsServices:
         answer.pop("ResponseMetadata", None)
         return to_result(answer, operation.output_shape)
 
-    def _client(self, name: str) -> Any:
-        key = (name, self.endpoint)
+    def _client(self, name: str, role: str) -> Any:
+        key = (name, self.endpoint, role)
         if key not in self._clients:
+            access_key, secret, token = self.credentials(role)
             config = Config(parameter_validation=False, retries={"total_max_attempts": 1}, read_timeout=self._timeout)
             self._clients[key] = boto3.client(
                 name,
                 region_name=self._region,
                 endpoint_url=self.endpoint,
-                aws_access_key_id=self._access_key,
-                aws_secret_access_key="secret",
+                aws_access_key_id=access_key,
+                aws_secret_access_key=secret,
+                aws_session_token=token,
                 config=config,
             )
         return self._clients[key]
+
+
+@dataclass(frozen=True)
+class OfRole:
+    """`AwsServices` with one role's credentials."""
+
+    services: AwsServices
+    role: str
+
+    def call(self, service: str, action: str, parameters: Json) -> Call:
+        """See `AwsServices.call`."""
+        return self.services.call(service, action, parameters, self.role)
 
 
 def _operation(client: Any, action: str) -> OperationModel | None:

@@ -145,6 +145,10 @@ class Engine:
         self.payload_limit = PAYLOAD_LIMIT
         self.sync_delay = SYNC_DELAY
         self.faults = Plan()
+        #: The services as a state machine's role calls them.
+        self.services_of: Callable[[str], Services | None] = lambda role: self.services
+        #: Why a role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self._lock = threading.RLock()
         self.reset()
 
@@ -303,6 +307,12 @@ class Engine:
             execution.process.kill()
             execution.ended.fire(status)
         self._announce(execution)
+
+    def check_permission(self, error: str, role: str, action: str, parameters: dict[str, Any]) -> None:
+        """Raises a StateError of that name for a call that a state machine's role may not make."""
+        refusal = self.refusal(role, action, parameters)
+        if refusal:
+            raise StateError(error, f"{refusal} (Service: {error.partition('.')[0]}; Error Code: AccessDeniedException)")
 
     def check_size(self, value: Any, what: str) -> None:
         """Raises States.DataLimitExceeded for a value of more than 256 KiB of JSON in UTF-8."""

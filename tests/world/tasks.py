@@ -36,6 +36,7 @@ class Task:
         if service == "aws-sdk":
             name, _, action = rest.partition(":")
             self.resource = {"resourceType": f"aws-sdk:{name}", "resource": action}
+        self.role = interpreter.execution.machine.role_arn
         self.timeout: float | None = None
         self.heartbeat: float | None = None
         self.heartbeat_at = self.clock.now()
@@ -108,6 +109,7 @@ class Task:
     def _invoke(self) -> Steps:
         arn = self.engine.function_arn(self._argument("FunctionName"), self.arguments.get("Qualifier"))
         payload = self.arguments.get("Payload", {})
+        self.engine.check_permission("Lambda.AWSLambdaException", self.role, "lambda:InvokeFunction", {"FunctionName": arn})
         if self.arguments.get("InvocationType") == "Event":
             self.engine.invoke_async(arn, payload)
             return {"StatusCode": 202}
@@ -145,13 +147,17 @@ class Task:
         return {"ExecutionArn": child.arn, "StartDate": round(child.start * 1000)}
 
     def _start_execution_and_wait(self) -> Steps:
+        """AWS docs, "IAM policies for Step Functions": it hears of the end by a rule of its own."""
+        for action, field in (("events:PutRule", "Name"), ("events:PutTargets", "Rule"), ("events:DescribeRule", "Name")):
+            self.interpreter.check_permission(action, {field: "StepFunctionsGetEventsForStepFunctionsExecutionRule"})
         child = self._started_child()
         try:
             self._record("TaskSubmitted", {"output": text_of({"ExecutionArn": child.arn})})
             yield child.ended
             yield self.engine.sync_delay
         finally:
-            self.engine.stop_execution(child.arn)
+            self.interpreter.stop_child(child)
+        self.interpreter.check_permission("states:DescribeExecution", {"executionArn": child.arn})
         result = self._described(child)
         if child.status != "SUCCEEDED":
             raise StateError("States.TaskFailed", text_of(result))
@@ -163,6 +169,7 @@ class Task:
         fault = self.engine.faults.consult(self.integration, parameters=self.arguments)
         if fault is not None:
             raise StateError(f"StepFunctions.{fault.code}", fault.message)
+        self.interpreter.check_permission("states:StartExecution", {"stateMachineArn": machine_arn})
         try:
             return self.engine.start_execution(machine_arn, text_of(value), self.arguments.get("Name"))
         except ApiError as error:
@@ -184,9 +191,10 @@ class Task:
     # Any AWS API
 
     def _call_service(self, service: str, action: str) -> Steps:
-        if self.engine.services is None:
+        services = self.engine.services_of(self.role)
+        if services is None:
             raise StateError("States.Runtime", f"this engine has no AWS services to call {service}:{action}")
-        return (yield self.engine.services.call(service, action, self.arguments))
+        return (yield services.call(service, action, self.arguments))
 
 
 def _json_or_text(payload: bytes) -> Json:

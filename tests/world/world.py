@@ -31,6 +31,7 @@ from world.deployment import CLUSTER, Deployment, environment
 from world.ec2 import Ec2
 from world.events import Events
 from world.faults import Plan
+from world.iam import Iam
 from world.kubernetes import KUBELET, Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
@@ -86,7 +87,11 @@ class World:
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
         self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.engine.faults = self.faults
+        self.iam = Iam(self.aws)
+        self.engine.refusal, self.engine.services_of = self.iam.refusal, self.services.of
+        self.services.credentials = lambda role: self.aws.session(role, role.rpartition("/")[2])
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.events.refusal = self.iam.refusal
         self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
         self.alarms = Alarms(self.clock, self._emit, self.events.publish)
         self.eks = terraform_gaps.Eks(self.aws)
@@ -145,7 +150,14 @@ class World:
         """Stops everything, also what a start that failed had begun; nothing is left running. A step that fails does not keep the
         others from being taken."""
         with contextlib.ExitStack() as last_first:
-            for stop in (self.aws.stop, self._uninstall.close, self.kubernetes.stop, self.host.stop, self.deployment.forget):
+            for stop in (
+                self.aws.stop,
+                self._uninstall.close,
+                self.kubernetes.stop,
+                self.host.stop,
+                self.iam.stop,
+                self.deployment.forget,
+            ):
                 last_first.callback(stop)
             last_first.callback(self.clock.reset)
 
@@ -200,6 +212,12 @@ class World:
             "AWS_DEFAULT_REGION": REGION,
             "KUBECONFIG": self.kubernetes.kubeconfig,
         }
+
+    def operators_environment(self) -> dict[str, str]:
+        """The same of AWS alone for an operator: a user who has the module's `operator_policy_json` and nothing else."""
+        key, secret = self.iam.user("operator", self.deployment.outputs["operator_policy_json"])
+        credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
+        return {**environment(self.aws.endpoint), "AWS_DEFAULT_REGION": REGION, **credentials}
 
     # -- what there is -------------------------------------------------------------------------------------------
 

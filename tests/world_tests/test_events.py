@@ -72,6 +72,15 @@ def test_a_matching_event_arrives_a_second_later_whole(region: MotoRegion, calls
     assert [(e.moment, e.detail) for e in region.events.emitted] == [(10, {"instance-id": "i-1"}), (20, {"instance-id": "i-2"})]
 
 
+def test_a_target_whose_role_may_not_reach_it_gets_nothing(region: MotoRegion, calls: Log):
+    rule(region, "spot", {"source": ["aws.ec2"]})
+    region.events.refusal = lambda role, action, parameters: f"{role} may not {action} on {parameters['FunctionName']}"
+    spot(region)
+    region.clock.run()
+    assert calls == []
+    assert [each.outcome for each in region.events.deliveries] == [f"{ROLE} may not lambda:InvokeFunction on {FUNCTION}"]
+
+
 def test_a_disabled_or_removed_rule_and_a_schedule_take_nothing(region: MotoRegion, calls: Log):
     events = region.client("events")
     rule(region, "disabled", {"source": ["aws.ec2"]})

@@ -298,3 +298,30 @@ def test_a_machine_publishes_to_a_topic(region: MotoRegion):
     execution = region.run(sdk("sns:publish", {"TopicArn": topic, "Message": "hello", "Subject": "s"}))
     assert execution.output["MessageId"]
     assert [(n.topic, n.message, n.subject) for n in region.events.notifications] == [(topic, "hello", "s")]
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "action", "error"),
+    [
+        ("lambda:invoke", {"FunctionName": "go"}, "lambda:InvokeFunction", "Lambda.AWSLambdaException"),
+        ("states:startExecution", {"StateMachineArn": "x"}, "states:StartExecution", "StepFunctions.AccessDeniedException"),
+        ("states:startExecution.sync:2", {"StateMachineArn": "x"}, "events:PutRule", "StepFunctions.AccessDeniedException"),
+    ],
+)
+def test_what_a_machines_role_may_not_do_fails_by_the_services_name(region: MotoRegion, resource, arguments, action, error):
+    region.engine.refusal = lambda role, asked, parameters: f"{role} may not {asked}" if asked == action else None
+    execution = region.run(sdk(resource, arguments))
+    assert execution.error == error
+    assert execution.cause.startswith(f"{ROLE} may not {action} (Service: {error.partition('.')[0]}; Error Code: AccessDenied")
+
+
+def test_a_child_that_the_role_may_not_stop_runs_on(region: MotoRegion):
+    child = region.create("child", wait(50))
+    parent = region.create("parent", sdk("states:startExecution.sync:2", {"StateMachineArn": child}))
+    arn = region.sfn.start_execution(stateMachineArn=parent)["executionArn"]
+    region.clock.run(limit=10)
+    region.engine.refusal = lambda role, action, parameters: "no" if action == "states:StopExecution" else None
+    region.sfn.stop_execution(executionArn=arn)
+    region.clock.run()
+    (other,) = [each for each in region.engine.executions.values() if each.arn != arn]
+    assert (region.engine.execution(arn).status, other.status) == ("ABORTED", "SUCCEEDED")

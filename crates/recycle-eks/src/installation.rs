@@ -85,16 +85,21 @@ impl Installation {
             .state_machine_arn(&machine)
             .send()
             .await
-            .map_err(|error| Error::aws(DESCRIBE, error));
-        match answer {
-            Ok(answer) => Ok(find_cluster(answer.definition())),
-            Err(error) if error.code() == Some("StateMachineDoesNotExist") => Err(Error::Refused(format!(
-                "there is no installation {:?} in {region}: there is no state machine {machine}; is --name right, and --region?",
-                self.name
-            ))),
-            Err(error) => Err(error),
-        }
+            .map_err(|error| no_installation(&self.name, region, &machine, Error::aws(DESCRIBE, error)))?;
+        Ok(find_cluster(answer.definition()))
     }
+}
+
+/// Whoever may look at their own installation only is not told whether there is another one.
+fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
+    let why = match error.code() {
+        Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
+        Some("AccessDeniedException") => format!("or you may not look at it ({error})"),
+        Some(_) | None => return error,
+    };
+    Error::Refused(format!(
+        "there is no installation {name:?} in {region}: {why}; is --name right, and --region?"
+    ))
 }
 
 /// The partition and the account are the caller's.
@@ -159,6 +164,29 @@ mod tests {
         ] {
             assert_eq!(states_prefix(caller, "eu-west-1"), prefix);
         }
+    }
+
+    #[test]
+    fn an_installation_that_one_may_not_look_at_is_none() {
+        let told = |code: &str| {
+            let answered = Error::Aws {
+                call: DESCRIBE,
+                code: Some(code.to_owned()),
+                reason: "no".to_owned(),
+            };
+            no_installation("other", "eu-west-1", "the machine", answered)
+        };
+        for code in ["StateMachineDoesNotExist", "AccessDeniedException"] {
+            let refusal = told(code);
+            assert!(matches!(refusal, Error::Refused(_)), "{refusal}");
+            assert!(
+                refusal
+                    .to_string()
+                    .contains("there is no installation \"other\" in eu-west-1"),
+                "{refusal}"
+            );
+        }
+        assert!(matches!(told("ThrottlingException"), Error::Aws { .. }));
     }
 
     #[test]

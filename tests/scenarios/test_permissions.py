@@ -1,0 +1,564 @@
+"""Least privilege: every role's policies and the ClusterRole allow what stories of every kind need, that and nothing else."""
+
+import json
+
+import pytest
+from botocore import xform_name
+from botocore.exceptions import ClientError
+
+from world.aws import ACCOUNT, BOTO3_SERVICE, PARTITION, REGION
+from world.cli import command_line
+from world.deployment import ALARM_TOPIC, CLUSTER
+from world.eks_token import eks_token
+from world.iam_resources import ROWS, everything
+from world.kube_client import KubeClient
+
+#: Statements that no story needs, and why they stand there.
+NOT_CALLED = {
+    "WriteItsOwnLog": "Lambda itself writes with the function's role; the world keeps the functions' logs without it",
+    "DeliverItsLog": "Step Functions itself asks for these with the machine's role; the world's machines have no logs",
+    "scheduler's LeaveWhatItCouldNotStart": "EventBridge Scheduler itself, after attempts that the world's does not make",
+}
+
+# The stories
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+def everything_ends(world):
+    for _ in range(2):
+        for machine in ("rotate-nodes", "recycle-node", "sweep"):
+            for execution in world.executions(machine):
+                execution.finishes()
+
+
+def a_recycling(world, cli):
+    """With pods that are evicted, behind a balancer, in a group that EKS manages."""
+    workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
+    world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
+    world.target_group("ingress", workers)
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    node.deployment("web", replicas=2)
+    world.at("1h", job.finishes)
+    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
+def volumes(world, cli):
+    workers = world.group("workers", size=1, minimum=1, maximum=4)
+    node = workers.nodes[0]
+    node.stateful_set("db", volume_claims=[world.kubernetes.zonal_volume("data", f"{REGION}a")])
+    assert world.recycle(node).finishes().outcome == "recycled"
+
+
+def afterwards(world, cli):
+    node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
+    assert world.recycle(node, replacement="after").finishes().outcome == "recycled"
+
+
+def stopped(world, cli):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    assert world.recycle(node, dispose="stop").finishes().outcome == "recycled"
+
+
+def detached(world, cli):
+    node = world.group("workers", size=3, minimum=1, maximum=5).nodes[0]
+    assert world.recycle(node, dispose="detach").finishes().outcome == "recycled"
+
+
+def a_hook(world, cli):
+    """It is kept alive for hours, and completed by whoever disposes."""
+    workers = world.group("impatient", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+    world.at("3h", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    workers.terminate(node)
+    wait(world, "1m")
+    everything_ends(world)
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
+
+
+def a_hook_of_a_foreign_member(world, cli):
+    """It is let go at once, and nothing of it is touched."""
+    world.group("held", size=2, minimum=0, maximum=4, cluster="production").grow(1)
+    wait(world, "1m")
+    everything_ends(world)
+    assert [execution.finishes().outcome for execution in world.executions()] == ["released"]
+
+
+def a_hook_whose_event_is_lost(world, cli):
+    """The sweep starts what the hook would have."""
+    world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
+    workers = world.group("held", size=2, minimum=0, maximum=4)
+    world.let_sweep()
+    workers.terminate(workers.nodes[0])
+    wait(world, "40m")
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
+
+
+def a_hook_that_nobody_hears_of_in_a_drain(world, cli):
+    """The group ends the member meanwhile; whoever drains it finds that out, and keeps the hook alive."""
+    world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
+    workers = world.group("impatient", size=2, minimum=1, maximum=4)
+    node = workers.nodes[0]
+    world.at("3h", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    execution = world.recycle(node, replacement="after")
+    world.run("1h")
+    workers.terminate(node)
+    assert execution.finishes().outcome == "recycled"
+
+
+def a_cluster_that_has_moved(world, cli):
+    """Each function is refused once, and asks EKS where the cluster is now."""
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.deployment("web", replicas=2)
+    for function in ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"):
+        world.faults.refuse("kubernetes:*", code="Unauthorized", status=401, function=function)
+    assert world.recycle(node).finishes().outcome == "recycled"
+    assert world.faults.not_struck() == []
+
+
+def a_put_back(world, cli):
+    """Of a member in Standby, whose empty replacement ends under our hook while the others are protected."""
+    workers = world.group("held", size=2, minimum=2, maximum=4)
+    node = workers.nodes[0]
+    node.job("train", annotations={"recycle-eks/drain": "wait"})
+    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    assert end.error == "DrainTimedOut" and "was put back" in end.cause, end.cause
+    everything_ends(world)
+
+
+def a_put_back_without_a_replacement(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    workers.next_launch(fails="Insufficient capacity")
+    assert world.recycle(workers.nodes[0], replacement_timeout_seconds=300).finishes().error == "ReplacementTimedOut"
+
+
+def a_lost_node(world, cli):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.at("20m", node.is_terminated_in_the_console)
+    assert world.recycle(node, label_selector="app=train").finishes().error == "NodeLost"
+
+
+def spot(world, cli):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.deployment("web", replicas=2)
+    detail = {"instance-id": node.instance_id, "instance-action": "terminate"}
+    world.events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", detail)
+    wait(world, "1m")
+    everything_ends(world)
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
+
+
+def a_sweep(world, cli):
+    """After an execution that was stopped it puts back, and tells."""
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.let_sweep()
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    execution.stop()
+    wait(world, "40m")
+    assert world.leftovers() == [] and world.notifications
+
+
+def a_rotation(world, cli):
+    """With a node that is lost in the middle, and others that ask about it."""
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    workers.gets_a_new_template()
+    lost = min(workers.nodes, key=lambda node: node.instance_id)
+    lost.job("train", labels={"app": "train"})
+    rotation = world.rotate(at_once=1, failure_budget=1, recycle={"label_selector": "app=train"})
+    world.at("10m", lost.is_terminated_in_the_console)
+    world.run("5m")
+    assert world.rotate({"outdated": {"ami": True}}).finishes().status == "SUCCEEDED"
+    end = rotation.finishes()
+    (group,) = json.loads(end.cause)["groups"]
+    assert (end.error, group["recycled"]) == ("RotationFailed", 2), end
+
+
+def a_rotation_that_is_redriven(world, cli):
+    world.group("workers", size=2, minimum=1, maximum=4).gets_a_new_template()
+    rotation = world.rotate(at_once=1, failure_budget=1)
+    world.run("60s")
+    rotation.stop()
+    world.sweep().finishes()
+    rotation.redrive()
+    assert rotation.finishes().error == "RotationFailed"
+
+
+def a_rotation_that_is_aborted(world, cli):
+    """It takes the executions with it that it waits for."""
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    workers.nodes[0].job("train", labels={"app": "train"})
+    rotation = world.rotate({"outdated": {"all": True}}, at_once=1, recycle={"label_selector": "app=train"})
+    world.run("20m")
+    told = cli("abort", rotation.arn)
+    assert told.code == 0, told
+    everything_ends(world)
+
+
+def schedules(world, cli):
+    world.group("workers", size=2)
+    world.let_schedules_run()
+    world.run("1d1m")
+    everything_ends(world)
+
+
+def an_alarm_through_a_topic(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=5)
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[1].instance_id)
+    world.turn_alarm("node-cpu", "ALARM")
+    wait(world, "3m")
+    everything_ends(world)
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
+
+
+def an_alarm_that_starts_nothing(world, cli):
+    """What cannot be started lies among the dead letters at last."""
+    workers = world.group("workers", size=2, minimum=1, maximum=5)
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[1].instance_id)
+    world.events.silent = "*alarm*"
+    world.faults.refuse("states:StartExecution", code="ThrottlingException", times=None, function="start-rotation")
+    world.turn_alarm("node-cpu", "ALARM")
+    wait(world, "5m")
+    assert world.queued("dead-letters")
+
+
+def an_operator(world, cli):
+    """Every command, and a look at everything."""
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    world.group("retained", size=1, minimum=1, maximum=2, retains=True)
+    world.sweep().finishes()
+    assert cli("doctor", "--output", "json", pace=0).code in (0, 7)
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"})
+    assert cli("recycle", node.name, "--label-selector", "app=train", "--detach").code == 0
+    world.run("30m")
+    assert cli("status").code == 0
+    assert cli("extend", node.name, "--by", "1d").code == 0
+    assert cli("finish", node.name).code == 0
+    everything_ends(world)
+    assert cli("restore", "--all").code == 0
+    assert cli("pause", "workers").code == 0
+    assert cli("resume", "--all").code == 0
+    assert cli("plan", "--all").code == 0
+    rotation = cli("rotate", "--all", pace=300)
+    assert rotation.code == 0, rotation
+    assert cli("report", world.executions("rotate-nodes")[-1].arn, "--output", "json", pace=0).code == 0
+    assert cli("report", world.executions()[0].arn, "--output", "json", pace=0).code == 0
+
+
+STORIES = [
+    a_recycling, volumes, afterwards, stopped, detached, a_hook, a_hook_of_a_foreign_member, a_hook_whose_event_is_lost,
+    a_hook_that_nobody_hears_of_in_a_drain, a_cluster_that_has_moved,
+    a_put_back, a_put_back_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
+    a_rotation_that_is_aborted, schedules,
+    an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
+]  # fmt: skip
+
+
+class Lived:
+    """What was asked for in all of them."""
+
+    def __init__(self):
+        self.decisions = []
+        self.kubernetes = []
+
+
+@pytest.fixture(scope="module")
+def lived(deployed_world):
+    lived = Lived()
+    for story in STORIES:
+        deployed_world.reset()
+        with command_line(deployed_world) as cli:
+            story(deployed_world, cli)
+        lived.decisions += deployed_world.iam.decisions
+        lived.kubernetes += [call for call in deployed_world.aws.calls if call.action.startswith("kubernetes:")]
+    return lived
+
+
+# The policies
+
+
+def short(principal):
+    return principal.rpartition("/")[2].removeprefix("recycle-eks-")
+
+
+def granted(world):
+    """Role or user, statement, action: everything that the policies allow as they stand in IAM."""
+    iam = world.aws.client("iam")
+    world.operators_environment()
+    documents = {
+        role["RoleName"]: [
+            iam.get_role_policy(RoleName=role["RoleName"], PolicyName=name)["PolicyDocument"]
+            for name in iam.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]
+        ]
+        for role in iam.list_roles()["Roles"]
+        if role["RoleName"].startswith("recycle-eks-")
+    }
+    documents["operator"] = [json.loads(world.deployment.outputs["operator_policy_json"])]
+    return {
+        (short(name), statement["Sid"], action)
+        for name, policies in documents.items()
+        for policy in policies
+        for statement in policy["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+
+
+def test_in_no_story_is_any_call_refused(lived):
+    assert [decision for decision in lived.decisions if not decision.allowed] == []
+    assert {short(decision.principal) for decision in lived.decisions} >= {
+        "claim-node",
+        "sweep",
+        "events",
+        "scheduler",
+        "operator",
+    }
+
+
+def not_called(who, sid):
+    """Its name among the exceptions, if it is one."""
+    return next((name for name in (sid, f"{who}'s {sid}") if name in NOT_CALLED), None)
+
+
+def test_whatever_the_policies_allow_was_needed(world, lived):
+    needed = {(short(each.principal), sid, each.action) for each in lived.decisions for sid in each.statements}
+    unneeded = granted(world) - needed
+    assert [each for each in sorted(unneeded) if not not_called(*each[:2])] == []
+    # No exception is listed that is none, or was called after all.
+    excepted = {each for each in granted(world) if not_called(*each[:2])}
+    assert {not_called(*each[:2]) for each in excepted} == set(NOT_CALLED) and excepted <= unneeded
+
+
+# What is not ours
+
+
+def arn(service, rest):
+    return f"arn:{PARTITION}:{service}:{REGION}:{ACCOUNT}:{rest}"
+
+
+THEIR_EXECUTION = arn("states", "execution:payments:1")
+THEIR_MACHINE = arn("states", "stateMachine:payments")
+
+PAUSE = {"ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused"}
+OF_A_HOOK = {"AutoScalingGroupName": "GROUP", "LifecycleHookName": "theirs", "InstanceId": "INSTANCE"}
+
+#: Every action that knows resources, asked of what is not ours: GROUP and INSTANCE are another's.
+FOREIGN = {
+    "autoscaling:CompleteLifecycleAction": {**OF_A_HOOK, "LifecycleActionResult": "CONTINUE"},
+    "autoscaling:CreateOrUpdateTags": {"Tags": [{**PAUSE, "ResourceId": "GROUP", "Value": "true"}]},
+    "autoscaling:DeleteTags": {"Tags": [{**PAUSE, "ResourceId": "GROUP"}]},
+    "autoscaling:DetachInstances": {
+        "AutoScalingGroupName": "GROUP", "InstanceIds": ["INSTANCE"], "ShouldDecrementDesiredCapacity": False,
+    },
+    "autoscaling:EnterStandby": {
+        "AutoScalingGroupName": "GROUP", "InstanceIds": ["INSTANCE"], "ShouldDecrementDesiredCapacity": False,
+    },
+    "autoscaling:ExitStandby": {"AutoScalingGroupName": "GROUP", "InstanceIds": ["INSTANCE"]},
+    "autoscaling:RecordLifecycleActionHeartbeat": OF_A_HOOK,
+    "autoscaling:SetDesiredCapacity": {"AutoScalingGroupName": "GROUP", "DesiredCapacity": 1},
+    "autoscaling:SetInstanceProtection": {
+        "AutoScalingGroupName": "GROUP", "InstanceIds": ["INSTANCE"], "ProtectedFromScaleIn": True,
+    },
+    "autoscaling:TerminateInstanceInAutoScalingGroup": {"InstanceId": "INSTANCE", "ShouldDecrementDesiredCapacity": False},
+    "ec2:CreateTags": {"Resources": ["INSTANCE"], "Tags": [{"Key": "recycle-eks:claim", "Value": "x"}]},
+    "ec2:DeleteTags": {"Resources": ["INSTANCE"], "Tags": [{"Key": "recycle-eks:claim"}]},
+    "ec2:StopInstances": {"InstanceIds": ["INSTANCE"]},
+    "eks:DescribeAccessEntry": {"clusterName": "production", "principalArn": f"arn:{PARTITION}:iam::{ACCOUNT}:role/theirs"},
+    "eks:DescribeCluster": {"name": "production"},
+    "eks:DescribeNodegroup": {"clusterName": "production", "nodegroupName": "blue"},
+    "events:DescribeRule": {"Name": "payments"},
+    "events:ListTargetsByRule": {"Rule": "payments"},
+    "events:PutRule": {"Name": "payments", "ScheduleExpression": "rate(1 minute)"},
+    "events:PutTargets": {"Rule": "payments", "Targets": [{"Id": "1", "Arn": THEIR_MACHINE}]},
+    "lambda:GetFunctionConfiguration": {"FunctionName": "payments"},
+    "lambda:InvokeFunction": {"FunctionName": "payments"},
+    "sns:ListSubscriptionsByTopic": {"TopicArn": arn("sns", "payments")},
+    "sns:Publish": {"TopicArn": arn("sns", "payments"), "Message": "x"},
+    "sqs:GetQueueAttributes": {"QueueUrl": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/payments"},
+    "sqs:GetQueueUrl": {"QueueName": "payments"},
+    "sqs:SendMessage": {"QueueUrl": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/payments", "MessageBody": "x"},
+    "states:DescribeExecution": {"executionArn": THEIR_EXECUTION},
+    "states:DescribeStateMachine": {"stateMachineArn": THEIR_MACHINE},
+    "states:DescribeStateMachineAlias": {"stateMachineAliasArn": f"{THEIR_MACHINE}:live"},
+    "states:GetExecutionHistory": {"executionArn": THEIR_EXECUTION},
+    "states:ListExecutions": {"stateMachineArn": THEIR_MACHINE},
+    "states:ListStateMachineVersions": {"stateMachineArn": THEIR_MACHINE},
+    "states:RedriveExecution": {"executionArn": THEIR_EXECUTION},
+    "states:StartExecution": {"stateMachineArn": THEIR_MACHINE},
+    "states:StopExecution": {"executionArn": THEIR_EXECUTION},
+}  # fmt: skip
+#: Actions that know no resources, all of which only read.
+ELSEWHERE = {action for action, row in ROWS.items() if row is everything}
+
+
+def filled(value, names):
+    """With the names of a group and an instance."""
+    if isinstance(value, dict):
+        return {key: filled(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, names) for each in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def call_as(world, who, action, parameters):
+    """A real call with somebody's credentials: the code of the error that answers it."""
+    service, _, name = action.partition(":")
+    operation = "Invoke" if name == "InvokeFunction" else name
+    client = world.aws.client_as(BOTO3_SERVICE.get(service, service), *credentials(world, who))
+    with pytest.raises(ClientError) as refused:
+        getattr(client, xform_name(operation))(**parameters)
+    return refused.value.response["Error"]["Code"]
+
+
+def credentials(world, who):
+    if who == "operator":
+        known = world.operators_environment()
+        return known["AWS_ACCESS_KEY_ID"], known["AWS_SECRET_ACCESS_KEY"]
+    return world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-{who}", "somebody")
+
+
+REFUSALS = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation"}
+
+
+@pytest.mark.parametrize("whose", ["of another cluster", "nobody's"])
+def test_no_role_may_touch_what_is_not_ours(world, whose):
+    theirs = world.group("theirs", size=1, minimum=0, maximum=3, cluster="production")
+    instance = theirs.instances[0] if whose == "of another cluster" else world.instance_without_group().id
+    policies = [each for each in granted(world) if each[1] not in ("WriteItsOwnLog", "DeliverItsLog")]
+    allowed = {(who, action) for who, _, action in policies if action not in ELSEWHERE}
+    names = {"GROUP": "theirs", "INSTANCE": instance}
+    if whose == "nobody's":
+        allowed = {each for each in allowed if each[1].startswith("ec2:")}
+
+    codes = {each: call_as(world, *each, filled(FOREIGN[each[1]], names)) for each in sorted(allowed)}
+
+    assert {each: code for each, code in codes.items() if code not in REFUSALS} == {}
+    assert world.instance(instance).state == "running" and not world.instance(instance).tags.keys() & {"recycle-eks:claim"}
+    assert sorted(theirs.states.values()) == ["InService"] and theirs.sizes == (0, 1, 3)
+
+
+def test_of_ones_own_instances_only_our_tags_are_written_and_only_claimed_ones_stopped(world):
+    ours, owned = world.group("workers", size=1).instances[0], {"Key": f"kubernetes.io/cluster/{CLUSTER}"}
+    refused = [
+        ("claim-node", "ec2:CreateTags", {"Resources": [ours], "Tags": [{"Key": "Name", "Value": "x"}]}),
+        ("claim-node", "ec2:CreateTags", {"Resources": [ours], "Tags": [{**owned, "Value": "owned"}]}),
+        ("restore-node", "ec2:DeleteTags", {"Resources": [ours], "Tags": [owned]}),
+        # Every tag at once.
+        ("restore-node", "ec2:DeleteTags", {"Resources": [ours]}),
+        ("detach-terminate", "ec2:StopInstances", {"InstanceIds": [ours]}),
+        (
+            "operator",
+            "autoscaling:CreateOrUpdateTags",
+            {"Tags": [{**PAUSE, "Key": "Name", "ResourceId": "workers", "Value": "x"}]},
+        ),
+    ]
+
+    assert {call_as(world, *each) for each in refused} == {"UnauthorizedOperation", "AccessDenied"}
+
+
+# The cluster
+
+
+def rules(world):
+    """(API group, resource, verb) of the ClusterRole as it stands on the API server."""
+    role = world.kubernetes.must("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks")
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def as_rule(call):
+    """The verb by which RBAC knows a request (Kubernetes documentation, "Determine the request verb")."""
+    group = call.path.split("/")[2] if call.path.startswith("/apis/") else ""
+    verb = {"GET": "get" if "name" in call.parameters else "list", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
+    return group, call.action.rpartition(" ")[2], verb[call.verb]
+
+
+#: Which everybody may make whom the cluster knows (Kubernetes documentation, "Discovery roles").
+OF_EVERYBODY = {
+    ("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
+    ("authentication.k8s.io", "selfsubjectreviews", "create"),
+}
+
+
+def test_every_verb_of_the_cluster_role_was_needed(world, lived):
+    of_resources = [call for call in lived.kubernetes if call.status < 300 and not call.action.endswith(" /version")]
+    assert {as_rule(call) for call in of_resources} - OF_EVERYBODY == rules(world)
+    assert [call for call in lived.kubernetes if call.status in (401, 403) and call.fault is None] == []
+
+
+def every_verb(world):
+    """Of every resource that the API server has."""
+    groups = [("", "/api/v1")]
+    for group in world.kubernetes.must("GET", "/apis")["groups"]:
+        groups.append((group["name"], f"/apis/{group['preferredVersion']['groupVersion']}"))
+    for group, path in groups:
+        for resource in world.kubernetes.must("GET", path)["resources"]:
+            for verb in resource["verbs"]:
+                yield group, resource["name"], verb
+
+
+def test_the_cluster_role_allows_nothing_else(world):
+    def is_allowed(group, resource, verb):
+        name, _, subresource = resource.partition("/")
+        attributes = {"group": group, "resource": name, "subresource": subresource, "verb": verb, "namespace": "default"}
+        asked = {"user": "somebody", "groups": ["recycle-eks", "system:authenticated"], "resourceAttributes": attributes}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+        return world.kubernetes.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+
+    every = set(every_verb(world))
+    assert len(every) > 300
+    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERYBODY
+
+
+NODE = "/api/v1/nodes/{node}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", NODE),
+        ("PATCH", f"{NODE}/status"),
+        ("GET", f"{NODE}/proxy/"),
+        ("POST", "/api/v1/nodes"),
+        ("DELETE", "/api/v1/nodes"),
+        ("GET", "/api/v1/nodes?watch=true"),
+        ("GET", "/api/v1/namespaces/default/pods/web"),
+        ("DELETE", "/api/v1/namespaces/default/pods/web"),
+        ("PATCH", "/api/v1/namespaces/default/pods/web"),
+        ("POST", "/api/v1/namespaces/default/pods/web/exec"),
+        ("GET", "/api/v1/namespaces/default/secrets"),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/aws-auth"),
+        ("GET", "/apis/apps/v1/deployments"),
+        ("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"),
+        ("PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"),
+    ],
+)
+def test_the_api_server_refuses_a_function_everything_else(world, method, path):
+    node = world.group("workers", size=1).nodes[0]
+    token = eks_token(CLUSTER, REGION, *credentials(world, "evict-pods"))
+    proxy = world.kubernetes.proxy
+    client = KubeClient(proxy.port, world.kubernetes.control_plane.authority.file, token=token)
+    body = {} if method in ("PUT", "PATCH", "POST") else None
+    content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+
+    answer = client.call(method, path.format(node=node.name), body, content_type)
+
+    assert answer.status == 403, answer
+    assert "forbidden" in answer.body["message"]
+
+
+def test_who_does_not_ask_kubernetes_is_not_let_in(world):
+    token = eks_token(CLUSTER, REGION, *credentials(world, "start-rotation"))
+    client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
+    assert client.call("GET", "/api/v1/nodes").status == 401

@@ -1,0 +1,176 @@
+"""Who may do what: every call is decided by the policies that stand in IAM for whoever makes it, by a simulator of IAM.
+
+    iam = Iam(aws)
+    iam.refusal("arn:aws:sts::…:assumed-role/recycle-eks-claim-node/x", "ec2:StopInstances", {"InstanceIds": ["i-1"]})
+    iam.refused                                     # what was refused since the last reset
+    iam.decisions                                   # every decision, with the statements that allowed it
+
+The account's root may do everything: Terraform, tests, the world itself. Which resources and condition keys a call has is in
+`iam_resources.py`. The simulator is a Node program (tests/iam/decide.mjs), one for each world, which begins at the first decision
+and ends with the world; what was decided once is not asked again.
+
+What this does not do: policies of topics, queues and functions, trust policies of roles, permissions boundaries, an organization's
+policies, keys of KMS.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from moto.iam.models import iam_backends
+from moto.moto_api._internal import mock_random
+
+from prepare import TESTS, install_iam
+from world.aws import ACCOUNT, LOCK, PARTITION, REGION, ROOT, Answer, Aws, Identified, error_answer
+from world.iam_resources import ROWS, Asked
+
+# Operations whose action in a policy has another name (service authorization reference of Lambda).
+ACTION = {"lambda:Invoke": "lambda:InvokeFunction"}
+
+# Of an action without a row.
+UNKNOWN = Asked("?")
+
+# What needs no permission (STS API reference, GetCallerIdentity).
+FREE = {"sts:GetCallerIdentity"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`principal` is the role's or user's ARN, `statements` the Sids that allowed it, `error` why nothing could be decided."""
+
+    principal: str
+    action: str
+    resource: str
+    allowed: bool
+    statements: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Iam:
+    """The policies of one account."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._simulator = Simulator()
+        self._known: dict[Any, dict[str, Any]] = {}
+        self.decisions: list[Decision] = []
+        aws.authorize = self._answer
+        aws.on_reset.append(self.decisions.clear)
+
+    def stop(self) -> None:
+        """Ends the simulator's process."""
+        self._simulator.stop()
+
+    def user(self, name: str, policy: str) -> tuple[str, str]:
+        """Access key and secret of a user who has just this policy. Identifiers of other things do not depend on it."""
+        with LOCK:
+            backend = iam_backends[ACCOUNT][PARTITION]
+            state = mock_random.getstate()
+            if name not in backend.users:
+                backend.create_user(REGION, name)
+                backend.create_access_key(name)
+            mock_random.setstate(state)
+            user = backend.get_user(name)
+            user.policies = {name: policy}
+            return user.access_keys[0].access_key_id, user.access_keys[0].secret_access_key
+
+    @property
+    def refused(self) -> list[Decision]:
+        """What no policy allowed since the last reset."""
+        return [decision for decision in self.decisions if not decision.allowed]
+
+    def refusal(self, principal: str, action: str, parameters: dict[str, Any]) -> str | None:
+        """Why a role's session, a role or a user may not make a call, as AWS words it; None if it may."""
+        action = ACTION.get(action, action)
+        if principal == ROOT or action in FREE:
+            return None
+        identity, policies = policies_of(principal)
+        with LOCK:
+            every = ROWS[action](parameters) if action in ROWS else [UNKNOWN]
+        decisions = [self._decide(principal, identity, policies, action, one) for one in every]
+        self.decisions += decisions
+        return next((why_not(principal, decision) for decision in decisions if not decision.allowed), None)
+
+    def _decide(self, principal: str, identity: str, policies: tuple[str, ...], action: str, one: Asked) -> Decision:
+        if one is UNKNOWN:
+            return Decision(identity, action, one.resource, False, error=f"world/iam_resources.py has no row for {action}")
+        # Only what a policy looks at: an instance's other tags would make each call a new question.
+        context = {key: value for key, value in one.context.items() if any(key in text for text in policies)}
+        question = (policies, action, one.resource, json.dumps(context, sort_keys=True))
+        if question not in self._known:
+            self._known[question] = self._simulator.ask(
+                principal=principal, policies=policies, action=action, resource=one.resource, context=context
+            )
+        answer = self._known[question]
+        error, statements = answer.get("error", ""), tuple(answer.get("statements", ()))
+        return Decision(identity, action, one.resource, answer.get("allowed", False), statements, error)
+
+    def _answer(self, call: Identified) -> Answer | None:
+        """The error that a service answers to a call that its caller may not make."""
+        refusal = self.refusal(call.principal, call.action, call.parameters)
+        return refused(call.service, call.protocol, refusal) if refusal else None
+
+
+def policies_of(principal: str) -> tuple[str, tuple[str, ...]]:
+    """The role or user behind a principal, and the texts of its inline and attached policies."""
+    kind, *path = principal.split(":")[5].split("/")
+    name = path[-2] if kind == "assumed-role" else path[-1]
+    with LOCK:
+        backend = iam_backends[ACCOUNT][PARTITION]
+        identity = backend.get_user(name) if kind == "user" else backend.get_role(name)
+        versions = [(policy.default_version_id, policy.versions) for policy in identity.managed_policies.values()]
+        attached = [each.document for valid, known in versions for each in known if each.version_id == valid]
+        return identity.arn, tuple([*identity.policies.values(), *attached])
+
+
+def why_not(principal: str, decision: Decision) -> str:
+    """IAM user guide, "Troubleshoot access denied error messages"."""
+    why = decision.error or f"because no identity-based policy allows the {decision.action} action"
+    return f"User: {principal} is not authorized to perform: {decision.action} on resource: {decision.resource} {why}"
+
+
+def refused(service: str, protocol: str, message: str) -> Answer:
+    """A refusal as each protocol and service writes it (their API references, "Common Errors")."""
+    if protocol == "ec2":
+        message = f"You are not authorized to perform this operation. {message}"
+        return error_answer(protocol, "UnauthorizedOperation", message, 403)
+    if service == "sns":
+        return error_answer(protocol, "AuthorizationError", message, 403)
+    if protocol == "query":
+        return error_answer(protocol, "AccessDenied", message, 403)
+    return error_answer(protocol, "AccessDeniedException", message, 403 if protocol == "rest-json" else 400)
+
+
+class Simulator:
+    """The Node program, started when it is first asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """The answer to one request (see tests/iam/decide.mjs)."""
+        with self._lock:
+            process = self._process = self._process or self._start()
+            process.stdin.write(f"{json.dumps(request)}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        assert answer, "the simulator of IAM has ended"
+        return json.loads(answer)
+
+    @staticmethod
+    def _start() -> subprocess.Popen[str]:
+        # It ends when its standard input does, so also when this process is killed.
+        command = ["node", str(TESTS / "iam" / "decide.mjs"), str(install_iam())]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def stop(self) -> None:
+        """Ends it; it would begin again."""
+        with self._lock:
+            if self._process is not None:
+                self._process.stdin.close()
+                self._process.wait()
+                self._process = None

@@ -1,0 +1,258 @@
+"""Who may do what: the simulator's decisions, and what services answer to whom no policy allows a call."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from world.aws import Aws
+from world.clock import Clock
+from world.iam import Iam
+from world.iam_resources import ROWS, Asked, everything
+
+INSTANCES = "arn:aws:ec2:eu-west-1:123456789012:instance/*"
+ROLE = "arn:aws:iam::123456789012:role/path/worker"
+SESSION = "arn:aws:sts::123456789012:assumed-role/worker/somebody"
+
+
+def statement(actions, resources="*", sid="A", **conditions):
+    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources, "Condition": conditions}
+
+
+class Account:
+    def __init__(self):
+        self.aws = Aws(Clock())
+        self.iam = Iam(self.aws)
+        self.aws.start()
+
+    def role(self, *statements):
+        """A role with these statements and nothing else."""
+        client = self.aws.client("iam")
+        client.create_role(RoleName="worker", Path="/path/", AssumeRolePolicyDocument="{}")
+        if statements:
+            policy = {"Version": "2012-10-17", "Statement": list(statements)}
+            client.put_role_policy(RoleName="worker", PolicyName="worker", PolicyDocument=json.dumps(policy))
+
+    def instance(self, **tags):
+        ran = self.aws.client("ec2").run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+        (instance,) = [each["InstanceId"] for each in ran["Instances"]]
+        self.aws.client("ec2").create_tags(
+            Resources=[instance], Tags=[{"Key": key, "Value": tags[key]} for key in tags] or NO_TAGS
+        )
+        return instance
+
+    def client(self, service):
+        return self.aws.client_as(service, *self.aws.session(ROLE, "somebody"))
+
+    def refuses(self, service, operation, **parameters):
+        """Code and status of what the role's call is answered."""
+        with pytest.raises(ClientError) as error:
+            getattr(self.client(service), operation)(**parameters)
+        answer = error.value.response
+        return answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]
+
+
+NO_TAGS = [{"Key": "Name", "Value": "x"}]
+
+
+@pytest.fixture(scope="module")
+def one_account():
+    account = Account()
+    yield account
+    account.iam.stop()
+    account.aws.stop()
+
+
+@pytest.fixture
+def account(one_account):
+    one_account.aws.wipe()
+    return one_account
+
+
+def test_what_a_statement_allows_is_done_and_known_by_its_sid(account):
+    account.role(statement("ec2:DescribeInstances", sid="Look"), statement("ec2:StopInstances", INSTANCES, sid="Stop"))
+    instance = account.instance()
+
+    account.client("ec2").describe_instances()
+    account.client("ec2").stop_instances(InstanceIds=[instance])
+
+    seen = [(each.principal, each.action, each.resource, each.allowed, each.statements) for each in account.iam.decisions]
+    assert seen == [
+        (ROLE, "ec2:DescribeInstances", "*", True, ("Look",)),
+        (ROLE, "ec2:StopInstances", f"arn:aws:ec2:eu-west-1:123456789012:instance/{instance}", True, ("Stop",)),
+    ]
+    assert account.iam.refused == []
+
+
+def test_a_refused_call_does_nothing_and_is_recorded_as_refused(account):
+    account.role(statement("ec2:DescribeInstances"))
+    instance = account.instance()
+
+    assert account.refuses("ec2", "stop_instances", InstanceIds=[instance]) == ("UnauthorizedOperation", 403)
+
+    (call,) = [call for call in account.aws.calls if call.action == "ec2:StopInstances"]
+    assert (call.refused, call.status, call.principal) == (True, 403, SESSION)
+    (decision,) = account.iam.refused
+    assert (decision.action, decision.allowed, decision.statements) == ("ec2:StopInstances", False, ())
+    states = account.aws.client("ec2").describe_instances()["Reservations"][0]["Instances"][0]["State"]
+    assert states["Name"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters", "answer"),
+    [
+        ("ec2", "describe_instances", {}, ("UnauthorizedOperation", 403)),
+        ("autoscaling", "describe_auto_scaling_groups", {}, ("AccessDenied", 403)),
+        ("elbv2", "describe_target_health", {"TargetGroupArn": "arn:x"}, ("AccessDenied", 403)),
+        ("sns", "publish", {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:t", "Message": "m"}, ("AuthorizationError", 403)),
+        ("eks", "describe_cluster", {"name": "c"}, ("AccessDeniedException", 403)),
+        ("lambda", "invoke", {"FunctionName": "f"}, ("AccessDeniedException", 403)),
+        ("events", "list_rules", {}, ("AccessDeniedException", 400)),
+        ("logs", "describe_log_groups", {}, ("AccessDeniedException", 400)),
+        (
+            "stepfunctions",
+            "start_execution",
+            {"stateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:m"},
+            ("AccessDeniedException", 400),
+        ),
+    ],
+)
+def test_a_refusal_is_worded_as_each_service_does_it(account, service, operation, parameters, answer):
+    account.role()
+    assert account.refuses(service, operation, **parameters) == answer
+
+
+def test_the_message_names_who_what_and_on_what(account):
+    account.role()
+    with pytest.raises(ClientError, match="AccessDenied") as error:
+        account.client("autoscaling").describe_auto_scaling_groups()
+    assert error.value.response["Error"]["Message"] == (
+        f"User: {SESSION} is not authorized to perform: autoscaling:DescribeAutoScalingGroups on resource: * "
+        "because no identity-based policy allows the autoscaling:DescribeAutoScalingGroups action"
+    )
+
+
+def test_root_and_whoever_asks_for_their_own_name_need_no_policy(account):
+    account.role()
+    account.aws.client("ec2").describe_instances()
+    assert account.client("sts").get_caller_identity()["Arn"] == SESSION
+    assert account.iam.decisions == []
+
+
+def test_what_knows_no_resources_is_allowed_on_everything_only(account):
+    logs = "arn:aws:logs:eu-west-1:123456789012:log-group:*"
+    account.role(statement("logs:DescribeLogGroups", logs), statement("autoscaling:DescribeAutoScalingGroups", sid="B"))
+    assert account.refuses("logs", "describe_log_groups") == ("AccessDeniedException", 400)
+    account.client("autoscaling").describe_auto_scaling_groups()
+
+
+def test_a_condition_looks_at_the_tags_that_the_instance_has_now(account):
+    account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": ["blue", "green"]}))
+    for tags, stops in (({"team": "green"}, True), ({"team": "red"}, False), ({}, False)):
+        instance = account.instance(**tags)
+        assert (account.iam.refusal(SESSION, "ec2:StopInstances", {"InstanceIds": [instance]}) is None) is stops
+    account.aws.client("ec2").create_tags(Resources=[instance], Tags=[{"Key": "team", "Value": "blue"}])
+    account.client("ec2").stop_instances(InstanceIds=[instance])
+
+
+def test_of_several_instances_one_that_is_not_allowed_refuses_the_call(account):
+    account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": "blue"}))
+    instances = [account.instance(team="blue"), account.instance(team="red")]
+    assert account.refuses("ec2", "stop_instances", InstanceIds=instances)[0] == "UnauthorizedOperation"
+
+
+def test_a_condition_looks_at_the_tags_that_a_request_names(account):
+    conditions = {"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}, "Null": {"aws:TagKeys": "false"}}
+    account.role(statement(["ec2:CreateTags", "ec2:DeleteTags"], INSTANCES, **conditions))
+    instance = account.instance()
+    ec2 = account.client("ec2")
+    ec2.create_tags(Resources=[instance], Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
+    ec2.delete_tags(Resources=[instance], Tags=[{"Key": "a"}])
+
+    both = [{"Key": "a", "Value": "1"}, {"Key": "c", "Value": "2"}]
+    assert account.refuses("ec2", "create_tags", Resources=[instance], Tags=both)[0] == "UnauthorizedOperation"
+    # Every tag at once.
+    assert account.refuses("ec2", "delete_tags", Resources=[instance])[0] == "UnauthorizedOperation"
+
+
+def test_an_alias_is_started_by_the_right_to_its_machine(account):
+    machine = "arn:aws:states:eu-west-1:123456789012:stateMachine:m"
+    account.role(
+        statement("states:StartExecution", machine, **{"ForAnyValue:StringEquals": {"states:StateMachineQualifier": "live"}})
+    )
+    assert account.iam.refusal(SESSION, "states:StartExecution", {"stateMachineArn": f"{machine}:live"}) is None
+    assert account.iam.refusal(SESSION, "states:StartExecution", {"stateMachineArn": f"{machine}:2"})
+    assert account.iam.refusal(SESSION, "states:StartExecution", {"stateMachineArn": machine})
+
+
+def test_what_is_not_there_is_answered_by_its_service(account):
+    account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": "blue"}))
+    assert account.refuses("ec2", "stop_instances", InstanceIds=["i-0123456789abcdef0"])[0] == "InvalidInstanceID.NotFound"
+
+
+def test_a_policy_of_ones_own_and_one_that_is_attached_count_and_may_change(account):
+    account.role(statement("ec2:DescribeInstances"))
+    iam = account.aws.client("iam")
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement("ec2:DescribeImages")]})
+    policy = iam.create_policy(PolicyName="attached", PolicyDocument=document)["Policy"]["Arn"]
+    assert account.refuses("ec2", "describe_images")[0] == "UnauthorizedOperation"
+    iam.attach_role_policy(RoleName="worker", PolicyArn=policy)
+    account.client("ec2").describe_images()
+    iam.delete_role_policy(RoleName="worker", PolicyName="worker")
+    assert account.refuses("ec2", "describe_instances")[0] == "UnauthorizedOperation"
+
+
+def test_a_deny_counts_more_than_an_allow(account):
+    account.role(statement("ec2:*"), {"Sid": "No", "Effect": "Deny", "Action": "ec2:DescribeImages", "Resource": "*"})
+    account.client("ec2").describe_instances()
+    assert account.refuses("ec2", "describe_images")[0] == "UnauthorizedOperation"
+
+
+def test_a_user_has_just_the_policy_that_it_was_made_with(account):
+    key, secret = account.iam.user("anna", json.dumps({"Version": "2012-10-17", "Statement": [statement("ec2:DescribeImages")]}))
+    client = account.aws.client_as("ec2", key, secret)
+    client.describe_images()
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        client.describe_instances()
+    assert [each.principal for each in account.iam.decisions] == ["arn:aws:iam::123456789012:user/anna"] * 2
+
+
+def test_an_action_that_nobody_has_looked_up_is_refused_by_name(account):
+    account.role(statement("*"))
+    assert account.refuses("ec2", "describe_vpcs") == ("UnauthorizedOperation", 403)
+    assert account.iam.refused[0].error == "world/iam_resources.py has no row for ec2:DescribeVpcs"
+
+
+# What the reference says of the table: the simulator has its data.
+
+GROUP = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:1:autoScalingGroupName/workers"
+
+
+def ask(account, action, one):
+    return account.iam._simulator.ask(principal=SESSION, policies=[], action=action, resource=one.resource, context=one.context)
+
+
+@pytest.mark.parametrize("action", sorted(action for action, row in ROWS.items() if row is everything))
+def test_an_action_of_which_the_table_says_so_knows_no_resources(account, action):
+    assert ask(account, action, Asked("*")) == {"allowed": False, "statements": []}
+    assert "must.use.wildcard" in ask(account, action, Asked(GROUP))["error"]
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "context"),
+    [
+        ("autoscaling:EnterStandby", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1", {}),
+        ("autoscaling:EnterStandby", GROUP, {"aws:TagKeys": ["x"]}),
+        ("states:StartExecution", "arn:aws:states:eu-west-1:123456789012:execution:m:1", {}),
+        (
+            "states:DescribeExecution",
+            "arn:aws:states:eu-west-1:123456789012:execution:m:1",
+            {"states:StateMachineQualifier": "1"},
+        ),
+        ("logs:CreateNothing", "*", {}),
+    ],
+)
+def test_a_row_that_contradicts_the_reference_is_an_error(account, action, resource, context):
+    assert "error" in ask(account, action, Asked(resource, context))
