@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
 use crate::input::InvalidInput;
+use crate::strict::read_value;
 
 /// The most seconds between the nodes of a group: a day.
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
@@ -124,7 +125,7 @@ enum OnFailure {
 
 /// Reads the terms from those fields of an input that are named in [`FIELDS`].
 pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Terms, InvalidInput> {
-    let given: Given = serde_json::from_value(Value::Object(fields))
+    let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = given.retries.unwrap_or_default();
     let between = given.wait_between_nodes_seconds.unwrap_or_default();
