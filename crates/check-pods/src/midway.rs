@@ -182,7 +182,7 @@ mod tests {
     }
 
     async fn node(labels: serde_json::Value) -> NodeFacts {
-        let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}});
+        let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}, "spec": {}});
         let kube = scripted_kube::ScriptedKube::new().on("GET", "/nodes/a", 200, stored);
         let found = node_record::get_node(&kube.client(), &"a".parse().unwrap()).await;
         found.unwrap().unwrap()
