@@ -192,7 +192,7 @@ mod tests {
         format!(
             "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>2</MaxSize>\
              <DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>i-0123456789abcdef0</InstanceId>\
-             <LifecycleState>{state}</LifecycleState></member></Instances></member></AutoScalingGroups>"
+             <LifecycleState>{state}</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>"
         )
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Call<'a> {
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.verb, self.resource, self.name)
+        write!(f, "{} {} {}", self.verb, self.resource, cut(self.name))
     }
 }
 
@@ -79,16 +79,20 @@ async fn send_within<T>(
 fn sort(error: kube::Error) -> Trouble {
     let error = match error {
         kube::Error::Api(mut status) => {
-            status.message = status.message.chars().take(LONGEST_TEXT).collect();
+            status.message = cut(&status.message);
             return Trouble::Status(status);
         }
         kube::Error::HyperError(cause) => return Trouble::NoAnswer(cause.into()),
         kube::Error::Service(cause) => return Trouble::NoAnswer(cause),
         kube::Error::ReadEvents(cause) => return Trouble::NoAnswer(cause.into()),
-        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cause.into()),
+        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cut(&cause.to_string()).into()),
         other => other,
     };
     Trouble::Nonsense(error.into())
+}
+
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
 }
 
 /// Fetches every page of a list; `read` takes of each object what is needed. (A Node is 15 KB, most of it images and who wrote

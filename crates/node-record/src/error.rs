@@ -2,7 +2,7 @@
 
 use recycle::failure::{Failure, NamedFailure};
 
-use crate::call::{Call, Gap, Trouble};
+use crate::call::{Call, Gap, Trouble, cut};
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -108,7 +108,7 @@ impl Error {
             Trouble::Nonsense(source) => return Self::Unexpected { call: text, source },
         };
         let code = status.code;
-        let source = status.into();
+        let source = cut(&status.to_string()).into();
         match code {
             401 => Self::Unauthorized { call: text, source },
             403 => Self::Forbidden {

@@ -279,7 +279,7 @@ impl GroupStory {
             .iter()
             .map(|(began, at)| at.duration_since(*began).as_secs())
             .sum();
-        let mean = taken / i64::try_from(worked.len()).ok()?;
+        let mean = (taken / i64::try_from(worked.len()).ok()?).max(0);
         let left = (0..self.nodes.len()).map(|index| match self.turns.get(&index) {
             None => mean,
             Some(Turn {

@@ -877,7 +877,7 @@ fn describe(value: &Value) -> String {
 }
 
 /// A name that somebody gave to a field: as it is, if it could be one.
-fn name_given(name: &str) -> String {
+pub(crate) fn name_given(name: &str) -> String {
     let could_be_one = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
     let name = cut_given(name);
     if could_be_one { name } else { format!("{name:?}") }

@@ -8,13 +8,16 @@ use proptest::sample::select;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::blocked::count_all;
 use crate::claim::{Claim, Phase, StoredClaim, Urgency, check_claim, decide_claim};
 use crate::contract::{Asked, ClaimRequest, Owner, RestoreCall, Run, StepRequest, TaintRequest};
+use crate::disposal::wait_for_answer;
 use crate::drain::{Progress, Terms, find_deadline, judge_drain, later};
 use crate::drain_end::{DrainEnd, judge_drain_end};
 use crate::failure::with_causes;
 use crate::fixtures::{
-    ARN, NEW, OLD, OTHER, at, claim, fence, id, input, input_json, instance, job_pod, node, pod, settings,
+    ARN, NEW, OLD, OTHER, at, claim, fence, group, id, input, input_json, instance, job_pod, node, pod,
+    settings,
 };
 use crate::gate::check_turn;
 use crate::hook::HeldByHook;
@@ -29,6 +32,7 @@ use crate::names::{
     PUT_BACK_ANNOTATION, RECORD_ANNOTATION,
 };
 use crate::node::{Instance, NodeFacts, Record};
+use crate::notification::{About, note_and_tell, tell_finished};
 use crate::outdated::Release;
 use crate::pods::survey_pods;
 use crate::put_back::{Deeds, GaveUp, PutBackStep};
@@ -128,6 +132,7 @@ fn whole_run() -> Value {
         "holders": {"count": 1, "names": ["default/a"], "seen_at": at(200)},
         "lost": {"why": "its Node object is gone", "at": at(700)},
         "hook": {"name": "recycle-eks", "heartbeat_timeout": 3_600, "heartbeat_at": at(0), "ends_at": at(9), "retain": true},
+        "old": {"members": "aaaabbbb", "resources": ["nvidia.com/gpu"], "taints": ["team:NoSchedule"]},
         "evicted": "a",
     })
 }
@@ -434,6 +439,7 @@ proptest! {
         if let Some(progress) = found.progress() {
             let written = serde_json::to_string(&progress).unwrap();
             prop_assert_eq!(read_text::<Progress>(&written).unwrap(), progress.clone());
+            let _ = count_all(&progress.blocked);
             for blocker in &progress.blocked {
                 let _ = (blocker.describe(), blocker.is_news(now));
             }
@@ -517,11 +523,28 @@ proptest! {
     }
 
     #[test]
-    fn what_travels_in_run_is_read_again_as_it_was_written(value in prop_oneof![5 => spoiled(vec![whole_run()]), 1 => any_json()]) {
+    fn what_travels_in_run_is_read_again_as_it_was_written(
+        value in prop_oneof![5 => spoiled(vec![whole_run()]), 1 => any_json()],
+        now in any_time(),
+    ) {
         if let Some(run) = check_request::<Run>(&value)? {
             let carried = serde_json::to_value(&run).unwrap();
             prop_assert_eq!(read_value::<Run>(&carried).unwrap(), run.clone());
             let _ = (run.phase(), measure_drain(&run));
+            if let Some(old) = &run.old {
+                let _ = (old.knows_members(), old.newcomers(&group()), old.to_facts(&run.node, &id(OLD)));
+            }
+            if let Some(ended) = &run.ended_pods {
+                let _ = ended.describe();
+            }
+            let execution: ExecutionArn = ARN.parse().unwrap();
+            let _ = tell_finished(About::run(&execution, &run), &run, "it is gone");
+            let mut run = run;
+            let _ = note_and_tell(&mut run, &["a budget".to_owned()], &execution, now, now, "it waits");
+            if let Some(hook) = &mut run.hook {
+                let _ = (hook.try_heartbeat(now, run.claimed_at, run.input.drain_timeout_seconds), hook.warn(now));
+            }
+            let _ = wait_for_answer(run.claimed_at, now, run.input.load_balancer_grace_seconds);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::claim::StoredClaim;
 use crate::contract::Start;
 use crate::drain::later;
 use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
-use crate::input::{FIELDS, InvalidInput};
+use crate::input::{FIELDS, InvalidInput, name_given};
 use crate::names::{PAUSED_TAG, REPLACEMENT_FOR_ANNOTATION};
 use crate::node::{Instance, NodeFacts};
 use crate::outdated::Outdated;
@@ -255,7 +255,8 @@ fn check_recycle(given: Map<String, Value>) -> Result<Map<String, Value>, Invali
         }
         if !FIELDS.iter().any(|field| field.name == name) {
             return Err(InvalidInput(format!(
-                "recycle: {name} is no field of the input of recycle-node"
+                "recycle: {} is no field of the input of recycle-node",
+                name_given(name)
             )));
         }
     }
