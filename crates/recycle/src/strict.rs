@@ -49,9 +49,10 @@ impl serde::de::Error for Unreadable {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
-        let found = match found {
-            Unexpected::Unit => "null".to_owned(),
-            found => found.to_string(),
+        let found = if found == Unexpected::Unit {
+            "null".to_owned()
+        } else {
+            found.to_string()
         };
         Self::custom(format!("invalid type: {found}, expected {expected}"))
     }
