@@ -12,8 +12,8 @@ from prepare import LAMBDAS, ROOT
 
 #: Crates that reach the world outside, and those that such crates are made of.
 IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "rustls", "tokio")
-#: What only tests may link.
-SCRIPTED = {"scripted-aws", "scripted-kube"}
+#: What only tests may link: what answers from a script, and what spoils good input.
+SCRIPTED = {"bad-input", "scripted-aws", "scripted-kube"}
 #: What Lambda calls with a function's role, from outside of its VPC: for its log, and for events that it could not handle.
 CALLED_BY_LAMBDA = {"logs", "sqs"}
 
@@ -93,6 +93,7 @@ TABLE = [
         "tests' AWS, below the SDK's clients: it links none of them",
     ),
     Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
+    Row("bad-input", set(), "tests' bad input: it knows no reader and none of our types"),
 ]
 #: What the command line asks of crates that it shares with functions, which are built without it (package.py): credentials as the
 #: AWS CLI takes them, Ctrl-C, the time of day.
@@ -164,7 +165,7 @@ def test_only_those_that_act_on_instances_link_the_sdk_of_ec2(crate: str):
     assert ("aws-sdk-ec2" in names(linked(crate))) == (crate in WITH_EC2)
 
 
-def test_only_tests_link_what_answers_from_a_script(packages):
+def test_only_tests_link_what_is_made_for_them(packages):
     for name, package in packages.items():
         assert not SCRIPTED & dependencies(package, of_tests=False), name
 

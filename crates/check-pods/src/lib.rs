@@ -15,6 +15,7 @@ use node_record::{
     NodeChange, Occasion, amend_node, check_claim, hold_back, is_another_ready, list_pods, open,
     read_progress, tainted_since, tell,
 };
+use recycle::blocked::count_all;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{
     Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, WayIn, describe_instance,
@@ -45,7 +46,7 @@ pub async fn check_pods(
         return Ok(answer);
     }
     let polls = run.polls;
-    run.polls += 1;
+    run.polls = run.polls.saturating_add(1);
     run.draining_since.get_or_insert(context.now());
     let opened = open(access, &mut run.cluster, &run.node).await;
     let checked = match opened {
@@ -169,7 +170,7 @@ async fn check(
 
 /// Pods that a budget, or whatever the API server says, keeps from going now.
 fn count_blocked(progress: &Progress) -> u32 {
-    progress.blocked.iter().map(|blocker| blocker.count).sum()
+    count_all(&progress.blocked)
 }
 
 /// Hands a node that counts as lost to `detach-terminate`, which asks EC2. The pods of a Node that is gone are still listed for a minute.

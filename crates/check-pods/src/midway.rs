@@ -182,7 +182,7 @@ mod tests {
     }
 
     async fn node(labels: serde_json::Value) -> NodeFacts {
-        let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}});
+        let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}, "spec": {}});
         let kube = scripted_kube::ScriptedKube::new().on("GET", "/nodes/a", 200, stored);
         let found = node_record::get_node(&kube.client(), &"a".parse().unwrap()).await;
         found.unwrap().unwrap()
@@ -192,7 +192,7 @@ mod tests {
         format!(
             "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>2</MaxSize>\
              <DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>i-0123456789abcdef0</InstanceId>\
-             <LifecycleState>{state}</LifecycleState></member></Instances></member></AutoScalingGroups>"
+             <LifecycleState>{state}</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>"
         )
     }
 

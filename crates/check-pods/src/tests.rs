@@ -519,7 +519,10 @@ async fn the_poll_budget_ends_a_drain_like_a_time_out() {
 
 #[tokio::test]
 async fn without_the_claim_nothing_is_read_or_written() {
-    let unclaimed = kube(json!({"metadata": {"name": "a", "resourceVersion": "7"}}), &[]);
+    let unclaimed = kube(
+        json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}}),
+        &[],
+    );
     assert_eq!(run(&unclaimed).await.unwrap_err().failure(), Failure::ClaimLost);
     assert_eq!(unclaimed.requests(), ["GET /api/v1/nodes/a"]);
 }

@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn pods_count_that_came_since_an_earlier_run_took_its_taint_away() {
         let pod = json!({
-            "metadata": {"name": "train", "namespace": "jobs", "creationTimestamp": "2027-01-01T05:50:00Z"},
+            "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": []},
         });
         let mut node = node(None);

@@ -436,6 +436,7 @@ mod tests {
                 "labels": {"recycle-eks/kept-for": "i-0123456789abcdef0"},
                 "annotations": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
             },
+            "spec": {},
         }]});
         let kube = ScriptedKube::new()
             .on(
@@ -449,7 +450,7 @@ mod tests {
                 "PATCH",
                 "/api/v1/nodes/new",
                 200,
-                json!({"metadata": {"name": "new"}}),
+                json!({"metadata": {"name": "new", "resourceVersion": "4"}, "spec": {}}),
             );
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
@@ -643,7 +644,7 @@ mod tests {
     #[tokio::test]
     async fn a_pod_that_came_before_the_taint_holds_the_instance_whatever_was_decided_earlier() {
         let pod = json!({
-            "metadata": {"name": "train", "namespace": "jobs", "creationTimestamp": "2027-01-01T05:50:00Z"},
+            "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": []},
         });
         let pods = json!({"metadata": {}, "items": [pod]});

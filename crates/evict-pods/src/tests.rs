@@ -407,7 +407,7 @@ async fn somebody_elses_change_at_the_same_moment_costs_only_the_story() {
 #[tokio::test]
 async fn without_the_claim_no_pod_is_touched() {
     let unclaimed = kube(
-        &json!({"metadata": {"name": "a", "resourceVersion": "7"}}),
+        &json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}}),
         &[web("web")],
     );
     assert_eq!(run(&unclaimed).await.unwrap_err().failure(), Failure::ClaimLost);
@@ -418,7 +418,7 @@ async fn without_the_claim_no_pod_is_touched() {
 
 #[tokio::test]
 async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
-    let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}});
+    let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}, "spec": {}});
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
         .on(

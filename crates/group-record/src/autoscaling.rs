@@ -13,6 +13,7 @@ use recycle::node::{Group, Member};
 use recycle::select::{Fleet, FleetMember, Template};
 
 use crate::Error;
+use crate::whole::Whole;
 
 const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
@@ -55,7 +56,11 @@ impl Groups {
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         Self {
-            client: aws_sdk_autoscaling::Client::new(config),
+            client: aws_sdk_autoscaling::Client::from_conf(
+                aws_sdk_autoscaling::config::Builder::from(config)
+                    .interceptor(Whole)
+                    .build(),
+            ),
         }
     }
 

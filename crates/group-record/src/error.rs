@@ -5,6 +5,8 @@ use std::fmt;
 use aws_sdk_autoscaling::error::{ProvideErrorMetadata, SdkError};
 use recycle::failure::{Failure, NamedFailure};
 
+use crate::whole::NotWhole;
+
 /// A call to AWS that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -101,6 +103,12 @@ impl Error {
         let status = error
             .raw_response()
             .map_or(0, |response| response.status().as_u16());
+        if let Some(missing) = find_cause::<NotWhole>(&error) {
+            return Self::Unintelligible {
+                call,
+                what: missing.to_string(),
+            };
+        }
         match error {
             SdkError::ServiceError(answer) if status < 300 => Self::Unintelligible {
                 call,
@@ -151,6 +159,13 @@ impl Error {
             _ => Self::Refused { call, source: reply },
         }
     }
+}
+
+/// The cause of this type, if there is one.
+fn find_cause<'a, C: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a C> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(<dyn std::error::Error>::downcast_ref)
 }
 
 impl Reply {

@@ -5,5 +5,6 @@
 
 pub mod autoscaling;
 mod error;
+mod whole;
 
 pub use error::{Error, Reply};

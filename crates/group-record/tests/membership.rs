@@ -195,7 +195,9 @@ async fn a_member_that_does_not_wait_for_the_hook_needs_no_completion_and_any_ot
 #[tokio::test]
 async fn held_are_the_members_that_wait_or_are_retained_in_groups_with_our_hook() {
     let member = |id: &str, state: &str| {
-        format!("<member><InstanceId>{id}</InstanceId><LifecycleState>{state}</LifecycleState></member>")
+        format!(
+            "<member><InstanceId>{id}</InstanceId><LifecycleState>{state}</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>"
+        )
     };
     let members = format!(
         "<Instances>{}{}{}</Instances>",

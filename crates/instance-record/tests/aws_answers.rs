@@ -382,13 +382,14 @@ async fn an_instance_is_read_with_what_it_was_launched_as() {
 #[tokio::test]
 async fn a_groups_template_its_overrides_and_what_members_came_from_are_read() {
     let group = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName>\
+        <MinSize>1</MinSize><MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity>\
         <MixedInstancesPolicy><LaunchTemplate>\
         <LaunchTemplateSpecification><LaunchTemplateId>lt-1</LaunchTemplateId></LaunchTemplateSpecification>\
         <Overrides><member><InstanceType>m7g.large</InstanceType><LaunchTemplateSpecification>\
         <LaunchTemplateId>lt-2</LaunchTemplateId><Version>3</Version></LaunchTemplateSpecification></member></Overrides>\
         </LaunchTemplate></MixedInstancesPolicy>\
         <Tags><member><Key>team</Key><Value>batch</Value></member></Tags>\
-        <Instances><member><InstanceId>i-0123456789abcdef0</InstanceId><LifecycleState>InService</LifecycleState>\
+        <Instances><member><InstanceId>i-0123456789abcdef0</InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn>\
         <InstanceType>m7g.large</InstanceType><LaunchTemplate><LaunchTemplateId>lt-2</LaunchTemplateId>\
         <Version>2</Version></LaunchTemplate></member></Instances></member></AutoScalingGroups>";
     let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", group);

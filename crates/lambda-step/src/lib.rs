@@ -22,6 +22,7 @@ use recycle::claim::Phase;
 use recycle::contract::{Answer, Run};
 use recycle::failure::{Failure, NamedFailure, with_causes};
 use recycle::metrics::{Metric, measure_failure, measure_verdict};
+use recycle::strict::read_value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -182,7 +183,7 @@ where
     Failed: NamedFailure,
     Answering: Future<Output = Result<Replied, Failed>>,
 {
-    let request = serde_json::from_value(payload)
+    let request = read_value(&payload)
         .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
     // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
     let mut answer = AssertUnwindSafe(async { Box::pin(handler(request)).await })

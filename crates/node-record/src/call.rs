@@ -28,7 +28,7 @@ pub(crate) struct Call<'a> {
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.verb, self.resource, self.name)
+        write!(f, "{} {} {}", self.verb, self.resource, cut(self.name))
     }
 }
 
@@ -41,6 +41,18 @@ pub(crate) enum Trouble {
     NoAnswer(Source),
     /// The answer, or our question, makes no sense.
     Nonsense(Source),
+}
+
+/// What an answer lacks, or has, so that nothing can be said of its object.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Gap(pub(crate) String);
+
+/// The value of a field that every object of an API server has. Without it the answer is not whole, and nothing is written on a guess.
+pub(crate) fn given(object: &str, field: &str, value: Option<String>) -> Result<String, Gap> {
+    value
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| Gap(format!("{object} has no {field}")))
 }
 
 /// Waits for an answer.
@@ -67,25 +79,29 @@ async fn send_within<T>(
 fn sort(error: kube::Error) -> Trouble {
     let error = match error {
         kube::Error::Api(mut status) => {
-            status.message = status.message.chars().take(LONGEST_TEXT).collect();
+            status.message = cut(&status.message);
             return Trouble::Status(status);
         }
         kube::Error::HyperError(cause) => return Trouble::NoAnswer(cause.into()),
         kube::Error::Service(cause) => return Trouble::NoAnswer(cause),
         kube::Error::ReadEvents(cause) => return Trouble::NoAnswer(cause.into()),
-        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cause.into()),
+        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cut(&cause.to_string()).into()),
         other => other,
     };
     Trouble::Nonsense(error.into())
 }
 
-/// Fetches every page of a list; `read` takes of each object what is needed, or none. (A Node is 15 KB, most of it images and who wrote
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}
+
+/// Fetches every page of a list; `read` takes of each object what is needed. (A Node is 15 KB, most of it images and who wrote
 /// which field; what is kept of it a few hundred bytes.) A continue token that has expired on the way (410) starts the list again, once.
 pub(crate) async fn list<K, T>(
     api: &Api<K>,
     params: ListParams,
     call: Call<'_>,
-    read: impl Fn(K) -> Option<T>,
+    read: impl Fn(K) -> Result<T, Gap>,
 ) -> Result<Vec<T>, Error>
 where
     K: Clone + fmt::Debug + DeserializeOwned,
@@ -100,7 +116,7 @@ async fn list_pages<K, T>(
     api: &Api<K>,
     mut params: ListParams,
     call: Call<'_>,
-    read: &impl Fn(K) -> Option<T>,
+    read: &impl Fn(K) -> Result<T, Gap>,
 ) -> Result<Vec<T>, Error>
 where
     K: Clone + fmt::Debug + DeserializeOwned,
@@ -111,7 +127,9 @@ where
         let page = send(api.list(&params))
             .await
             .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        items.extend(page.items.into_iter().filter_map(read));
+        for item in page.items {
+            items.push(read(item).map_err(|gap| Error::unexpected(call, gap))?);
+        }
         // The last page of a list that a field selector thins out may be empty.
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -126,7 +144,7 @@ pub(crate) async fn any<K>(
     api: &Api<K>,
     params: ListParams,
     call: Call<'_>,
-    is_such: impl Fn(K) -> bool,
+    is_such: impl Fn(K) -> Result<bool, Gap>,
 ) -> Result<bool, Error>
 where
     K: Clone + fmt::Debug + DeserializeOwned,
@@ -141,7 +159,7 @@ async fn any_in_pages<K>(
     api: &Api<K>,
     mut params: ListParams,
     call: Call<'_>,
-    is_such: &impl Fn(K) -> bool,
+    is_such: &impl Fn(K) -> Result<bool, Gap>,
 ) -> Result<bool, Error>
 where
     K: Clone + fmt::Debug + DeserializeOwned,
@@ -150,8 +168,10 @@ where
         let page = send(api.list(&params))
             .await
             .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        if page.items.into_iter().any(is_such) {
-            return Ok(true);
+        for item in page.items {
+            if is_such(item).map_err(|gap| Error::unexpected(call, gap))? {
+                return Ok(true);
+            }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),

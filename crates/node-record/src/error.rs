@@ -2,7 +2,7 @@
 
 use recycle::failure::{Failure, NamedFailure};
 
-use crate::call::{Call, Trouble};
+use crate::call::{Call, Gap, Trouble, cut};
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -91,6 +91,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// An answer that is not whole.
+    pub(crate) fn unexpected(call: Call<'_>, gap: Gap) -> Self {
+        Self::Unexpected {
+            call: call.to_string(),
+            source: gap.into(),
+        }
+    }
+
     /// Sorts what a call met. A 404 can only mean the Node: nothing else is called by name here but pods, which `pods` sorts.
     pub(crate) fn from_trouble(call: Call<'_>, trouble: Trouble) -> Self {
         let text = call.to_string();
@@ -100,7 +108,7 @@ impl Error {
             Trouble::Nonsense(source) => return Self::Unexpected { call: text, source },
         };
         let code = status.code;
-        let source = status.into();
+        let source = cut(&status.to_string()).into();
         match code {
             401 => Self::Unauthorized { call: text, source },
             403 => Self::Forbidden {

@@ -8,17 +8,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
 use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
-use recycle::ids::{Fence, GroupName, InstanceId, NodeName, short_hash};
+use recycle::ids::{Fence, GroupName, InstanceId, InvalidId, NodeName, short_hash};
 use recycle::names::{
     CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION, REPLACES_LABEL,
 };
 use recycle::node::{NodeFacts, Record, Taint};
 use recycle::outdated::Release;
+use recycle::strict::Strict;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::call::{self, Call, Trouble, send};
+use crate::call::{self, Call, Gap, Trouble, given, send};
 use crate::permissions::server_version;
 
 /// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
@@ -26,7 +27,7 @@ use crate::permissions::server_version;
 const ATTEMPTS: u32 = 3;
 
 /// Of a Node what is read here, and nothing else: code that reads all of it is a tenth of a function.
-type Node = Object<Option<Spec>, Status>;
+type Node = Object<Strict<Spec>, Strict<Status>>;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -90,7 +91,9 @@ pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<N
         name: name.as_str(),
     };
     match send(api.get(name.as_str())).await {
-        Ok(node) => Ok(read_node(node)),
+        Ok(node) => read_node(node)
+            .map(Some)
+            .map_err(|gap| Error::unexpected(call, gap)),
         Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
         Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }
@@ -194,8 +197,10 @@ pub(crate) async fn is_any_node(
         resource: "nodes",
         name: &name,
     };
-    let is_such = |node| read_node(node).as_ref().is_some_and(&is_such);
-    call::any(&nodes(client), params, call, is_such).await
+    call::any(&nodes(client), params, call, |node| {
+        Ok(is_such(&read_node(node)?))
+    })
+    .await
 }
 
 /// What every acting step does first: the Node's claim, if it is still ours. `urgency` is ours.
@@ -223,9 +228,7 @@ pub async fn change_node(
     let changed = send(api.patch(node.name.as_str(), &params, &patch))
         .await
         .map_err(|trouble| Error::from_trouble(call, trouble))?;
-    read_node(changed).ok_or_else(|| Error::NodeGone {
-        node: node.name.to_string(),
-    })
+    read_node(changed).map_err(|gap| Error::unexpected(call, gap))
 }
 
 /// Changes a Node as `decide` says. If somebody else was quicker, the Node is read again and `decide` asked again (so the
@@ -386,15 +389,17 @@ impl NodeChange {
     }
 }
 
-/// What we need to know of a Node; none if it has no proper name, which no API server gives out.
-fn read_node(node: Node) -> Option<NodeFacts> {
+/// What we need to know of a Node. Without its name or its version nothing could be written to it as it was read; without a spec its taints
+/// would be taken for none, and be lost with the next change.
+fn read_node(node: Node) -> Result<NodeFacts, Gap> {
     let Object {
         metadata,
         spec,
         status,
         ..
     } = node;
-    let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+    let (Strict(spec), Strict(status)) = (spec, status.unwrap_or_default());
+    let name = given("a Node", "metadata.name", metadata.name)?;
     let condition = status
         .conditions
         .into_iter()
@@ -404,9 +409,15 @@ fn read_node(node: Node) -> Option<NodeFacts> {
         .is_some_and(|condition| condition.status == "True");
     let attached = status.volumes_attached.into_iter().map(|volume| volume.name);
     let volumes: BTreeSet<String> = status.volumes_in_use.into_iter().chain(attached).collect();
-    Some(NodeFacts {
-        name: metadata.name?.parse().ok()?,
-        resource_version: metadata.resource_version.unwrap_or_default(),
+    Ok(NodeFacts {
+        resource_version: given(
+            &format!("Node {name}"),
+            "metadata.resourceVersion",
+            metadata.resource_version,
+        )?,
+        name: name
+            .parse()
+            .map_err(|error: InvalidId| Gap(format!("metadata.name of a Node {error}")))?,
         instance: spec.provider_id.as_deref().and_then(read_provider_id),
         ready,
         not_ready_since: condition

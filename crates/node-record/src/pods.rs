@@ -10,15 +10,16 @@ use recycle::blocked::RefusalKind;
 use recycle::ids::NodeName;
 use recycle::names::FIELD_MANAGER;
 use recycle::pods::{Controller, PodFacts};
+use recycle::strict::Strict;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::call::{self, Call, Trouble, send};
+use crate::call::{self, Call, Gap, Trouble, given, send};
 
 /// Of a pod what is read here, and nothing else: code that reads all of it is a tenth of a function.
-type Pod = Object<Option<Spec>, Status>;
+type Pod = Object<Strict<Spec>, Strict<Status>>;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -89,7 +90,7 @@ pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<Pod
         name: &name,
     };
     let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
-    call::list(&pods, params, call, |pod| Some(read_pod(pod))).await
+    call::list(&pods, params, call, read_pod).await
 }
 
 /// The pods of the cluster that no node has room for, or that have not started yet.
@@ -101,7 +102,7 @@ pub async fn list_pending_pods(client: &kube::Client) -> Result<Vec<PodFacts>, E
         name: "that are Pending",
     };
     let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
-    call::list(&pods, params, call, |pod| Some(read_pod(pod))).await
+    call::list(&pods, params, call, read_pod).await
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
@@ -187,7 +188,8 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     }
 }
 
-fn read_pod(pod: Pod) -> PodFacts {
+/// An eviction names the pod and its uid: without them it could be another one, or be taken for gone.
+fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
     let metadata = pod.metadata;
     let controller = metadata
         .owner_references
@@ -200,12 +202,14 @@ fn read_pod(pod: Pod) -> PodFacts {
             uid: owner.uid,
         });
     let known = |labels: Option<BTreeMap<String, String>>| labels.unwrap_or_default();
-    let (spec, status) = (pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
+    let (Strict(spec), Strict(status)) = (pod.spec, pod.status.unwrap_or_default());
+    let name = given("a pod", "metadata.name", metadata.name)?;
+    let subject = format!("pod {name}");
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
-    PodFacts {
-        namespace: metadata.namespace.unwrap_or_default(),
-        name: metadata.name.unwrap_or_default(),
-        uid: metadata.uid.unwrap_or_default(),
+    Ok(PodFacts {
+        namespace: given(&subject, "metadata.namespace", metadata.namespace)?,
+        uid: given(&subject, "metadata.uid", metadata.uid)?,
+        name,
         labels: known(metadata.labels),
         annotations: known(metadata.annotations),
         controller,
@@ -225,5 +229,5 @@ fn read_pod(pod: Pod) -> PodFacts {
             .filter_map(|volume| volume.persistent_volume_claim)
             .map(|claim| claim.claim_name)
             .collect(),
-    }
+    })
 }

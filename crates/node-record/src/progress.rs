@@ -1,7 +1,6 @@
 //! The story for people in the annotation `recycle-eks/progress`.
 
 use recycle::drain::Progress;
-use recycle::names::PROGRESS_ANNOTATION;
 use recycle::node::NodeFacts;
 
 use crate::{Error, NodeChange, change_node};
@@ -9,7 +8,7 @@ use crate::{Error, NodeChange, change_node};
 /// What was told last; none also if somebody edited it: it is written anew then.
 #[must_use]
 pub fn read_progress(node: &NodeFacts) -> Option<Progress> {
-    serde_json::from_str(node.annotations.get(PROGRESS_ANNOTATION)?).ok()
+    node.progress()
 }
 
 /// Tells it, if it is not what was told last. If somebody else changed the Node at the same moment, nothing is written and

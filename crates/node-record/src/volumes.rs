@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Object};
 use recycle::node::NodeFacts;
 use recycle::pods::PodSurvey;
+use recycle::strict::Strict;
 use recycle::zones::{
     self, NodeSelectorTerm, Volume, VolumeClaim, claims_to_ask_for, could_take_pods_of, read_reach,
     selectors_of,
@@ -22,9 +23,9 @@ use crate::nodes::is_any_node;
 const AT_ONCE: usize = 10;
 
 /// Of a claim what is read here.
-type PersistentVolumeClaim = Object<Option<ClaimSpec>, Nothing>;
+type PersistentVolumeClaim = Object<Strict<ClaimSpec>, Nothing>;
 /// Of a volume what is read here.
-type PersistentVolume = Object<Option<VolumeSpec>, Nothing>;
+type PersistentVolume = Object<Strict<VolumeSpec>, Nothing>;
 
 /// A status that is not looked at.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -99,7 +100,7 @@ async fn fetch_volume(
     let claims: Api<PersistentVolumeClaim> = Api::namespaced_with(client.clone(), namespace, &resource);
     let claim = get(&claims, "persistentvolumeclaims", name).await?;
     let Some(name) = claim
-        .and_then(|claim| claim.spec?.volume_name)
+        .and_then(|claim| claim.spec.0.volume_name)
         .filter(|name| !name.is_empty())
     else {
         return Ok(None);
@@ -108,7 +109,7 @@ async fn fetch_volume(
     let volumes: Api<PersistentVolume> = Api::all_with(client.clone(), &resource);
     let volume = get(&volumes, "persistentvolumes", &name).await?;
     Ok(volume.map(|volume| {
-        let affinity = volume.spec.and_then(|spec| spec.node_affinity?.required);
+        let affinity = volume.spec.0.node_affinity.and_then(|affinity| affinity.required);
         let terms = affinity.unwrap_or_default().node_selector_terms;
         Volume {
             name,

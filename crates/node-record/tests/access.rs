@@ -71,7 +71,10 @@ fn unauthorized() -> (u16, serde_json::Value) {
 }
 
 fn node() -> (u16, serde_json::Value) {
-    (200, json!({"metadata": {"name": "a", "resourceVersion": "7"}}))
+    (
+        200,
+        json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}}),
+    )
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn old() -> InstanceId {
 }
 
 fn stored(labels: Value, annotations: Value) -> Value {
-    json!({"metadata": {"name": "new", "resourceVersion": "3", "labels": labels, "annotations": annotations}})
+    json!({"metadata": {"name": "new", "resourceVersion": "3", "labels": labels, "annotations": annotations}, "spec": {}})
 }
 
 async fn facts(stored: Value) -> NodeFacts {

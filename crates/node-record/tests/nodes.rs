@@ -113,11 +113,83 @@ async fn a_node_is_read_as_the_decisions_see_it() {
 
 #[tokio::test]
 async fn a_node_that_has_only_a_name_is_neither_ready_nor_anybodys() {
-    let facts =
-        read(&ScriptedKube::new().on("GET", "/api/v1/nodes/a", 200, json!({"metadata": {"name": "a"}})))
-            .await;
+    let facts = read(&ScriptedKube::new().on(
+        "GET",
+        "/api/v1/nodes/a",
+        200,
+        json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {}}),
+    ))
+    .await;
     assert!(!facts.ready && !facts.unschedulable);
     assert_eq!(facts.instance, None);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_whole_is_no_node() {
+    let whole = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {}, "status": {}});
+    let without = |place: &str, value: Value| {
+        let mut answer = whole.clone();
+        *answer.pointer_mut(place).unwrap() = value;
+        answer
+    };
+    let gone = |object: &str, field: &str| {
+        let mut answer = whole.clone();
+        let object = answer.pointer_mut(object).unwrap();
+        object.as_object_mut().unwrap().remove(field);
+        answer
+    };
+    for (answer, told) in [
+        (
+            gone("/metadata", "resourceVersion"),
+            "Node a has no metadata.resourceVersion",
+        ),
+        (
+            without("/metadata/resourceVersion", json!("")),
+            "Node a has no metadata.resourceVersion",
+        ),
+        (gone("/metadata", "name"), "a Node has no metadata.name"),
+        (
+            without("/metadata/name", json!("A b")),
+            "metadata.name of a Node must be a Node name",
+        ),
+        (gone("", "spec"), "missing field `spec`"),
+        (
+            without("/spec", Value::Null),
+            "invalid type: null, expected struct Spec",
+        ),
+        (
+            without("/spec", json!([])),
+            "invalid type: sequence, expected struct Spec",
+        ),
+        (
+            without("/spec", json!({"taints": [[]]})),
+            "taints.0: invalid type: sequence, expected struct Taint",
+        ),
+        (
+            without("/spec", json!({"taints": [{"key": "a"}]})),
+            "taints.0: missing field `effect`",
+        ),
+        (
+            without("/status", json!([])),
+            "invalid type: sequence, expected struct Status",
+        ),
+    ] {
+        for list in [false, true] {
+            let kube = match list {
+                false => ScriptedKube::new().on("GET", "/nodes/a", 200, answer.clone()),
+                true => ScriptedKube::new().on("GET", "/nodes?", 200, page(&[node("7"), answer.clone()], "")),
+            };
+            let error = match list {
+                false => get_node(&kube.client(), &name()).await.unwrap_err(),
+                true => list_group(&kube.client(), &"workers".parse().unwrap())
+                    .await
+                    .unwrap_err(),
+            };
+            let text = with_causes(&error);
+            assert!(text.contains(told), "{answer}: {text}");
+            assert_eq!(error.failure(), Failure::InternalError);
+        }
+    }
 }
 
 #[tokio::test]
@@ -421,7 +493,7 @@ async fn an_instance_of_another_cloud_or_of_nobody_has_no_node() {
     let nodes = [
         node_of("b", "gce://project/zone/i-0123456789abcdef0"),
         node_of("c", ""),
-        json!({"metadata": {"name": "d"}}),
+        json!({"metadata": {"name": "d", "resourceVersion": "1"}, "spec": {}}),
     ];
     let kube = ScriptedKube::new()
         .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
@@ -481,7 +553,8 @@ async fn the_claimed_nodes_of_a_group_are_found_by_its_label_page_by_page() {
 
 async fn with_annotations(annotations: Value) -> NodeFacts {
     let taint = json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"});
-    let answer = json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {"taints": [taint]}});
+    let answer = json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": annotations},
+        "spec": {"taints": [taint]}});
     read(&ScriptedKube::new().on("GET", "/nodes/a", 200, answer)).await
 }
 

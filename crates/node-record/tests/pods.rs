@@ -4,7 +4,7 @@
 
 use node_record::{Error, Eviction, evict_pod, list_pods};
 use recycle::blocked::RefusalKind;
-use recycle::failure::{Failure, NamedFailure as _};
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::pods::{Controller, PodFacts};
 use scripted_kube::{ScriptedKube, refusal};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn page(items: &[Value], next: Option<&str>) -> Value {
 }
 
 fn pod(name: &str) -> Value {
-    json!({"metadata": {"name": name, "namespace": "jobs", "uid": format!("uid-of-{name}")}})
+    json!({"metadata": {"name": name, "namespace": "jobs", "uid": format!("uid-of-{name}")}, "spec": {}})
 }
 
 fn some_pod() -> PodFacts {
@@ -33,6 +33,25 @@ fn some_pod() -> PodFacts {
         grace_seconds: 30,
         has_empty_dir: false,
         is_debugged: false,
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_told_from_others_is_none() {
+    for (field, told) in [
+        ("name", "a pod has no metadata.name"),
+        ("namespace", "pod a has no metadata.namespace"),
+        ("uid", "pod a has no metadata.uid"),
+    ] {
+        let mut nameless = pod("a");
+        nameless["metadata"].as_object_mut().unwrap().remove(field);
+        let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[pod("b"), nameless], None));
+        let error = list_pods(&kube.client(), &"n".parse().unwrap())
+            .await
+            .unwrap_err();
+        let text = with_causes(&error);
+        assert!(text.contains(told), "{field}: {text}");
+        assert_eq!(error.failure(), Failure::InternalError);
     }
 }
 

@@ -202,7 +202,11 @@ impl GroupStory {
                     Stand::Waits(before) => before.since,
                     Stand::Asks | Stand::UnderWay | Stand::Over(..) => at,
                 },
-                until: at + SignedDuration::from_secs(answer["wait_seconds"].as_i64().unwrap_or(0)),
+                until: at
+                    .checked_add(SignedDuration::from_secs(
+                        answer["wait_seconds"].as_i64().unwrap_or(0),
+                    ))
+                    .unwrap_or(Timestamp::MAX),
                 reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
             }),
             // How it is left, the end of its turn says.
@@ -275,7 +279,7 @@ impl GroupStory {
             .iter()
             .map(|(began, at)| at.duration_since(*began).as_secs())
             .sum();
-        let mean = taken / i64::try_from(worked.len()).ok()?;
+        let mean = (taken / i64::try_from(worked.len()).ok()?).max(0);
         let left = (0..self.nodes.len()).map(|index| match self.turns.get(&index) {
             None => mean,
             Some(Turn {

@@ -71,12 +71,16 @@ impl RotationEnd {
     #[must_use]
     pub(crate) fn summary(&self) -> String {
         let counted = self.groups.iter().filter_map(|group| group.recycled);
-        let recycled = match (counted.clone().count(), counted.sum::<u32>()) {
+        let recycled = match (counted.clone().count(), counted.fold(0, u32::saturating_add)) {
             (0, _) if !self.groups.is_empty() => return UNKNOWN.to_owned(),
             (groups, recycled) if groups < self.groups.len() => format!("at least {recycled}"),
             (_, recycled) => recycled.to_string(),
         };
-        let left: u32 = self.groups.iter().map(|group| group.left).sum();
+        let left = self
+            .groups
+            .iter()
+            .map(|group| group.left)
+            .fold(0, u32::saturating_add);
         let failed: usize = self.groups.iter().map(|group| group.failed.len()).sum();
         let at_least = |is_more: bool| if is_more { "at least " } else { "" };
         let is_broken = self.groups.iter().any(|group| group.recycled.is_none());

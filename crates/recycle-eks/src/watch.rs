@@ -12,7 +12,7 @@ use crate::{Error, Exit, Installation, Output, clock};
 
 /// Seconds between two looks at one execution. GetExecutionHistory has a quota for the account: 20 a second at first, 5 later
 /// (Step Functions guide, "Quotas"), which ten people watching do not reach.
-const LOOK_AGAIN: f64 = 2.0;
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// So many times as long it takes until the cluster is looked at again.
 const LOOKS_OF_CLUSTER: u32 = 6;
 /// Another number of seconds, for the local world of the tests.
@@ -23,8 +23,8 @@ const MOST_OUTAGES: u32 = 30;
 /// Waits until the next look.
 pub(crate) async fn pause() {
     let told = std::env::var(LOOK_AGAIN_VARIABLE).ok();
-    let seconds = told.and_then(|text| text.parse().ok()).unwrap_or(LOOK_AGAIN);
-    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    let told = told.and_then(|text| Duration::try_from_secs_f64(text.parse().ok()?).ok());
+    tokio::time::sleep(told.unwrap_or(LOOK_AGAIN)).await;
 }
 
 /// Waits until the next look at what `select-nodes` tells: it reads the whole cluster.

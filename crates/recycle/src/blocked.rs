@@ -100,6 +100,13 @@ pub struct Blocker {
     pub told: bool,
 }
 
+/// How many pods they keep. A person may have written any number.
+#[must_use]
+pub fn count_all(blockers: &[Blocker]) -> u32 {
+    let counts = blockers.iter().map(|blocker| blocker.count);
+    counts.fold(0, u32::saturating_add)
+}
+
 impl Blocker {
     /// People should know of it.
     #[must_use]
@@ -211,6 +218,22 @@ mod tests {
 
     fn full(pod: &str) -> Refusal {
         refusal(RefusalKind::BudgetFull, pod, FULL)
+    }
+
+    #[test]
+    fn pods_are_counted_whatever_a_person_wrote_for_their_number() {
+        let keeps = |count: u32| Blocker {
+            what: "budget shop/web".to_owned(),
+            says: String::new(),
+            since: at(0),
+            count,
+            names: Vec::new(),
+            told: false,
+        };
+        for (counts, all) in [(vec![], 0), (vec![1, 2], 3), (vec![u32::MAX, 1], u32::MAX)] {
+            let blockers: Vec<Blocker> = counts.iter().copied().map(keeps).collect();
+            assert_eq!(count_all(&blockers), all, "{counts:?}");
+        }
     }
 
     #[test]

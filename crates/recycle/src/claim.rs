@@ -10,6 +10,7 @@ use crate::contract::{Owner, SCHEMA};
 use crate::failure::{Failure, NamedFailure};
 use crate::ids::{ExecutionArn, Fence, GroupName};
 use crate::pods::cut_text;
+use crate::strict::read_text;
 
 /// How far the work on a node has come. Later phases have touched more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -239,10 +240,9 @@ impl Claim {
         struct Version {
             schema: u32,
         }
-        match serde_json::from_str::<Version>(value) {
+        match read_text::<Version>(value) {
             Ok(version) if version.schema > SCHEMA => StoredClaim::Newer(version.schema),
-            Ok(_) => serde_json::from_str(value)
-                .map_or_else(|_| StoredClaim::unreadable(value), StoredClaim::Known),
+            Ok(_) => read_text(value).map_or_else(|_| StoredClaim::unreadable(value), StoredClaim::Known),
             Err(_) => StoredClaim::unreadable(value),
         }
     }

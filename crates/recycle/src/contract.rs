@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::claim::Phase;
 use crate::drain_end::DrainUntil;
@@ -22,6 +23,7 @@ use crate::outdated::Criterion;
 use crate::plan::Plan;
 use crate::pods::{PodSurvey, first_names, fit_names};
 use crate::rotation::{Mark, Marking, Part, Unmarking};
+use crate::strict::read_value;
 
 /// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
 pub const SCHEMA: u32 = 1;
@@ -43,7 +45,7 @@ pub struct ExecutionContext {
     /// The execution's ARN.
     pub id: ExecutionArn,
     /// The execution's input, as it was given.
-    pub input: serde_json::Value,
+    pub input: Value,
     /// How often the execution was redriven; absent in the context of one that never was.
     #[serde(default)]
     pub redrive_count: u32,
@@ -185,8 +187,7 @@ pub enum Selection {
 }
 
 /// What `select-nodes` is given, by whomever.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// A state machine.
     ByMachine(Box<SelectRequest>),
@@ -196,7 +197,7 @@ pub enum Asked {
 
 /// What a person wants to know. The answer travels through no state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "select", rename_all = "snake_case")]
+#[serde(from = "WrittenQuestion")]
 pub enum Question {
     /// Which nodes are worked on, and how far that is ([`crate::status`]).
     Status {
@@ -216,6 +217,42 @@ pub enum Question {
     },
 }
 
+/// A question as it is written.
+#[derive(Deserialize)]
+struct WrittenQuestion {
+    select: Asks,
+    cluster_name: ClusterName,
+    #[serde(default)]
+    node: Option<String>,
+    #[serde(default)]
+    execution: Option<ExecutionArn>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asks {
+    Status,
+    Doctor,
+}
+
+impl From<WrittenQuestion> for Question {
+    fn from(written: WrittenQuestion) -> Self {
+        let WrittenQuestion {
+            select,
+            cluster_name,
+            node,
+            execution,
+        } = written;
+        match select {
+            Asks::Status => Self::Status { cluster_name, node },
+            Asks::Doctor => Self::Doctor {
+                cluster_name,
+                execution,
+            },
+        }
+    }
+}
+
 /// An execution of `recycle-node` to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Start {
@@ -229,8 +266,7 @@ pub struct Start {
 }
 
 /// What `taint-node` is given: a node of `recycle-node`, the nodes that a rotation marks, or what a person wants.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaintRequest {
     /// A rotation's.
     Mark {
@@ -247,8 +283,7 @@ pub enum TaintRequest {
 }
 
 /// What `restore-node` is given: a node, or the rotations whose marks go.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreCall {
     /// A rotation's, or the sweep's.
     Unmark {
@@ -446,7 +481,7 @@ pub struct Answer<V> {
     pub starts: Option<Vec<Start>>,
     /// The fields that each of them has beside its node, if this is an answer of `select-nodes` to a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recycle: Option<serde_json::Map<String, serde_json::Value>>,
+    pub recycle: Option<serde_json::Map<String, Value>>,
     /// The groups that a rotation goes through, if this is an answer of `select-nodes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupName>>,
@@ -737,16 +772,59 @@ verdict!(
     }
 );
 
-fn empty_object_is_none<'de, D: serde::Deserializer<'de>, T: DeserializeOwned>(
+// Not `#[serde(untagged)]`: that says of what it cannot read no more than that, and takes a list for a record.
+
+impl<'de> Deserialize<'de> for Asked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let request = Value::deserialize(deserializer)?;
+        if has(&request, "context") {
+            read(&request).map(Self::ByMachine)
+        } else {
+            read(&request).map(Self::ByPerson)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TaintRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let request = Value::deserialize(deserializer)?;
+        if has(&request, "marking") {
+            read(&request["marking"]).map(|marking| Self::Mark { marking })
+        } else if has(&request, "drain_until") {
+            read(&request["drain_until"]).map(|drain_until| Self::ByPerson { drain_until })
+        } else {
+            read(&request).map(Self::Step)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RestoreCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let request = Value::deserialize(deserializer)?;
+        if has(&request, "unmarking") {
+            read(&request["unmarking"]).map(|unmarking| Self::Unmark { unmarking })
+        } else {
+            read(&request).map(Self::Node)
+        }
+    }
+}
+
+fn has(request: &Value, field: &str) -> bool {
+    request.get(field).is_some()
+}
+
+fn read<T: DeserializeOwned, E: serde::de::Error>(value: &Value) -> Result<T, E> {
+    read_value(value).map_err(E::custom)
+}
+
+fn empty_object_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
+    let value = Value::deserialize(deserializer)?;
     if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(None);
     }
-    serde_json::from_value(value)
-        .map(Some)
-        .map_err(serde::de::Error::custom)
+    read_value(&value).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -772,7 +850,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{ARN, OLD, at, fence, id};
 
-    fn context(more: &serde_json::Value) -> serde_json::Value {
+    fn context(more: &Value) -> Value {
         let mut context = json!({
             "Execution": {"Id": ARN, "Input": {"instance_id": OLD}, "Name": "run-1", "StartTime": "2027-01-01T00:00:00Z"},
             "State": {"Name": "ClaimNode", "EnteredTime": "2027-01-01T00:00:05.250Z", "RetryCount": 0},

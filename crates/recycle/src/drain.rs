@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::blocked::Blocker;
+use crate::blocked::{Blocker, count_all};
 use crate::hook::HeldByHook;
 use crate::input::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 use crate::names::DRAIN_UNTIL_ANNOTATION;
@@ -527,7 +527,7 @@ fn describe_held(survey: &PodSurvey) -> Vec<String> {
 
 /// What holds the node in a few words: `kubectl describe node` shows no more.
 fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
-    let blocked: u32 = blocked.iter().map(|blocker| blocker.count).sum();
+    let blocked = count_all(blocked);
     let leaving = not_awaited(survey, &survey.terminating).len();
     let parts: Vec<String> = [
         ("to wait for", survey.awaited.len()),

@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::pods::cut_given;
+
 /// An identifier that is not well formed: what was expected and what was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be {expected}, but is {given:?}")]
 pub struct InvalidId {
     /// What the identifier must look like, in words.
     pub expected: &'static str,
-    /// What was given.
+    /// What was given, cut if it is long.
     pub given: String,
 }
 
@@ -38,7 +40,7 @@ macro_rules! identifier {
                 if valid(text) {
                     Ok(Self(text.to_owned()))
                 } else {
-                    Err(InvalidId { expected: $expected, given: text.to_owned() })
+                    Err(InvalidId { expected: $expected, given: cut_given(text) })
                 }
             }
         }
@@ -118,7 +120,7 @@ identifier!(
             && parts[0] == "arn"
             && parts[2] == "states"
             && parts[5] == "execution"
-            && parts[1..].iter().all(|part| !part.is_empty() && !part.contains([' ', '#']))
+            && parts[1..].iter().all(|part| is_part_of_arn(part))
     }
 );
 
@@ -132,9 +134,15 @@ identifier!(
             && parts[0] == "arn"
             && parts[2] == "states"
             && parts[5] == "stateMachine"
-            && parts[1..].iter().all(|part| !part.is_empty())
+            && parts[1..].iter().all(|part| is_part_of_arn(part))
     }
 );
+
+/// A space and `#` stand between an ARN and what else is in a claim's tag.
+fn is_part_of_arn(part: &str) -> bool {
+    let ends_it = |c: char| c.is_whitespace() || c.is_control() || c == '#';
+    !part.is_empty() && !part.contains(ends_it)
+}
 
 /// The fence of a claim, `executionArn#redriveCount`: a redriven execution has another fence than its first run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -158,7 +166,7 @@ impl FromStr for Fence {
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let invalid = || InvalidId {
             expected: "executionArn#redriveCount",
-            given: text.to_owned(),
+            given: cut_given(text),
         };
         let (execution, count) = text.rsplit_once('#').ok_or_else(invalid)?;
         Ok(Self {
@@ -247,11 +255,19 @@ mod tests {
                 "arn:aws:states:eu-west-1:1:execution:m",
                 "arn:aws:states:eu-west-1:1:execution:m:run:e",
                 "arn:aws:states::1:execution:m:e",
+                "arn:aws:states:eu-west-1:1:execution:m:e\n",
+                "arn:aws:states:eu-west-1:1:execution:m:e#0",
+                "arn:aws:states:\0eu-west-1:1:execution:m:e",
             ],
         );
         check::<StateMachineArn>(
             &["arn:aws-cn:states:cn-north-1:123456789012:stateMachine:m"],
-            &["", "arn:aws:states:eu-west-1:1:stateMachine:m:live", ARN],
+            &[
+                "",
+                "arn:aws:states:eu-west-1:1:stateMachine:m:live",
+                "arn:aws:states:eu-west-1:1:stateMachine:m\t",
+                ARN,
+            ],
         );
         check::<Fence>(
             &[&format!("{ARN}#0")],
@@ -265,6 +281,8 @@ mod tests {
             "node-1".parse::<InstanceId>().unwrap_err().to_string(),
             "must be an instance id (i- and 8 or 17 hexadecimal digits), but is \"node-1\""
         );
+        let long = "x".repeat(20_000).parse::<InstanceId>().unwrap_err().to_string();
+        assert!(long.len() < 300, "{long}");
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::claim::Urgency;
 use crate::ids::{ClusterName, GroupName, InstanceId};
 use crate::names::LIFECYCLE_HOOK;
-use crate::pods::cut_text;
+use crate::pods::cut_given;
 use crate::selector::{Selector, is_dns_label};
 use crate::turn::Limits;
 
@@ -509,7 +509,8 @@ impl<'a> Reader<'a> {
         for name in self.given.keys() {
             if !FIELDS.iter().any(|field| field.name == name) {
                 return Err(InvalidInput(format!(
-                    "{name} is no field of the input; {}",
+                    "{} is no field of the input; {}",
+                    name_given(name),
                     suggest(name, |_| true)
                 )));
             }
@@ -518,7 +519,8 @@ impl<'a> Reader<'a> {
             if !FIELDS.iter().any(|field| field.setting && field.name == name) {
                 let suggestion = suggest(name, |field| field.setting);
                 return Err(InvalidInput(format!(
-                    "the module has no setting {name}; {suggestion}"
+                    "the module has no setting {}; {suggestion}",
+                    name_given(name)
                 )));
             }
         }
@@ -802,8 +804,9 @@ fn read_selector(given: Given<'_>) -> Result<Option<Selector>, InvalidInput> {
     }
     text.parse().map(Some).map_err(|error| {
         InvalidInput(format!(
-            "{}label_selector must be a Kubernetes label selector, but is {text:?}: {error}",
-            given.origin.prefix()
+            "{}label_selector must be a Kubernetes label selector, but is {:?}: {error}",
+            given.origin.prefix(),
+            cut_given(text)
         ))
     })
 }
@@ -870,9 +873,14 @@ fn list_choices(choices: &[Choice]) -> String {
 
 /// A value as people wrote it, cut if it is long.
 fn describe(value: &Value) -> String {
-    let mut text = value.to_string();
-    cut_text(&mut text, 120);
-    text
+    cut_given(&value.to_string())
+}
+
+/// A name that somebody gave to a field: as it is, if it could be one.
+pub(crate) fn name_given(name: &str) -> String {
+    let could_be_one = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+    let name = cut_given(name);
+    if could_be_one { name } else { format!("{name:?}") }
 }
 
 /// "did you mean …", or all names.
@@ -1173,6 +1181,9 @@ mod tests {
             refusal(json!({"label_selectors": ""})),
             "label_selectors is no field of the input; did you mean label_selector?"
         );
+        let long = refusal(json!({"x".repeat(20_000): 1}));
+        assert!(long.len() < 600, "{long}");
+        assert!(refusal(json!({"a\nb": 1})).starts_with("\"a\\nb\" is no field of the input; "));
         let text = refusal(json!({"region": "eu-west-1"}));
         assert!(
             text.starts_with("region is no field of the input; allowed are instance_id, cluster_name, "),

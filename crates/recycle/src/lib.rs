@@ -20,6 +20,8 @@ pub mod gate;
 pub mod hook;
 pub mod ids;
 pub mod input;
+#[cfg(test)]
+mod laws;
 pub mod left_behind;
 pub mod lost;
 pub mod marks;
@@ -43,6 +45,7 @@ pub mod select;
 pub mod selector;
 pub mod start;
 pub mod status;
+pub mod strict;
 pub mod sweep;
 pub mod tables;
 pub mod turn;

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use crate::claim::StoredClaim;
 use crate::contract::{RestoreVerdict, Run};
-use crate::drain::Progress;
+use crate::drain::later;
 use crate::failure::{Failure, Outcome};
-use crate::names::PROGRESS_ANNOTATION;
 use crate::node::NodeFacts;
 use crate::turn::LONGEST_TURN;
 
@@ -167,15 +166,10 @@ pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
 
 /// Its drain should be over, or should have begun. The Node says until when; before it does, no claim is older than a turn.
 fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
-    let progress = node.annotations.get(PROGRESS_ANNOTATION);
-    let until = progress
-        .and_then(|text| serde_json::from_str::<Progress>(text).ok())
-        .map(|progress| progress.until);
+    let until = node.progress().map(|progress| progress.until);
     let due = match (until, node.claim()) {
         (Some(until), _) => until,
-        (None, Some(StoredClaim::Known(claim))) => {
-            claim.claimed_at + jiff::SignedDuration::from_secs(i64::from(LONGEST_TURN))
-        }
+        (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_TURN),
         (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
     };
     now.duration_since(due).as_secs() > PATIENCE
@@ -184,8 +178,10 @@ fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Phase;
-    use crate::fixtures::{at, claimed, node};
+    use crate::claim::{Claim, Phase};
+    use crate::drain::Progress;
+    use crate::fixtures::{at, claim, claimed, node};
+    use crate::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
     use crate::node::Record;
 
     #[test]
@@ -297,5 +293,20 @@ mod tests {
                 "{now}"
             );
         }
+    }
+
+    #[test]
+    fn a_claim_that_somebody_has_dated_to_the_end_of_time_is_not_overdue() {
+        let late = Claim {
+            claimed_at: Timestamp::MAX,
+            ..claim(Phase::Claimed)
+        };
+        let mut found = node("a");
+        let text = serde_json::to_string(&late).unwrap();
+        found.annotations.insert(CLAIM_ANNOTATION.to_owned(), text);
+        assert_eq!(
+            measure_claims(&[found], at(0)),
+            [Metric::ClaimedNodes(1), Metric::OverdueClaims(0)]
+        );
     }
 }

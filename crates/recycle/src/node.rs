@@ -9,6 +9,7 @@ use crate::claim::StoredClaim;
 use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
 use crate::put_back::GaveUp;
+use crate::strict::{Unreadable, read_text};
 
 /// A taint, as Kubernetes writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +127,7 @@ impl NodeFacts {
     /// The story in its annotation; none also if somebody edited it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        serde_json::from_str(self.annotations.get(crate::names::PROGRESS_ANNOTATION)?).ok()
+        read_text(self.annotations.get(crate::names::PROGRESS_ANNOTATION)?).ok()
     }
 
     /// Nobody has written the field since we did. Where nobody can tell, it was us.
@@ -155,7 +156,7 @@ impl NodeFacts {
     pub fn record(&self) -> Result<Record, UnreadableRecord> {
         match self.annotations.get(crate::names::RECORD_ANNOTATION) {
             None => Ok(Record::default()),
-            Some(value) => serde_json::from_str(value).map_err(|source| UnreadableRecord {
+            Some(value) => read_text(value).map_err(|source| UnreadableRecord {
                 node: self.name.clone(),
                 source,
             }),
@@ -168,7 +169,7 @@ impl NodeFacts {
 #[error("failed to read the annotation recycle-eks/record of node {node}")]
 pub struct UnreadableRecord {
     node: NodeName,
-    source: serde_json::Error,
+    source: Unreadable,
 }
 
 /// What was there before us, and what we chose: the Kubernetes half of the record. Written in the same request as the change
@@ -362,6 +363,28 @@ mod tests {
             text.starts_with("failed to read the annotation recycle-eks/record of node a: EOF"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_record_that_is_no_object_is_none_and_an_error_names_its_place() {
+        for (text, told) in [
+            ("[]", "invalid type: sequence, expected struct Record"),
+            ("[1]", "invalid type: sequence, expected struct Record"),
+            ("null", "invalid type: null, expected struct Record"),
+            (
+                r#"{"desired_before": -1}"#,
+                "desired_before: invalid value: integer `-1`, expected u32",
+            ),
+            (r#"{"replacement": "new"}"#, "replacement: must be an instance id"),
+            (r#"{"tainted_at": "9999-12-31T23:59:59Z"}"#, "tainted_at: "),
+        ] {
+            let edited = NodeFacts {
+                annotations: strings([(RECORD_ANNOTATION, text)]),
+                ..node("a")
+            };
+            let error = with_causes(&edited.record().unwrap_err());
+            assert!(error.contains(told), "{text}: {error}");
+        }
     }
 
     #[test]

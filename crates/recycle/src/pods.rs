@@ -475,6 +475,16 @@ pub(crate) fn cut_text(text: &mut String, length: usize) {
     }
 }
 
+/// How many characters of what somebody wrote are told again.
+const LONGEST_GIVEN: usize = 120;
+
+/// What somebody wrote, for a sentence about it: cut if it is long.
+pub(crate) fn cut_given(text: &str) -> String {
+    let mut text = text.to_owned();
+    cut_text(&mut text, LONGEST_GIVEN);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -18,6 +18,7 @@ use crate::names::{
 use crate::node::{
     Group, Instance, Member, NodeFacts, Record, Taint, is_leaving, is_out_of_service_taint, is_request_taint,
 };
+use crate::pods::cut_given;
 
 /// Seconds that a put-back may take before the node is left where it is: half an hour, in which a launch that is under way comes or
 /// fails, and a group that was busy has calmed down.
@@ -239,7 +240,7 @@ impl FromStr for Deeds {
             }
         };
         text.split_whitespace()
-            .map(|word| read(word).ok_or_else(|| UnreadableDeed(word.to_owned())))
+            .map(|word| read(word).ok_or_else(|| UnreadableDeed(cut_given(word))))
             .collect::<Result<_, _>>()
             .map(Self)
     }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
 use crate::input::InvalidInput;
+use crate::pods::cut_given;
+use crate::strict::read_value;
 
 /// The most seconds between the nodes of a group: a day.
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
@@ -124,7 +126,7 @@ enum OnFailure {
 
 /// Reads the terms from those fields of an input that are named in [`FIELDS`].
 pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Terms, InvalidInput> {
-    let given: Given = serde_json::from_value(Value::Object(fields))
+    let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = given.retries.unwrap_or_default();
     let between = given.wait_between_nodes_seconds.unwrap_or_default();
@@ -173,7 +175,8 @@ fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
     match read() {
         Some(at_once @ (AtOnce::Nodes(1..) | AtOnce::Percent(1..=100))) => Ok(at_once),
         Some(AtOnce::Nodes(_) | AtOnce::Percent(_)) | None => Err(InvalidInput(format!(
-            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", and is {given}"
+            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", and is {}",
+            cut_given(&given.to_string())
         ))),
     }
 }
@@ -188,7 +191,8 @@ fn read_end(given: &str) -> Result<End, InvalidInput> {
     match length {
         Ok(length) if length.is_positive() => Ok(End::After(length)),
         Ok(_) | Err(_) => Err(InvalidInput(format!(
-            "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z or a duration such as PT4H, and is {given:?}"
+            "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z or a duration such as PT4H, and is {:?}",
+            cut_given(given)
         ))),
     }
 }

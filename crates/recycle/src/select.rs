@@ -10,13 +10,15 @@ use serde_json::{Map, Value};
 
 use crate::claim::StoredClaim;
 use crate::contract::Start;
+use crate::drain::later;
 use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
-use crate::input::{FIELDS, InvalidInput};
+use crate::input::{FIELDS, InvalidInput, name_given};
 use crate::names::{PAUSED_TAG, REPLACEMENT_FOR_ANNOTATION};
 use crate::node::{Instance, NodeFacts};
 use crate::outdated::Outdated;
 use crate::pods::cut_text;
 use crate::rotation::{Terms, read_terms};
+use crate::strict::{Unreadable, read_value};
 
 /// How many nodes a trigger starts at most, so that its answer stays under 8 KB.
 pub const MOST_STARTS: usize = 40;
@@ -27,7 +29,7 @@ const LONGEST_REASON: usize = 1_000;
 /// Minutes: a group-wide metric needs a while to show what a new node does for it.
 const COOLDOWN_MINUTES: u32 = 60;
 /// Seconds between EC2's warning and the end of a Spot instance (EC2 user guide, "Spot Instance interruption notices").
-const SPOT_NOTICE: i64 = 120;
+const SPOT_NOTICE: u32 = 120;
 /// What a trigger's fields may not say: which node, and what the trigger itself says.
 const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
 
@@ -182,12 +184,10 @@ fn read_instances<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Inst
 
 /// Parses the input of `rotate-nodes`.
 pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
-    let refuse = |what: &str, error: &serde_json::Error| InvalidInput(format!("{what}: {error}"));
+    let refuse = |what: &str, error: &Unreadable| InvalidInput(format!("{what}: {error}"));
     let (terms, rest) = split_terms(input);
-    let given: Given =
-        serde_json::from_value(rest).map_err(|error| refuse("the input of a rotation", &error))?;
-    let selection: Selection =
-        serde_json::from_value(given.selection).map_err(|error| refuse("selection", &error))?;
+    let given: Given = read_value(&rest).map_err(|error| refuse("the input of a rotation", &error))?;
+    let selection: Selection = read_value(&given.selection).map_err(|error| refuse("selection", &error))?;
     let trigger = given.trigger;
     check_selection(trigger, &selection)?;
     if !trigger.begins_rotation()
@@ -255,7 +255,8 @@ fn check_recycle(given: Map<String, Value>) -> Result<Map<String, Value>, Invali
         }
         if !FIELDS.iter().any(|field| field.name == name) {
             return Err(InvalidInput(format!(
-                "recycle: {name} is no field of the input of recycle-node"
+                "recycle: {} is no field of the input of recycle-node",
+                name_given(name)
             )));
         }
     }
@@ -293,7 +294,7 @@ impl Rotation {
 
     fn interrupted_at(&self) -> Option<Timestamp> {
         let warned: Timestamp = self.event.get("time")?.as_str()?.parse().ok()?;
-        Some(warned + SignedDuration::from_secs(SPOT_NOTICE))
+        Some(later(warned, SPOT_NOTICE))
     }
 
     /// The execution of a node: an event that is delivered twice names the same one, and so does an alarm, whichever way it came.

@@ -11,6 +11,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::pods::cut_given;
+
 /// A parsed selector; written back as text. It has no requirement only if it is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -226,7 +228,8 @@ impl Parser {
             Some(token) => {
                 format!(
                     "expected {expected} at character {}, but found {:?}",
-                    token.position, token.text
+                    token.position,
+                    cut_given(&token.text)
                 )
             }
             None if self.end == 0 => format!("expected {expected}, but found nothing"),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::contract::{Answer, StartVerdict};
@@ -13,22 +13,32 @@ use crate::ids::short_hash;
 use crate::input::InvalidInput;
 use crate::pods::cut_text;
 use crate::select::parse_rotation;
+use crate::strict::{read_text, read_value};
 
 /// Characters of a reason: an answer stays under 8 KB, whatever an alarm is called.
 const LONGEST_REASON: usize = 1_000;
 
 /// What `start-rotation` is given.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum StartRequest {
     /// By SNS (developer guide, "Fanout to Lambda functions").
     Deliveries {
         /// One for each message.
-        #[serde(rename = "Records")]
         records: Vec<Delivery>,
     },
     /// By Terraform.
     Apply(Change),
+}
+
+impl<'de> Deserialize<'de> for StartRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let request = Value::deserialize(deserializer)?;
+        match request.get("Records") {
+            Some(records) => read_value(records).map(|records| Self::Deliveries { records }),
+            None => read_value(&request).map(Self::Apply),
+        }
+        .map_err(serde::de::Error::custom)
+    }
 }
 
 /// What SNS delivers.
@@ -163,7 +173,7 @@ struct AlarmMessage {
 
 /// Only an alarm of ours that enters ALARM begins something: a topic has other listeners, and other senders.
 fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
-    let alarm: AlarmMessage = match serde_json::from_str(message) {
+    let alarm: AlarmMessage = match read_text(message) {
         Ok(alarm) => alarm,
         Err(error) => return Starts::nothing(format!("the message is none of a CloudWatch alarm: {error}")),
     };

@@ -8,12 +8,12 @@
 //!
 //! Nothing here knows whether the owner of a claim still runs: a dead one holds its place until somebody resumes or restores it.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::balancers::Balancer;
 use crate::claim::{Claim, Phase, StoredClaim, Urgency};
 use crate::contract::describe_instance;
-use crate::drain::Progress;
+use crate::drain::{Progress, later};
 use crate::ids::{GroupName, InstanceId, NodeName};
 use crate::input::{Force, Input, Replacement};
 use crate::node::{Group, NodeFacts};
@@ -300,10 +300,7 @@ pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
 /// The story for people while it waits.
 #[must_use]
 pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
-    let until = claimed_at
-        .checked_add(SignedDuration::from_secs(i64::from(LONGEST_TURN)))
-        .unwrap_or(Timestamp::MAX);
-    Progress::new(summary, claimed_at, until)
+    Progress::new(summary, claimed_at, later(claimed_at, LONGEST_TURN))
 }
 
 #[cfg(test)]

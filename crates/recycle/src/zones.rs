@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::node::NodeFacts;
 use crate::pods::{PodFacts, PodSurvey, cut_text};
 use crate::replacement::is_in_the_way;
+use crate::selector::Selector;
 
 /// To how many characters the nodes that a volume needs are cut in a sentence. One zone takes 45.
 const LONGEST_NODES: usize = 120;
@@ -94,7 +95,10 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
         }
     };
     let parts: Option<Vec<String>> = term.match_expressions.iter().map(write).collect();
-    Some(parts?.join(","))
+    // The API server refuses to list by what is no selector: that would be no answer about any pod.
+    parts
+        .map(|parts| parts.join(","))
+        .filter(|selector| selector.parse::<Selector>().is_ok())
 }
 
 /// The claims whose volumes decide whether these pods may be evicted. A pod that is annotated `evict` goes, wherever it ends up.

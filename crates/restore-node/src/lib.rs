@@ -4,6 +4,8 @@
 mod error;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod laws;
 mod news;
 mod request;
 mod steps;
@@ -120,7 +122,7 @@ fn wait(request: &RestoreRequest, seconds: u32, reason: &str) -> Answer<RestoreV
     let now = request.context.now();
     Answer {
         since: Some(request.put_back.since.unwrap_or(now)),
-        steps: Some(request.put_back.steps + 1),
+        steps: Some(request.put_back.steps.saturating_add(1)),
         ..Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
     }
 }

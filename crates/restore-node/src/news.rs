@@ -67,7 +67,7 @@ mod tests {
             "PATCH",
             NODE,
             200,
-            json!({"metadata": {"name": "node-a"}}),
+            json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
         let mut target = target_in(&kube, is_claimed.then(|| claim("two")), None);
         target.me = claim(name).fence;

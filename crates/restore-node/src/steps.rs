@@ -463,7 +463,12 @@ mod tests {
     }
 
     fn released() -> ScriptedKube {
-        ScriptedKube::new().on("PATCH", NODE, 200, json!({"metadata": {"name": "node-a"}}))
+        ScriptedKube::new().on(
+            "PATCH",
+            NODE,
+            200,
+            json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
+        )
     }
 
     #[tokio::test]
@@ -608,7 +613,7 @@ mod tests {
                 "GET",
                 NODE,
                 200,
-                json!({"metadata": {"name": "node-a", "annotations": {CLAIM_ANNOTATION: theirs}}}),
+                json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
             );
         let aws = ScriptedAws::new();
         let target = target_in(&kube, Some(claim("one")), Some(claim("one")));

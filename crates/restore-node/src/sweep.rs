@@ -213,7 +213,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_claim_is_written_against_the_node_that_was_read_before_anything_is_done() {
-        let kube = ScriptedKube::new().on("PATCH", NODE, 200, json!({"metadata": {"name": "node-a"}}));
+        let kube = ScriptedKube::new().on(
+            "PATCH",
+            NODE,
+            200,
+            json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
+        );
         let aws = ScriptedAws::new().on("CreateTags", "");
         let target = target_in(&kube, Some(claim("two")), Some(claim("two")));
         let answer = claimed(&aws, target, &request(Some(600))).await.unwrap();

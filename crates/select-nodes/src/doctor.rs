@@ -151,8 +151,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_asked_hides_nothing_else() {
-        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><Instances><member>\
-            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState></member></Instances></member></AutoScalingGroups>";
+        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+            <MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity><Instances><member>\
+            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>";
         let aws = ScriptedAws::new()
             .refuses("DescribeCluster", 403, "AccessDeniedException", "not you")
             .on("DescribeAutoScalingGroups", groups)
@@ -189,8 +190,9 @@ mod tests {
             "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:doctor"
                 .parse()
                 .unwrap();
-        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><Instances><member>\
-            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState></member></Instances></member></AutoScalingGroups>";
+        let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+            <MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity><Instances><member>\
+            <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>";
         let aws = ScriptedAws::new()
             .hangs_on("DescribeExecution")
             .hangs_on("DescribeCluster")

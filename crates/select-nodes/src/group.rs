@@ -500,8 +500,9 @@ mod tests {
 
     fn group(tag: &str) -> String {
         format!(
-            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><Instances><member><InstanceId>{NODE}\
-             </InstanceId><LifecycleState>InService</LifecycleState></member></Instances><Tags><member><Key>{tag}</Key>\
+            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+            <MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity><Instances><member><InstanceId>{NODE}\
+             </InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances><Tags><member><Key>{tag}</Key>\
              <Value>true</Value></member></Tags></member></AutoScalingGroups>"
         )
     }
@@ -576,9 +577,10 @@ mod tests {
 
     fn unreadable_group() -> ScriptedAws {
         let group = format!(
-            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><LaunchTemplate><LaunchTemplateId>lt-1\
+            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+            <MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity><LaunchTemplate><LaunchTemplateId>lt-1\
              </LaunchTemplateId><Version>$Latest</Version></LaunchTemplate><Instances><member><InstanceId>{NODE}</InstanceId>\
-             <LifecycleState>InService</LifecycleState></member></Instances></member></AutoScalingGroups>"
+             <LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>"
         );
         ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &group)

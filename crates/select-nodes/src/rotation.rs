@@ -222,14 +222,15 @@ mod tests {
             .iter()
             .map(|id| {
                 format!(
-                    "<member><InstanceId>{id}</InstanceId><LifecycleState>InService</LifecycleState>\
+                    "<member><InstanceId>{id}</InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn>\
                      <InstanceType>m7i.large</InstanceType>{}</member>",
                     version("1")
                 )
             })
             .collect();
         format!(
-            "<member><AutoScalingGroupName>{name}</AutoScalingGroupName>{}<Instances>{members}</Instances></member>",
+            "<member><AutoScalingGroupName>{name}</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>5</MaxSize>\
+                     <DesiredCapacity>3</DesiredCapacity>{}<Instances>{members}</Instances></member>",
             version("$Latest")
         )
     }

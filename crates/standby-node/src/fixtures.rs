@@ -141,7 +141,7 @@ pub(crate) fn described_group(lifecycle_state: &str) -> String {
     format!(
         "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
          <MaxSize>2</MaxSize><DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>{}</InstanceId>\
-         <LifecycleState>{lifecycle_state}</LifecycleState></member></Instances></member></AutoScalingGroups>",
+         <LifecycleState>{lifecycle_state}</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>",
         id()
     )
 }

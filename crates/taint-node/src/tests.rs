@@ -1,5 +1,7 @@
 //! What the function writes, call by call.
 
+use bad_input::{any_json, few_cases, spoiled};
+use proptest::prelude::*;
 use recycle::failure::{Failure, NamedFailure as _};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -314,4 +316,58 @@ async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_not_guessed() {
     let edited = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7", &annotations, &json!({})));
     assert_eq!(run(&edited).await.unwrap_err().failure(), Failure::InternalError);
     assert_eq!(edited.requests(), ["GET /api/v1/nodes/a"]);
+}
+
+/// A Node as the API server answers it whole, with another's taint and the marks of everybody.
+fn whole_node() -> Value {
+    let annotations = json!({
+        "recycle-eks/claim": claim("standby", 0),
+        "recycle-eks/record": "{\"schema\":1,\"replacement\":\"i-11111111\",\"desired_before\":3}",
+        "team": "blue",
+    });
+    let taints = json!([
+        {"key": "team", "value": "blue", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z"},
+        {"key": "recycle-eks/request", "value": "now", "effect": "NoSchedule"},
+    ]);
+    let spec = json!({"providerID": format!("aws:///eu-west-1a/{INSTANCE}"), "taints": taints, "unschedulable": false});
+    node("7", &annotations, &spec)
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn whatever_is_answered_the_node_is_tainted_as_it_is_or_not_at_all(
+        answer in prop_oneof![6 => spoiled(vec![whole_node()]), 1 => any_json()],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async move {
+            let kube = ScriptedKube::new()
+                .on("GET", "/nodes/a", 200, answer.clone())
+                .on("PATCH", "/nodes/", 200, whole_node());
+            let StepRequest { context, run } = request();
+            let tainted = match node_record::get_node(&kube.client(), &run.node).await {
+                Ok(node) => taint(&kube.client(), node, &context, run).await.map(|_| ()),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = &tainted {
+                let _ = error.failure();
+            }
+            for call in kube.calls().iter().filter(|call| call.method == "PATCH") {
+                let (metadata, read) = (&call.body["metadata"], &answer["metadata"]);
+                prop_assert!(metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()));
+                prop_assert_eq!(&metadata["resourceVersion"], &read["resourceVersion"]);
+                let claimed = read["annotations"]["recycle-eks/claim"].as_str().unwrap_or_default();
+                prop_assert!(claimed.contains(EXECUTION), "{}", claimed);
+                let kept = call.body["spec"]["taints"].as_array().unwrap();
+                let others = answer["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| {
+                    taint["key"] != "recycle-eks/request" && taint["key"] != "recycle-eks/draining"
+                });
+                for other in others {
+                    prop_assert!(kept.iter().any(|taint| taint["key"] == other["key"]), "{}: {:?}", other, kept);
+                }
+            }
+            Ok(())
+        })?;
+    }
 }

@@ -101,7 +101,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         (good(json!({"instance_ids": ["web-1"]})), "is \"web-1\""),
         (
             good(json!({"instance_ids": [[OLD]]})),
-            "selection: invalid type: sequence",
+            "selection: instance_ids.0: invalid type: sequence",
         ),
         (
             good(json!({"alarm": {"pick": "newest"}})),
@@ -176,6 +176,25 @@ fn what_each_execution_is_started_with_comes_from_the_trigger() {
     let name = parse("alarm").start(&id(OLD), "run").name;
     assert_eq!(name, format!("alarm-{OLD}-{}", short_hash("e-1")));
     assert_eq!(name, parse("alarm").start(&id(OLD), "another run").name);
+}
+
+#[test]
+fn a_warning_from_the_end_of_time_is_no_panic() {
+    let rotation = |time: &str| {
+        parse_rotation(&json!({
+            "trigger": "spot",
+            "selection": {"instance_ids": [OLD]},
+            "event": {"id": "e-1", "time": time},
+        }))
+    };
+    for (time, interrupted_at) in [
+        ("9999-12-30T22:00:00Z", json!("9999-12-30T22:00:00.999999999Z")),
+        ("9999-12-31T23:59:59Z", Value::Null),
+        ("soon", Value::Null),
+    ] {
+        let fields = Value::Object(rotation(time).unwrap().fields());
+        assert_eq!(fields["interrupted_at"], interrupted_at, "{time}");
+    }
 }
 
 #[test]

@@ -1,0 +1,438 @@
+//! What a reader may be given instead of what it expects, for laws (property tests): any JSON, any text, and good documents that somebody
+//! has edited, or that a service has answered half of. It knows no reader and none of our types.
+
+use std::ops::Range;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Map, Value, json};
+
+/// How many cases a law is tried with: enough that each field of a document of twenty meets each kind of damage now and then, and all laws
+/// together take seconds. What one has found is kept by an example beside it, so no seeds are kept.
+const CASES: u32 = 256;
+
+/// How often a law is tried, and that it leaves no files behind.
+#[must_use]
+pub fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(CASES)
+    }
+}
+
+/// The same for laws of whole functions, a case of which is many calls.
+#[must_use]
+pub fn few_cases() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(CASES / 2)
+    }
+}
+
+/// Values of other types than the expected one, and of the expected one at its ends.
+fn odd_values() -> Vec<Value> {
+    let mut values = vec![
+        Value::Null,
+        json!(true),
+        json!(false),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(0.5),
+        json!(i64::MIN),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(i32::MAX),
+        json!(i64::from(i32::MAX) + 1),
+        json!(i64::from(u32::MAX) + 1),
+        json!(1e308),
+        json!(-1e308),
+        json!([]),
+        json!([null]),
+        json!([[]]),
+        json!({}),
+        json!({"": null}),
+        json!({"a": {}}),
+    ];
+    values.extend(odd_texts().into_iter().map(Value::String));
+    values
+}
+
+/// Texts that are empty, huge, of other scripts, or something else that a text may stand for; times and durations at their ends.
+fn odd_texts() -> Vec<String> {
+    let mut texts: Vec<String> = [
+        "",
+        " ",
+        "\u{0}",
+        "\n",
+        "ä€😀",
+        "0",
+        "-1",
+        "4294967296",
+        "9223372036854775808",
+        "1e308",
+        "NaN",
+        "null",
+        "[]",
+        "{}",
+        "now",
+        "2027-01-01T00:00:00Z",
+        "2027-01-01T00:00:00",
+        "1970-01-01T00:00:00Z",
+        "9999-12-30T22:00:00Z",
+        "9999-12-30T21:59:59.999999999Z",
+        "9999-12-31T23:59:59Z",
+        "-009999-01-02T01:59:59Z",
+        "+010000-01-01T00:00:00Z",
+        "2027-02-30T00:00:00Z",
+        "PT1S",
+        "-PT1H",
+        "P9999Y",
+        "P99999999999D",
+        "PT9223372036854775807S",
+        "100%",
+        "v1.99999999999.0",
+        "i-0123456789abcdef0",
+        "aws:///eu-west-1a/i-0123456789abcdef0",
+        "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one",
+    ]
+    .map(str::to_owned)
+    .into();
+    texts.push("x".repeat(20_000));
+    texts.push("ä".repeat(700));
+    texts
+}
+
+fn odd_text() -> impl Strategy<Value = String> {
+    prop_oneof![4 => select(odd_texts()), 1 => any::<String>()]
+}
+
+/// Any text: at its ends, or of any characters.
+pub fn any_text() -> impl Strategy<Value = String> {
+    odd_text()
+}
+
+/// A value that is odd by itself.
+pub fn odd_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        8 => select(odd_values()),
+        1 => any::<i64>().prop_map(Value::from),
+        1 => any::<f64>().prop_map(Value::from),
+        1 => any::<String>().prop_map(Value::from),
+    ]
+}
+
+/// Any JSON.
+pub fn any_json() -> impl Strategy<Value = Value> {
+    odd_value().prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            vec((any_text(), inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+/// What happens to a place in a document.
+#[derive(Debug, Clone)]
+enum Damage {
+    /// It is gone.
+    Remove,
+    /// Something else is there.
+    Replace(Value),
+    /// Something that nobody knows is there, too.
+    Add(String, Value),
+    /// It is a list with itself in it.
+    Wrap,
+    /// Its text is another one.
+    Edit(Vec<Edit>),
+}
+
+/// A slip of the pen.
+#[derive(Debug, Clone)]
+enum Edit {
+    Delete(Index),
+    Insert(Index, char),
+    Double(Index),
+    CutAt(Index),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let character = prop_oneof![
+        3 => select(" \t\n\"'{}[]:,=!#-+./*0123456789zZTP%\u{0}ä€😀".chars().collect::<Vec<_>>()),
+        1 => any::<char>(),
+    ];
+    prop_oneof![
+        any::<Index>().prop_map(Edit::Delete),
+        (any::<Index>(), character).prop_map(|(place, new)| Edit::Insert(place, new)),
+        any::<Index>().prop_map(Edit::Double),
+        any::<Index>().prop_map(Edit::CutAt),
+    ]
+}
+
+impl Edit {
+    fn apply(&self, text: &mut Vec<char>) {
+        match self {
+            Self::Insert(place, new) => text.insert(place.index(text.len() + 1), *new),
+            Self::Delete(_) | Self::Double(_) | Self::CutAt(_) if text.is_empty() => {}
+            Self::Delete(place) => {
+                text.remove(place.index(text.len()));
+            }
+            Self::Double(place) => {
+                let place = place.index(text.len());
+                text.insert(place, text[place]);
+            }
+            Self::CutAt(place) => text.truncate(place.index(text.len())),
+        }
+    }
+}
+
+fn edit_text(text: &str, edits: &[Edit]) -> String {
+    let mut characters = text.chars().collect();
+    for edit in edits {
+        edit.apply(&mut characters);
+    }
+    characters.into_iter().collect()
+}
+
+/// One of these texts after a few slips of the pen.
+pub fn spoiled_text(good: &[&str]) -> impl Strategy<Value = String> + use<> {
+    let good: Vec<String> = good.iter().map(|text| (*text).to_owned()).collect();
+    (select(good), vec(edit(), 0..4)).prop_map(|(text, edits)| edit_text(&text, &edits))
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        3 => Just(Damage::Remove),
+        4 => odd_value().prop_map(Damage::Replace),
+        1 => (any_text(), odd_value()).prop_map(|(name, value)| Damage::Add(name, value)),
+        1 => Just(Damage::Wrap),
+        2 => vec(edit(), 1..3).prop_map(Damage::Edit),
+    ]
+}
+
+/// One of these documents with damage in one to three places of it, or none. A text that is a document itself, such as an annotation or a
+/// message, is damaged inside, too.
+pub fn spoiled(good: Vec<Value>) -> impl Strategy<Value = Value> {
+    let places = vec((any::<Index>(), damage()), 0..=3);
+    (select(good), places).prop_map(|(mut document, damages)| {
+        for (place, damage) in damages {
+            let mut place = place.index(count_places(&document));
+            if !spoil(&mut document, &mut place, &damage) {
+                document = Value::Null;
+            }
+        }
+        document
+    })
+}
+
+/// The document in a text, if there is one.
+fn inner(text: &str) -> Option<Value> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    (document.is_object() || document.is_array()).then_some(document)
+}
+
+/// The document itself, and each value in it.
+fn count_places(value: &Value) -> usize {
+    let inside: usize = match value {
+        Value::Array(elements) => elements.iter().map(count_places).sum(),
+        Value::Object(fields) => fields.values().map(count_places).sum(),
+        Value::String(text) => inner(text).map_or(0, |document| count_places(&document)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    1 + inside
+}
+
+/// Does it at the place, which is counted down; whether the value stays.
+fn spoil(value: &mut Value, place: &mut usize, damage: &Damage) -> bool {
+    if *place == 0 {
+        *place = usize::MAX;
+        return hit(value, damage);
+    }
+    *place -= 1;
+    match value {
+        Value::Array(elements) => elements.retain_mut(|element| go_in(element, place, damage)),
+        Value::Object(fields) => fields.retain(|_, field| go_in(field, place, damage)),
+        Value::String(text) => {
+            if let Some(mut document) = inner(text)
+                && spoil(&mut document, place, damage)
+            {
+                *text = document.to_string();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    true
+}
+
+/// The same unless it was done.
+fn go_in(value: &mut Value, place: &mut usize, damage: &Damage) -> bool {
+    *place == usize::MAX || spoil(value, place, damage)
+}
+
+fn hit(value: &mut Value, damage: &Damage) -> bool {
+    match damage {
+        Damage::Remove => return false,
+        Damage::Replace(other) => value.clone_from(other),
+        Damage::Add(name, more) => match value {
+            Value::Object(fields) => {
+                fields.insert(name.clone(), more.clone());
+            }
+            Value::Array(elements) => elements.push(more.clone()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone_from(more),
+        },
+        Damage::Wrap => *value = json!([value.clone()]),
+        Damage::Edit(edits) => {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            *value = Value::String(edit_text(&text, edits));
+        }
+    }
+    true
+}
+
+/// Every document that lacks one of the good one's values, or has null or an empty list there, with the place: for tables.
+#[must_use]
+pub fn each_gap(good: &Value) -> Vec<(usize, Value)> {
+    let damages = [
+        Damage::Remove,
+        Damage::Replace(Value::Null),
+        Damage::Replace(json!([])),
+    ];
+    (1..count_places(good))
+        .flat_map(|place| damages.iter().map(move |damage| (place, damage)))
+        .map(|(place, damage)| {
+            let mut document = good.clone();
+            spoil(&mut document, &mut { place }, damage);
+            (place, document)
+        })
+        .collect()
+}
+
+/// Where an element stands in a document without attributes: all of it, and what is in it.
+#[derive(Debug, Clone)]
+struct Element {
+    whole: Range<usize>,
+    inside: Range<usize>,
+}
+
+/// Every element of XML as AWS's answers have it.
+fn list_elements(xml: &str) -> Vec<Element> {
+    let (mut open, mut found) = (Vec::new(), Vec::new());
+    for (start, _) in xml.match_indices('<') {
+        let Some(end) = xml
+            .get(start..)
+            .and_then(|rest| rest.find('>'))
+            .map(|length| start + length + 1)
+        else {
+            continue;
+        };
+        let tag = xml.get(start..end).unwrap_or_default();
+        if tag.ends_with("/>") {
+            let (whole, inside) = (start..end, end..end);
+            found.push(Element { whole, inside });
+        } else if tag.starts_with("</") {
+            if let Some((began, inside)) = open.pop() {
+                let (whole, inside) = (began..end, inside..start);
+                found.push(Element { whole, inside });
+            }
+        } else {
+            open.push((start, end));
+        }
+    }
+    found
+}
+
+fn with_inside(xml: &str, place: &Range<usize>, text: &str) -> String {
+    let (before, after) = (xml.get(..place.start), xml.get(place.end..));
+    format!(
+        "{}{text}{}",
+        before.unwrap_or_default(),
+        after.unwrap_or_default()
+    )
+}
+
+/// Every document that lacks one of the good one's elements, with what is gone: for tables.
+#[must_use]
+pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
+    let gone = |element: Element| {
+        let text = good.get(element.whole.clone()).unwrap_or_default().to_owned();
+        (text, with_inside(good, &element.whole, ""))
+    };
+    list_elements(good).into_iter().map(gone).collect()
+}
+
+/// The document without some of its elements, or with something else in them.
+pub fn spoiled_xml(good: &str) -> impl Strategy<Value = String> + use<> {
+    let good = good.to_owned();
+    let damages = vec((any::<Index>(), proptest::option::of(any_text())), 0..=3);
+    damages.prop_map(move |damages| {
+        damages.into_iter().fold(good.clone(), |xml, (place, text)| {
+            let elements = list_elements(&xml);
+            if elements.is_empty() {
+                return xml;
+            }
+            let element = place.get(&elements);
+            match text {
+                None => with_inside(&xml, &element.whole, ""),
+                Some(text) => with_inside(&xml, &element.inside, &escape(&text)),
+            }
+        })
+    })
+}
+
+/// As XML has it, without what XML cannot say.
+fn escape(text: &str) -> String {
+    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_of_a_document_is_reached_that_of_a_document_in_a_text_too() {
+        let good = json!({"a": [1, {"b": "x"}], "c": "{\"d\": [2]}"});
+        assert_eq!(count_places(&good), 9);
+        let gaps: Vec<Value> = each_gap(&good).into_iter().map(|(_, gap)| gap).collect();
+        for gap in [
+            json!({"c": "{\"d\": [2]}"}),
+            json!({"a": [{"b": "x"}], "c": "{\"d\": [2]}"}),
+            json!({"a": [1, {"b": null}], "c": "{\"d\": [2]}"}),
+            json!({"a": [1, {"b": "x"}], "c": "{}"}),
+            json!({"a": [1, {"b": "x"}], "c": "{\"d\":[[]]}"}),
+        ] {
+            assert!(gaps.contains(&gap), "{gap}: {gaps:?}");
+        }
+        assert_eq!(gaps.len(), 8 * 3);
+    }
+
+    #[test]
+    fn every_element_of_xml_is_reached() {
+        let gaps: Vec<String> = each_gap_of_xml("<a><b>1</b><c/></a>")
+            .into_iter()
+            .map(|(_, gap)| gap)
+            .collect();
+        assert_eq!(gaps, ["<a><c/></a>", "<a><b>1</b></a>", ""]);
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn a_text_is_edited_by_characters(edits in vec(edit(), 0..6)) {
+            let room = |text: &str| text.chars().count() + edits.len();
+            for text in ["", "ä", "2027"] {
+                prop_assert!(edit_text(text, &edits).chars().count() <= room(text));
+            }
+        }
+
+        #[test]
+        fn a_document_that_is_spoiled_is_a_document(document in spoiled(vec![json!({"a": [1], "b": "{\"c\": 2}"})])) {
+            prop_assert!(serde_json::from_str::<Value>(&document.to_string()).is_ok());
+        }
+    }
+}

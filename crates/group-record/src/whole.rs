@@ -1,0 +1,65 @@
+//! Whether an answer says all that a change of a group depends on. The SDK fills in what is missing of it: 0 for a size, not protected for
+//! a member; and a group would be given a capacity that nobody has chosen.
+//!
+//! What the values are, it does not ask.
+
+use std::fmt;
+
+use aws_sdk_autoscaling::config::interceptors::AfterDeserializationInterceptorContextRef;
+use aws_sdk_autoscaling::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_autoscaling::error::BoxError;
+
+/// The element that an answer about groups stands in.
+const GROUPS: &str = "<DescribeAutoScalingGroupsResult>";
+
+/// What each group has, and each of its members, after the element that there is one of in each. AWS says of all of these that they are
+/// never missing (Auto Scaling API, AutoScalingGroup and Instance: "Required: Yes").
+const WHOLE: [(&str, &[&str]); 2] = [
+    ("AutoScalingGroupName", &["MinSize", "MaxSize", "DesiredCapacity"]),
+    ("InstanceId", &["LifecycleState", "ProtectedFromScaleIn"]),
+];
+
+/// Looks at each answer before it is used.
+#[derive(Debug)]
+pub(crate) struct Whole;
+
+/// What is missing in an answer.
+#[derive(Debug)]
+pub(crate) struct NotWhole(&'static str);
+
+impl fmt::Display for NotWhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a group or a member without {}", self.0)
+    }
+}
+
+impl std::error::Error for NotWhole {}
+
+impl Intercept for Whole {
+    fn name(&self) -> &'static str {
+        "Whole"
+    }
+
+    fn read_after_deserialization(
+        &self,
+        context: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.response().body().bytes().unwrap_or_default();
+        Ok(check(&String::from_utf8_lossy(body))?)
+    }
+}
+
+fn check(answer: &str) -> Result<(), NotWhole> {
+    if !answer.contains(GROUPS) {
+        return Ok(());
+    }
+    let count = |element: &str| answer.matches(&format!("<{element}>")).count();
+    for (each, fields) in WHOLE {
+        if let Some(missing) = fields.iter().find(|field| count(field) < count(each)) {
+            return Err(NotWhole(missing));
+        }
+    }
+    Ok(())
+}

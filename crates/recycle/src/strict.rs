@@ -1,0 +1,368 @@
+//! Reads JSON into types, and says which place of it is not as it must be. A list is no record: serde would take `[]` for one whose fields
+//! may all be absent, and somebody's slip for an answer.
+//!
+//! What the values mean, the types say.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
+};
+use serde::{Deserialize, forward_to_deserialize_any};
+use serde_json::{Map, Value};
+
+use crate::pods::cut_text;
+
+/// How many characters of a text that cannot be read are told: the place is what helps.
+const LONGEST: usize = 300;
+
+/// JSON that is not what it should be: where, what was expected, what is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Such as `run.input.evict`; empty: the whole.
+    place: String,
+    what: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place.is_empty() {
+            f.write_str(&self.what)
+        } else {
+            write!(f, "{}: {}", self.place, self.what)
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl serde::de::Error for Unreadable {
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        let mut what = what.to_string().replace(char::is_control, " ");
+        cut_text(&mut what, LONGEST);
+        Self {
+            place: String::new(),
+            what,
+        }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
+        let found = if found == Unexpected::Unit {
+            "null".to_owned()
+        } else {
+            found.to_string()
+        };
+        Self::custom(format!("invalid type: {found}, expected {expected}"))
+    }
+}
+
+/// Reads a value.
+pub fn read_value<T: DeserializeOwned>(value: &Value) -> Result<T, Unreadable> {
+    T::deserialize(At {
+        value,
+        place: String::new(),
+    })
+}
+
+/// Reads a text.
+pub fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
+    let value: Value = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
+    read_value(&value)
+}
+
+/// A part of a document that another reader goes through, and that is read like this.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strict<T>(pub T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Strict<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        read_value(&value).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A value, and where it stands.
+struct At<'a> {
+    value: &'a Value,
+    place: String,
+}
+
+impl<'a> At<'a> {
+    fn field(&self, name: &str, value: &'a Value) -> Self {
+        let mut name = name.to_owned();
+        cut_text(&mut name, LONGEST / 3);
+        let place = if self.place.is_empty() {
+            name
+        } else {
+            format!("{}.{name}", self.place)
+        };
+        At { value, place }
+    }
+
+    fn fields(&self, fields: &'a Map<String, Value>) -> Fields<'a, impl Iterator<Item = (&'a str, Self)>> {
+        Fields {
+            left: fields
+                .iter()
+                .map(|(name, value)| (name.as_str(), self.field(name, value))),
+            next: None,
+        }
+    }
+
+    /// What went wrong, went wrong here, unless it did further inside.
+    fn here<T>(&self, read: Result<T, Unreadable>) -> Result<T, Unreadable> {
+        read.map_err(|error| error.within(&self.place))
+    }
+
+    /// The same for a reader that says no after it has read, as those of identifiers do.
+    fn read<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, Unreadable> {
+        let place = self.place.clone();
+        seed.deserialize(self).map_err(|error| error.within(&place))
+    }
+}
+
+impl Unreadable {
+    fn within(self, place: &str) -> Self {
+        let place = if self.place.is_empty() {
+            place.to_owned()
+        } else {
+            self.place
+        };
+        Self { place, ..self }
+    }
+}
+
+/// The elements of a list.
+struct Elements<I>(I);
+
+impl<'a, I: Iterator<Item = At<'a>>> SeqAccess<'a> for Elements<I> {
+    type Error = Unreadable;
+
+    fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Unreadable> {
+        self.0.next().map(|element| element.read(seed)).transpose()
+    }
+}
+
+/// The fields of an object.
+struct Fields<'a, I> {
+    left: I,
+    next: Option<At<'a>>,
+}
+
+impl<'a, I: Iterator<Item = (&'a str, At<'a>)>> MapAccess<'a> for Fields<'a, I> {
+    type Error = Unreadable;
+
+    fn next_key_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Unreadable> {
+        let Some((name, value)) = self.left.next() else {
+            return Ok(None);
+        };
+        self.next = Some(value);
+        seed.deserialize(name.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, Unreadable> {
+        match self.next.take() {
+            Some(value) => value.read(seed),
+            None => Err(serde::de::Error::custom("a value was read before its name")),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for At<'de> {
+    type Error = Unreadable;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        let read = match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+                (Some(value), _) => visitor.visit_u64(value),
+                (None, Some(value)) => visitor.visit_i64(value),
+                (None, None) => visitor.visit_f64(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => visitor.visit_borrowed_str(text),
+            Value::Array(elements) => {
+                let inside = elements.iter().enumerate();
+                visitor.visit_seq(Elements(
+                    inside.map(|(index, value)| self.field(&index.to_string(), value)),
+                ))
+            }
+            Value::Object(fields) => visitor.visit_map(self.fields(fields)),
+        };
+        self.here(read)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        if self.value.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        if self.value.is_array() {
+            return self.here(Err(serde::de::Error::invalid_type(Unexpected::Seq, &visitor)));
+        }
+        self.deserialize_any(visitor)
+    }
+
+    /// A word, or an object with a word as its only field.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        let read = match self.value {
+            Value::String(word) => visitor.visit_enum(word.as_str().into_deserializer()),
+            Value::Object(fields) if fields.len() == 1 => {
+                visitor.visit_enum(MapAccessDeserializer::new(self.fields(fields)))
+            }
+            Value::Object(_) => Err(serde::de::Error::invalid_value(
+                Unexpected::Map,
+                &"an object with one field",
+            )),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                return self.deserialize_any(visitor);
+            }
+        };
+        self.here(read)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::ids::InstanceId;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Whole {
+        #[serde(default)]
+        inner: Inner,
+        #[serde(default)]
+        list: Vec<Inner>,
+        #[serde(default)]
+        choice: Option<Choice>,
+        #[serde(default)]
+        by_name: BTreeMap<String, u32>,
+        #[serde(default)]
+        id: Option<InstanceId>,
+        #[serde(default)]
+        ids: Vec<InstanceId>,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Inner {
+        count: Option<i64>,
+        share: f64,
+        any: Value,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Choice {
+        Word,
+        With(Inner),
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_read_as_serde_json_reads_it() {
+        for value in [
+            json!({}),
+            json!({"inner": {"count": -1, "share": 0.5, "any": {"a": [null, true]}}, "list": [{}, {"count": null}]}),
+            json!({"choice": "word", "by_name": {"a": 1}, "more": [{}]}),
+            json!({"choice": {"with": {"count": 3, "share": 1}}}),
+        ] {
+            let ours: Whole = read_value(&value).unwrap();
+            assert_eq!(ours, serde_json::from_value(value).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_not_is_told_with_its_place() {
+        for (value, told) in [
+            (json!([]), "invalid type: sequence, expected struct Whole"),
+            (json!(7), "invalid type: integer `7`, expected struct Whole"),
+            (
+                json!({"inner": []}),
+                "inner: invalid type: sequence, expected struct Inner",
+            ),
+            (
+                json!({"inner": null}),
+                "inner: invalid type: null, expected struct Inner",
+            ),
+            (
+                json!({"list": [{}, {"count": "1"}]}),
+                "list.1.count: invalid type: string \"1\", expected i64",
+            ),
+            (
+                json!({"by_name": {"a": -1}}),
+                "by_name.a: invalid value: integer `-1`, expected u32",
+            ),
+            (
+                json!({"id": "web-1"}),
+                "id: must be an instance id (i- and 8 or 17 hexadecimal digits), but is \"web-1\"",
+            ),
+            (
+                json!({"list": [{}], "ids": ["web-1"]}),
+                "ids.0: must be an instance id",
+            ),
+            (
+                json!({"choice": "words"}),
+                "choice: unknown variant `words`, expected `word` or `with`",
+            ),
+            (json!({"choice": {}}), "choice: invalid value: map"),
+            (
+                json!({"choice": {"with": []}}),
+                "choice.with: invalid type: sequence, expected struct Inner",
+            ),
+        ] {
+            let error = read_value::<Whole>(&value).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{value}: {error}");
+        }
+        assert!(
+            read_text::<Whole>("{")
+                .unwrap_err()
+                .to_string()
+                .starts_with("EOF while parsing")
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_document_is_read_like_this_too() {
+        let read = serde_json::from_str::<BTreeMap<String, Strict<Inner>>>;
+        assert!(read(r#"{"a": {}}"#).is_ok());
+        assert!(read(r#"{"a": []}"#).is_err());
+    }
+
+    #[test]
+    fn what_is_told_is_short() {
+        let error = read_value::<Whole>(&json!({"choice": "x".repeat(20_000)})).unwrap_err();
+        assert!(error.to_string().chars().count() < 350, "{error}");
+    }
+}

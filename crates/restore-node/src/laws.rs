@@ -1,0 +1,102 @@
+//! Whatever AWS answers: a group is changed only by an answer that is whole.
+
+use bad_input::{each_gap_of_xml, few_cases, spoiled_xml};
+use instance_record::autoscaling::Groups;
+use proptest::prelude::*;
+use recycle::failure::NamedFailure as _;
+use recycle::names::{CLAIM_TAG, GROUP_TAG, STANDBY_TAG};
+use recycle::put_back::CLUSTER_PATIENCE;
+use scripted_aws::ScriptedAws;
+
+use crate::RestoreNode;
+use crate::fixtures::{OLD, claim, request};
+
+/// What changes the group.
+const CHANGES: [&str; 5] = [
+    "SetDesiredCapacity",
+    "ExitStandby",
+    "SetInstanceProtection",
+    "TerminateInstanceInAutoScalingGroup",
+    "UpdateAutoScalingGroup",
+];
+
+fn whole_group() -> String {
+    format!(
+        "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+         <MaxSize>4</MaxSize><DesiredCapacity>2</DesiredCapacity><Instances><member><InstanceId>{OLD}</InstanceId>\
+         <LifecycleState>Standby</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances>\
+         </member></AutoScalingGroups>"
+    )
+}
+
+/// One step of a put-back while the cluster cannot be asked: what it called for, and whether the group was whole.
+async fn restore(group: &str) -> (Vec<String>, bool) {
+    let tag = |key: &str, value: &str| format!("<item><key>{key}</key><value>{value}</value></item>");
+    let tags = [
+        tag(CLAIM_TAG, &claim("one").to_tag()),
+        tag(GROUP_TAG, "workers"),
+        tag(STANDBY_TAG, "2027-01-01T00:00:00Z"),
+    ];
+    let instance = format!(
+        "<reservationSet><item><instancesSet><item><instanceId>{OLD}</instanceId><instanceState><name>running</name>\
+         </instanceState><tagSet>{}</tagSet></item></instancesSet></item></reservationSet>",
+        tags.concat()
+    );
+    let member = format!(
+        "<AutoScalingInstances><member><InstanceId>{OLD}</InstanceId><AutoScalingGroupName>workers</AutoScalingGroupName>\
+         <LifecycleState>Standby</LifecycleState></member></AutoScalingInstances>"
+    );
+    let aws = ScriptedAws::new()
+        .on("DescribeInstances", &instance)
+        .refuses("DescribeCluster", 503, "ServiceUnavailableException", "away")
+        .on("DescribeInstances", "<reservationSet/>")
+        .on("DescribeAutoScalingInstances", &member)
+        .on("DescribeAutoScalingGroups", group)
+        .on("CreateTags", "")
+        .on("SetDesiredCapacity", "")
+        .on("ExitStandby", "");
+    // So long after the put-back began that the cluster is not waited for any more.
+    let asked = request(Some(2 * CLUSTER_PATIENCE));
+    if let Err(error) = RestoreNode::new(&aws.config()).handle(asked).await {
+        let _ = error.failure();
+    }
+    let changes = aws
+        .actions()
+        .into_iter()
+        .filter(|action| CHANGES.contains(&action.as_str()));
+    let asked_again = ScriptedAws::new().on("DescribeAutoScalingGroups", group);
+    let found = Groups::new(&asked_again.config())
+        .fetch(&"workers".parse().unwrap())
+        .await;
+    (changes.collect(), matches!(found, Ok(Some(_))))
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_acted_upon_and_one_that_lacks_something_is_not() {
+    let (changes, _) = restore(&whole_group()).await;
+    assert!(!changes.is_empty());
+    let mut tried = 0;
+    for (gone, group) in each_gap_of_xml(&whole_group()) {
+        if gone.starts_with("<member>")
+            || gone.starts_with("<Instances>")
+            || gone.starts_with("<AutoScalingGroups>")
+        {
+            continue;
+        }
+        let (changes, is_whole) = restore(&group).await;
+        assert!(changes.is_empty() && !is_whole, "{gone}: {changes:?}");
+        tried += 1;
+    }
+    assert_eq!(tried, 7);
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn a_group_is_not_changed_on_a_guess(group in spoiled_xml(&whole_group())) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (changes, is_whole) = runtime.block_on(restore(&group));
+        prop_assert!(changes.is_empty() || is_whole, "{}: {:?}", group, changes);
+    }
+}
