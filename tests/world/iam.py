@@ -9,8 +9,8 @@ The account's root may do everything: Terraform, tests, the world itself. Which 
 `iam_resources.py`. The simulator is a Node program (tests/iam/decide.mjs), one for each world, which begins at the first decision
 and ends with the world; what was decided once is not asked again.
 
-What this does not do: policies of topics, queues and functions, trust policies of roles, permissions boundaries, an organization's
-policies, keys of KMS.
+What this does not do: policies of topics, queues and functions, trust policies of roles, permissions boundaries, policies of an
+organization, keys of KMS.
 """
 
 from __future__ import annotations
