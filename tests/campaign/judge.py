@@ -27,12 +27,18 @@ def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
     found += _pods(stage)
     found += _targets(stage)
     found += _groups(stage)
-    left = {name: stage.world.leftovers(group) for group in stage.groups if (name := group.name)}
-    standing = _in_standby(stage)
-    found += [f"{what} is left on {where}" for each in left.values() for where, what in each if where not in standing]
+    found += _leftovers(stage)
     found += _outcomes(stage, is_a_person)
     found += _secrets(stage)
     return found
+
+
+def _leftovers(stage: Stage) -> Iterator[str]:
+    standing = _in_standby(stage)
+    for group in stage.groups:
+        for where, what in stage.world.leftovers(group):
+            if where not in standing:
+                yield f"{what} is left on {where}"
 
 
 def _in_standby(stage: Stage) -> set[str]:

@@ -93,8 +93,11 @@ def _grows_the_group(stage: Stage) -> None:
         stage.grown[group.name] = stage.grown.get(group.name, 0) + 1
 
 
+#: Not a person's doing alone: nothing may come of it.
+SECOND = "second execution"
+
 PEOPLE: dict[str, Callable[[Stage], None]] = {
-    "second execution": _second_execution,
+    SECOND: _second_execution,
     "exits Standby": _asked_of_aws(_exits_standby),
     "removes the taint": _where_there_is_one(lambda node: node.kubernetes.remove_taints("recycle-eks/draining")),
     "uncordons": _where_there_is_one(lambda node: node.kubernetes.uncordon()),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from campaign.judge import violations
-from campaign.people import PEOPLE
+from campaign.people import PEOPLE, SECOND
 from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
 from world.faults import INVOKE, NO_FUNCTION, Fault, Plan
 from world.world import World
@@ -24,8 +24,8 @@ from world.world import World
 PAIRS, SEEDS = 8, 8
 #: How often throttling begins, and for how long it lasts, in virtual minutes.
 THROTTLED_EVERY, THROTTLED_FOR = 1, 3
-#: Kinds of faults at a place that an earlier scene had in full, of all that are possible there; and people in each state.
-AGAIN, MEETINGS = 2, 1
+#: Kinds of faults at a place that an earlier scene had in full, of all that are possible there.
+AGAIN = 2
 
 
 @dataclass(frozen=True, order=True)
@@ -225,16 +225,15 @@ def _pairs(known: Known) -> Iterator[Run]:
 
 
 def _meetings(known: Known) -> Iterator[Run]:
-    """A second execution in each state, and people, who take turns."""
-    names = sorted(PEOPLE)
-    for number, state in enumerate(known.states):
-        met = {names[(number * MEETINGS + turn + zlib.crc32(known.scene.name.encode())) % len(names)] for turn in range(MEETINGS)}
-        for who in ["second execution", *sorted(met - {"second execution"})]:
+    """In each state a second execution, and one of the people, who take turns: somebody else begins in each scene."""
+    others = sorted(set(PEOPLE) - {SECOND})
+    for number, state in enumerate(known.states, zlib.crc32(known.scene.name.encode())):
+        for who in (SECOND, others[number % len(others)]):
 
             def disturb(stage: Stage, state: str = state, who: str = who) -> None:
                 stage.to_do[state] = lambda: PEOPLE[who](stage)
 
-            yield Run(known.scene, f"{state}/{who}", disturb, is_a_person=who != "second execution")
+            yield Run(known.scene, f"{state}/{who}", disturb, is_a_person=who != SECOND)
 
 
 def throttle(stage: Stage, minute: int) -> None:
