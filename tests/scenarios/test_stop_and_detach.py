@@ -160,6 +160,23 @@ def test_whoever_investigates_a_detached_instance_is_not_disturbed_when_the_last
     assert len(tagged) == 1 and tags_of(world, node) == {"recycle-eks:detached"}
 
 
+@pytest.mark.parametrize("dispose", ["terminate", "stop", "detach"])
+def test_what_has_gone_as_asked_has_not_failed_because_its_replacement_could_not_be_let_go_of(world, node, dispose):
+    def is_the_last_list(parameters):
+        return "kept-for" in parameters.get("labelSelector", "")
+
+    world.faults.refuse(
+        "kubernetes:GET nodes", code="Forbidden", status=403, function="detach-terminate", where=is_the_last_list, times=None
+    )
+    end = recycle(world, node, dispose).finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert not world.faults.not_struck()
+    world.run(end.at + 400)
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert not world.leftovers(node.group)
+
+
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     assert world.recycle(node).finishes().error == "PreflightRefused"
