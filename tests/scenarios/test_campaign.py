@@ -6,8 +6,8 @@ from campaign.mutations import MUTATIONS
 from campaign.runs import all_runs, explored
 from campaign.scenes import SCENES
 
-#: Of all runs of a scene, each so manieth: about a hundred in all.
-EVERY = 30
+#: Of all runs of a scene, each so manieth: about 80 in all.
+EVERY = 40
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def runs(deployed_world):
 def test_whatever_goes_wrong_once_the_world_is_whole_afterwards(world, runs, scene):
     slice = [run for run in runs.values() if run.scene.name == scene][::EVERY]
     violations = {run.name: run.make(world)[1] for run in slice}
-    assert len(violations) >= 5
+    assert len(violations) >= 4
     assert {name: found for name, found in violations.items() if found} == {}
 
 
