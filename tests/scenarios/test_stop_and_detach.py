@@ -173,8 +173,10 @@ def test_what_has_gone_as_asked_has_not_failed_because_its_replacement_could_not
     assert end.outcome == "recycled", end.cause
     assert not world.faults.not_struck()
     world.run(end.at + 400)
-    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
     assert not world.leftovers(node.group)
+    if dispose != "terminate":
+        assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
 
 
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):

@@ -10,9 +10,9 @@ use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_cla
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DETACHED_TAG, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
     KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, STANDBY_TAG,
+    RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
 };
 use crate::node::{Instance, NodeFacts, draining_taint};
 
@@ -96,6 +96,13 @@ fn is_marked(node: &NodeFacts) -> bool {
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
+/// It was stopped or detached as asked, and nothing of ours is left on it: no claim is made on it any more.
+#[must_use]
+pub fn is_result(node: Option<&NodeFacts>, instance: &Instance) -> bool {
+    let has = |tag: &&str| instance.tags.contains_key(*tag);
+    [STOPPED_TAG, DETACHED_TAG].iter().any(has) && !OWN_TAGS.iter().any(has) && !node.is_some_and(is_marked)
+}
+
 /// Those that this sweep sees to: first of all whom our hook holds and nobody has claimed, as heartbeats are due. If there are too many,
 /// the next sweep begins where this one ends.
 #[must_use]
@@ -171,9 +178,7 @@ mod tests {
     use super::*;
     use crate::contract::Start;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{
-        DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG,
-    };
+    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT};
     use crate::node::detached_taint;
 
     const OTHER: &str = "i-0dddddddddddddddd";
@@ -296,6 +301,30 @@ mod tests {
         };
         let tags = [STOPPED_TAG, DETACHED_TAG].map(|tag| with_tag(tag, "2027-01-01T00:00:00Z"));
         assert!(found(&[node, detached], &tags).is_empty());
+    }
+
+    #[test]
+    fn a_result_carries_the_tag_that_says_so_and_nothing_else_of_ours() {
+        let tagged = |keys: &[&str]| Instance {
+            tags: keys
+                .iter()
+                .map(|key| ((*key).to_owned(), String::new()))
+                .collect(),
+            ..instance()
+        };
+        let (plain, marked) = (node("a"), with_annotation(RECORD_ANNOTATION, "{}"));
+        let cases: [(&[&str], Option<&NodeFacts>, bool); 7] = [
+            (&[STOPPED_TAG], None, true),
+            (&[DETACHED_TAG], Some(&plain), true),
+            (&[DETACHED_TAG], Some(&marked), false),
+            (&[STOPPED_TAG, CLAIM_TAG], None, false),
+            (&[DETACHED_TAG, STANDBY_TAG], None, false),
+            (&[STOPPED_TAG, GAVE_UP_TAG], None, false),
+            (&[], None, false),
+        ];
+        for (tags, node, expected) in cases {
+            assert_eq!(is_result(node, &tagged(tags)), expected, "{tags:?}");
+        }
     }
 
     #[test]

@@ -282,7 +282,7 @@ impl RestoreNode {
         note: Option<String>,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
-        if request.leftover.is_some() && target.is_going() {
+        if request.leftover.is_some() && (target.is_going() || target.is_result()) {
             return Ok(target.forget(request));
         }
         let verdict = target.tell_once(RestoreVerdict::Kept, request);

@@ -18,6 +18,7 @@ use recycle::put_back::{
     Deeds, GaveUp, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
 };
 use recycle::replacement::newcomers;
+use recycle::sweep::is_result;
 
 use crate::news::tell;
 use crate::request::{Report, Subject, find_reason, write_report};
@@ -275,6 +276,12 @@ impl Target {
         self.instance.as_ref().is_none_or(Instance::is_gone) || member.is_some_and(Member::is_leaving)
     }
 
+    /// It was stopped or detached as asked, and is let alone.
+    pub(crate) fn is_result(&self) -> bool {
+        let is_result = |instance| is_result(self.node(), instance);
+        self.instance.as_ref().is_some_and(is_result)
+    }
+
     /// Its group is terminating it, and waits with it.
     pub(crate) fn is_held(&self) -> bool {
         let member = self
@@ -440,7 +447,14 @@ impl Target {
             Some(_) => RestoreVerdict::Restored,
             None => RestoreVerdict::Untouched,
         };
-        let state = self.say("is gone, and nothing of ours is left on the members of its group");
+        let end = if self.is_going() {
+            "is gone"
+        } else {
+            "has gone as asked"
+        };
+        let state = self.say(&format!(
+            "{end}, and nothing of ours is left on the members of its group"
+        ));
         let text = format!("{}\n{state}.", find_reason(request));
         let answer = Answer::new(verdict, text.as_str());
         tell(answer, Some(self), request, &text, Vec::new())
