@@ -34,21 +34,24 @@ def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
 
 
 def _leftovers(stage: Stage) -> Iterator[str]:
-    standing = _in_standby(stage)
+    theirs = _told_of(stage)
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
-            if where not in standing:
+            # What EC2 has terminated has lost its tags.
+            if where not in theirs and not (where.startswith("i-") and stage.power(where) == "terminated"):
                 yield f"{what} is left on {where}"
 
 
-def _in_standby(stage: Stage) -> set[str]:
-    """Those whose outcome says that their group allows no way back: people were told, tag and all."""
-    standing = set()
+def _told_of(stage: Stage) -> set[str]:
+    """Those that people were told to see to, tag and all: no way back into their group is left, or it terminates them."""
+    theirs = set()
+    told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
-        told = [told_by(each) for each in ends_of(stage)]
-        if any(outcome == "StandbyLeftBehind" and node.instance_id in reason for outcome, reason in told):
-            standing |= {node.instance_id, node.name}
-    return standing
+        for outcome, reason in told:
+            is_theirs = outcome == "StandbyLeftBehind" or re.search("(Terminating:Wait|Standby) in its group", reason)
+            if is_theirs and node.instance_id in reason:
+                theirs |= {node.instance_id, node.name}
+    return theirs
 
 
 def _pods(stage: Stage) -> Iterator[str]:
@@ -64,13 +67,13 @@ def _targets(stage: Stage) -> Iterator[str]:
 
 
 def _groups(stage: Stage) -> Iterator[str]:
-    standing = _in_standby(stage)
+    theirs = _told_of(stage)
     for group in stage.groups:
         least, wanted, most = stage.sizes[group.name]
         wanted += stage.grown.get(group.name, 0)
         states = group.states
-        left = [each for each in states if each in standing or stage.is_tagged(each, "recycle-eks:stopped")]
-        old = [node for node in stage.nodes if node.instance_id in states and node.instance_id not in standing]
+        left = [each for each in states if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
+        old = [node for node in stage.nodes if node.instance_id in states and node.instance_id not in theirs]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and stage.pods_at_work(node)]
         # Where a replacement has pods, the node comes back beside it: the put-back table.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
@@ -101,9 +104,11 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
         power = stage.power(node.instance_id)
         is_ours = node.instance_id not in stage.by_hand and not is_a_person
         is_kept = stage.is_tagged(node.instance_id, "recycle-eks:detached")
-        if outcome in GONE and (member is not None and power != "stopped" or power == "running" and not is_kept):
+        has_gone = member is None if power == "terminated" else power == "stopped" or (member is None and is_kept)
+        if node.instance_id not in stage.by_hand and outcome in GONE and not has_gone:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"
-        says_so = power == "terminated" and f"instance {node.instance_id} is gone" in reason
+        what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no group"
+        says_so = member is None and what_is_so in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":

@@ -131,10 +131,10 @@ def explore(world: World, scene: Scene) -> Known:
     world.reset()
     with Stage(world).watched() as stage:
         scene.play(stage)
-        began = world.clock.elapsed()
+        began, prepared = world.clock.elapsed(), len(world.host.samples)
         stage.ends()
         calls, deliveries, states = list(world.aws.calls), len(world.events.deliveries), list(stage.entered)
-        invocations = Counter(_bare(sample.function) for sample in world.host.samples)
+        invocations = Counter(_bare(sample.function) for sample in world.host.samples[prepared:])
         minutes = int((world.clock.elapsed() - began) / 60)
         stage.becomes_idle()
         found = violations(stage)

@@ -14,10 +14,12 @@ that changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from moto.ec2.models.instances import Instance
+from moto.elbv2.exceptions import TargetNotRunning
 from moto.elbv2.models import ELBv2Backend, FakeHealthStatus, FakeTargetGroup, elbv2_backends
 
 from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
@@ -152,7 +154,10 @@ class Balancers:
             wanted = {node.instance_id for node in self._nodes() if node.instance_id is not None}
             for group in groups:
                 registered = {entry.target for entry in group.book if entry.deregistered is None}
-                group.register(sorted(wanted - registered))
+                for instance in sorted(wanted - registered):
+                    # AWS refuses one that does not run; the controller tries it again.
+                    with suppress(TargetNotRunning):
+                        group.register([instance])
                 group.deregister(sorted(registered - wanted))
 
     def _nodes(self) -> list[_Suitable]:

@@ -6,6 +6,7 @@ use recycle::autoscaler::let_go_of_old_node;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::InstanceId;
 use recycle::input::Dispose;
 use recycle::lost::{Lost, describe_loss};
@@ -160,7 +161,9 @@ impl DetachTerminate {
         let id = &case.run.input.instance_id;
         self.instances.tag(id, &[(tag, case.now.to_string())]).await?;
         match &case.node {
-            Some(node) if is_stopped => node_record::delete_node(&case.client, node).await?,
+            Some(node) if is_stopped => {
+                leave_to_the_sweep(node_record::delete_node(&case.client, node).await)?;
+            }
             Some(node) => leave_alone(&case, node).await?,
             None => {}
         }
@@ -170,7 +173,8 @@ impl DetachTerminate {
     /// Nothing is left to do. Cluster Autoscaler may have the replacement again. What is terminated takes its tags with it; what stays keeps
     /// none but the one that says so.
     pub(crate) async fn finish(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
-        node_record::let_go_of_all(&case.client, &case.run.input.instance_id).await?;
+        let old = &case.run.input.instance_id;
+        leave_to_the_sweep(node_record::let_go_of_all(&case.client, old).await)?;
         if let Some(lost) = case.run.lost.clone() {
             return Err(self.report_loss(&case, &lost).await);
         }
@@ -186,7 +190,7 @@ impl DetachTerminate {
             };
             let left: Vec<&str> = ours.into_iter().filter(has).collect();
             if !left.is_empty() {
-                self.instances.untag(id, &left).await?;
+                leave_to_the_sweep(self.instances.untag(id, &left).await)?;
             }
         }
         let outcome = match dispose {
@@ -295,6 +299,17 @@ fn with_volumes_left(what: &str, case: &Case) -> String {
         .chain(describe_volumes_left(case.node.as_ref()))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// It has gone as asked, which no refusal takes back: what is refused now, the sweep does.
+fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error> {
+    match tidied.map_err(Into::into) {
+        Err(error) if error.failure() == Failure::ServiceRefused => {
+            tracing::warn!(error = with_causes(&error), "something of ours is left");
+            Ok(())
+        }
+        tidied => tidied,
+    }
 }
 
 /// Of a detached instance's Node: other people's pods stay away by a taint that says why and by the cordon; of ours nothing stays. One
@@ -479,6 +494,21 @@ mod tests {
                 .contains_key("recycle-eks/kept-for"),
             "{let_go}"
         );
+
+        let kube = ScriptedKube::new()
+            .refuses("DELETE", NODE, 403, "Forbidden", "no")
+            .refuses("GET", "/api/v1/nodes?", 403, "Forbidden", "no");
+        let aws =
+            ScriptedAws::new()
+                .on("CreateTags", "")
+                .refuses("DeleteTags", 403, "UnauthorizedOperation", "no");
+        let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
+        assert_eq!(
+            answer.verdict,
+            DisposeVerdict::Recycled,
+            "the sweep does the rest"
+        );
+        assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
 
         let kube = ScriptedKube::new().breaks_on("DELETE", NODE);
         let aws = ScriptedAws::new().on("CreateTags", "");

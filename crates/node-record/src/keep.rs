@@ -2,7 +2,6 @@
 
 use kube::api::ListParams;
 use recycle::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::InstanceId;
 use recycle::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::node::NodeFacts;
@@ -45,19 +44,8 @@ pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> Nod
     }
 }
 
-/// Lets go of every newcomer that is kept for `old`. If the cluster refuses that, the sweep does it: by now the old instance has gone as it
-/// was asked to, which no refusal takes back.
+/// Lets go of every newcomer that is kept for `old`.
 pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
-    match try_to_let_go(client, old).await {
-        Err(error) if error.failure() == Failure::ServiceRefused => {
-            tracing::warn!(error = with_causes(&error), "a newcomer is kept on");
-            Ok(())
-        }
-        tried => tried,
-    }
-}
-
-async fn try_to_let_go(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
     let params = ListParams::default().labels(&format!("{KEPT_FOR_LABEL}={old}"));
     for newcomer in list_labelled(client, params, &format!("kept for {old}")).await? {
         let amended = amend_node(client, newcomer, |node| {

@@ -92,10 +92,3 @@ async fn a_list_that_cannot_be_had_is_an_error() {
     let kube = ScriptedKube::new().refuses("GET", LIST, 503, "", "no");
     assert!(let_go_of_all(&kube.client(), &old()).await.is_err());
 }
-
-#[tokio::test]
-async fn what_is_refused_is_left_to_the_sweep() {
-    let kube = ScriptedKube::new().refuses("GET", LIST, 403, "Forbidden", "no");
-    let_go_of_all(&kube.client(), &old()).await.unwrap();
-    assert_eq!(kube.calls().len(), 1);
-}

@@ -167,8 +167,10 @@ fn look_at_standby(
     instance: Option<&Instance>,
     found: &mut Found,
 ) {
-    let Some(state) = lifecycle_state.filter(|state| *state != "InService") else {
-        return;
+    let state = match lifecycle_state {
+        None => return found.states.push("is in no group".to_owned()),
+        Some("InService") => return,
+        Some(state) => state,
     };
     let ours = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
     if let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) {

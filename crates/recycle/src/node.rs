@@ -296,6 +296,13 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// When recycle-eks stopped it as asked, if it is stopped since then.
+    #[must_use]
+    pub fn stopped_at(&self) -> Option<&str> {
+        let stopped_at = self.tags.get(crate::names::STOPPED_TAG)?;
+        (self.state == "stopped").then_some(stopped_at)
+    }
+
     /// The claim in its tags.
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {

@@ -9,7 +9,7 @@ use crate::balancers::Balancer;
 use crate::claim::Urgency;
 use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
-use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use crate::node::{Group, Instance, NodeFacts};
 
 /// How often the state machine has tried `claim-node` again before a cluster that never answered counts as one that nobody can reach from
@@ -318,10 +318,7 @@ fn describe_gone(instance: &Instance) -> Option<String> {
     if instance.is_gone() {
         return Some(format!("{id} is {} already", instance.state));
     }
-    let stopped_at = instance
-        .tags
-        .get(STOPPED_TAG)
-        .filter(|_| instance.state == "stopped")?;
+    let stopped_at = instance.stopped_at()?;
     Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
 }
 
@@ -654,6 +651,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
+    use crate::names::STOPPED_TAG;
 
     /// A pre-flight in which all is well; each test changes what it is about.
     struct World {

@@ -446,7 +446,7 @@ impl Stuck {
 enum Place {
     /// The instance or its Node is gone, or it is on its way out.
     Lost,
-    /// In Standby, but not by us.
+    /// In Standby, but not by us; or stopped as asked, to stay there.
     Foreign,
     OnTheWay(String),
     Standby,
@@ -556,6 +556,7 @@ impl Situation<'_> {
         };
         let ours = instance.tags.contains_key(STANDBY_TAG);
         match member.lifecycle_state.as_str() {
+            _ if instance.stopped_at().is_some() => Place::Foreign,
             _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,
             "InService" => Place::InService,
             "Standby" if ours => Place::Standby,

@@ -12,7 +12,7 @@ use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DETACHED_TAG, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
     KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+    RECORD_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Instance, NodeFacts, draining_taint};
 
@@ -96,11 +96,12 @@ fn is_marked(node: &NodeFacts) -> bool {
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
-/// It was stopped or detached as asked, and nothing of ours is left on it: no claim is made on it any more.
+/// Whether it was stopped or detached as asked: what is left of ours goes, and nobody has to see to it.
 #[must_use]
-pub fn is_result(node: Option<&NodeFacts>, instance: &Instance) -> bool {
-    let has = |tag: &&str| instance.tags.contains_key(*tag);
-    [STOPPED_TAG, DETACHED_TAG].iter().any(has) && !OWN_TAGS.iter().any(has) && !node.is_some_and(is_marked)
+pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
+    let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
+    let is_detached = instance.tags.contains_key(DETACHED_TAG) && lifecycle_state.is_none();
+    instance.stopped_at().is_some() || (is_detached && !is_draining)
 }
 
 /// Those that this sweep sees to: first of all whom our hook holds and nobody has claimed, as heartbeats are due. If there are too many,
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
     use crate::contract::Start;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT};
+    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG};
     use crate::node::detached_taint;
 
     const OTHER: &str = "i-0dddddddddddddddd";
@@ -304,26 +305,30 @@ mod tests {
     }
 
     #[test]
-    fn a_result_carries_the_tag_that_says_so_and_nothing_else_of_ours() {
-        let tagged = |keys: &[&str]| Instance {
-            tags: keys
-                .iter()
-                .map(|key| ((*key).to_owned(), String::new()))
-                .collect(),
-            ..instance()
+    fn a_result_is_stopped_or_detached_as_its_tag_says() {
+        let draining = NodeFacts {
+            taints: vec![draining_taint(&id(crate::fixtures::OLD))],
+            ..node("a")
         };
-        let (plain, marked) = (node("a"), with_annotation(RECORD_ANNOTATION, "{}"));
-        let cases: [(&[&str], Option<&NodeFacts>, bool); 7] = [
-            (&[STOPPED_TAG], None, true),
-            (&[DETACHED_TAG], Some(&plain), true),
-            (&[DETACHED_TAG], Some(&marked), false),
-            (&[STOPPED_TAG, CLAIM_TAG], None, false),
-            (&[DETACHED_TAG, STANDBY_TAG], None, false),
-            (&[STOPPED_TAG, GAVE_UP_TAG], None, false),
-            (&[], None, false),
+        let cases = [
+            (STOPPED_TAG, "stopped", Some("Standby"), None, true),
+            (STOPPED_TAG, "stopped", Some("Standby"), Some(&draining), true),
+            (STOPPED_TAG, "running", Some("InService"), None, false),
+            (DETACHED_TAG, "running", None, None, true),
+            (DETACHED_TAG, "running", None, Some(&draining), false),
+            (DETACHED_TAG, "running", Some("InService"), None, false),
+            (STANDBY_TAG, "stopped", Some("Standby"), None, false),
         ];
-        for (tags, node, expected) in cases {
-            assert_eq!(is_result(node, &tagged(tags)), expected, "{tags:?}");
+        for (tag, state, lifecycle_state, node, expected) in cases {
+            let instance = Instance {
+                state: state.to_owned(),
+                ..with_tag(tag, "2027-01-01T00:00:00Z")
+            };
+            assert_eq!(
+                is_result(node, &instance, lifecycle_state),
+                expected,
+                "{tag} {state} {lifecycle_state:?}"
+            );
         }
     }
 

@@ -282,7 +282,12 @@ impl RestoreNode {
         note: Option<String>,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
-        if request.leftover.is_some() && (target.is_going() || target.is_result()) {
+        if request.leftover.is_some() && target.is_going() {
+            return Ok(target.forget(request));
+        }
+        if request.leftover.is_some() && target.is_result() {
+            self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
+                .await?;
             return Ok(target.forget(request));
         }
         let verdict = target.tell_once(RestoreVerdict::Kept, request);

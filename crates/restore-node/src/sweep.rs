@@ -133,7 +133,7 @@ impl RestoreNode {
         }
         let group = former.as_ref().map(|claim| claim.group.clone());
         let group = group.or_else(|| target.group.as_ref().map(|group| group.name.clone()));
-        let (Some(group), false) = (group, target.is_going() || target.is_result()) else {
+        let (Some(group), false) = (group, target.is_going()) else {
             return Ok(None);
         };
         let claim = Claim {

@@ -269,27 +269,29 @@ impl Target {
 
     /// It is gone, or on its way out of its group.
     pub(crate) fn is_going(&self) -> bool {
-        let member = self
-            .group
-            .as_ref()
-            .and_then(|group| group.member(&self.subject.instance));
-        self.instance.as_ref().is_none_or(Instance::is_gone) || member.is_some_and(Member::is_leaving)
+        let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);
+        is_gone || self.member().is_some_and(Member::is_leaving)
     }
 
-    /// It was stopped or detached as asked, and is let alone.
+    /// It was stopped or detached as asked.
     pub(crate) fn is_result(&self) -> bool {
-        let is_result = |instance| is_result(self.node(), instance);
+        let is_result = |instance| is_result(self.node(), instance, self.lifecycle_state());
         self.instance.as_ref().is_some_and(is_result)
+    }
+
+    fn member(&self) -> Option<&Member> {
+        self.group.as_ref()?.member(&self.subject.instance)
+    }
+
+    /// None if no group lists it.
+    fn lifecycle_state(&self) -> Option<&str> {
+        self.member().map(|member| member.lifecycle_state.as_str())
     }
 
     /// Its group is terminating it, and waits with it.
     pub(crate) fn is_held(&self) -> bool {
-        let member = self
-            .group
-            .as_ref()
-            .and_then(|group| group.member(&self.subject.instance));
         let is_there = self.instance.as_ref().is_some_and(|instance| !instance.is_gone());
-        is_there && is_held(member.map(|member| member.lifecycle_state.as_str()))
+        is_there && is_held(self.lifecycle_state())
     }
 
     /// The execution that is put back had come in by the hook: nobody else sees to the member.
@@ -416,14 +418,10 @@ impl Target {
     }
 
     pub(crate) fn describe_what_is_left(&self) -> LeftBehind {
-        let member = self
-            .group
-            .as_ref()
-            .and_then(|group| group.member(&self.subject.instance));
         describe_left_behind(
             &self.subject.instance,
             self.group.as_ref(),
-            member.map(|member| member.lifecycle_state.as_str()),
+            self.lifecycle_state(),
             self.instance.as_ref(),
             None,
             self.node(),
