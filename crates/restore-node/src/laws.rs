@@ -1,6 +1,6 @@
 //! Whatever AWS answers: a group is changed only by an answer that is whole.
 
-use bad_input::{each_gap_of_xml, few_cases, spoiled_xml};
+use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use instance_record::autoscaling::Groups;
 use proptest::prelude::*;
 use recycle::failure::NamedFailure as _;
@@ -95,8 +95,7 @@ proptest! {
 
     #[test]
     fn a_group_is_not_changed_on_a_guess(group in spoiled_xml(&whole_group())) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (changes, is_whole) = runtime.block_on(restore(&group));
+        let (changes, is_whole) = block_on(restore(&group));
         prop_assert!(changes.is_empty() || is_whole, "{}: {:?}", group, changes);
     }
 }

@@ -131,6 +131,16 @@ impl ScriptedAws {
         self.state().actions.clone()
     }
 
+    /// Those calls that were no questions.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let is_question = |action: &str| action.starts_with("Describe") || action.starts_with("List");
+        let state = self.state();
+        let calls = state.calls.iter().zip(&state.actions);
+        let writes = calls.filter(|(_, action)| !is_question(action));
+        writes.map(|(call, _)| call.clone()).collect()
+    }
+
     /// How many scenes nobody asked for.
     #[must_use]
     pub fn scenes_left(&self) -> usize {
