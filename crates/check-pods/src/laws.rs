@@ -4,7 +4,7 @@ use aws_config::SdkConfig;
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
 use recycle::failure::NamedFailure as _;
-use scripted_aws::ScriptedAws;
+use scripted_aws::{ScriptedAws, one_group};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -30,11 +30,7 @@ fn whole_pods() -> Value {
 }
 
 fn whole_group() -> String {
-    "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>2</MaxSize>\
-     <DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>i-0123456789abcdef0</InstanceId>\
-     <LifecycleState>Standby</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member>\
-     </AutoScalingGroups>"
-        .to_owned()
+    one_group("", &[("i-0123456789abcdef0", "Standby")])
 }
 
 fn config(group: &str) -> SdkConfig {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use recycle::claim::Phase;
 use recycle::failure::NamedFailure as _;
 use recycle::permissions::PERMISSIONS;
-use scripted_aws::ScriptedAws;
+use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -27,24 +27,17 @@ fn whole() -> Answers {
         )
     };
     let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
+    let more = "<TargetGroupARNs><member>arn</member></TargetGroupARNs><SuspendedProcesses><member>\
+                <ProcessName>AZRebalance</ProcessName></member></SuspendedProcesses>";
     [
         node.to_string(),
         json!({"nodegroup": {"nodegroupName": "blue", "status": "ACTIVE"}}).to_string(),
-        format!(
-            "<reservationSet><item><instancesSet><item><instanceId>{id}</instanceId><instanceState><name>running</name>\
-             </instanceState><privateDnsName>one</privateDnsName></item></instancesSet></item></reservationSet>"
-        ),
+        running_instance(id.as_str(), "<privateDnsName>one</privateDnsName>"),
         format!(
             "<AutoScalingInstances><member><InstanceId>{id}</InstanceId><AutoScalingGroupName>workers</AutoScalingGroupName>\
              <LifecycleState>InService</LifecycleState></member></AutoScalingInstances>"
         ),
-        format!(
-            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>0</MinSize>\
-             <MaxSize>2</MaxSize><DesiredCapacity>1</DesiredCapacity><TargetGroupARNs><member>arn</member></TargetGroupARNs>\
-             <SuspendedProcesses><member><ProcessName>AZRebalance</ProcessName></member></SuspendedProcesses>\
-             <Instances><member><InstanceId>{id}</InstanceId><LifecycleState>InService</LifecycleState>\
-             <ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>"
-        ),
+        one_group(more, &[(id.as_str(), "InService")]),
         "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>".to_owned(),
         format!("<TargetHealthDescriptions>{targets}</TargetHealthDescriptions>"),
     ]

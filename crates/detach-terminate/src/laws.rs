@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use recycle::claim::Phase;
 use recycle::failure::NamedFailure as _;
 use recycle::names::{CLAIM_TAG, GROUP_TAG};
-use scripted_aws::ScriptedAws;
+use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -49,18 +49,8 @@ fn whole() -> Answers {
     [
         node.to_string(),
         json!({"metadata": {}, "items": pods}).to_string(),
-        format!(
-            "<reservationSet><item><instancesSet><item><instanceId>{}</instanceId><instanceState><name>running</name>\
-             </instanceState><tagSet>{tags}</tagSet></item></instancesSet></item></reservationSet>",
-            id()
-        ),
-        format!(
-            "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
-             <MaxSize>3</MaxSize><DesiredCapacity>1</DesiredCapacity><Instances><member><InstanceId>{}</InstanceId>\
-             <LifecycleState>Standby</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances>\
-             </member></AutoScalingGroups>",
-            id()
-        ),
+        running_instance(id().as_str(), &format!("<tagSet>{tags}</tagSet>")),
+        one_group("", &[(id().as_str(), "Standby")]),
     ]
 }
 

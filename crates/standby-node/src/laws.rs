@@ -4,18 +4,19 @@ use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled,
 use proptest::prelude::*;
 use recycle::claim::Phase;
 use recycle::failure::NamedFailure as _;
-use scripted_aws::ScriptedAws;
+use scripted_aws::{ScriptedAws, one_group};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{NODE, described_group, id, me, run, step, stored_node};
+use crate::fixtures::{NODE, id, me, run, step, stored_node};
 
 /// What AWS says of the group while the node is in service, with another member.
 fn whole_group() -> String {
-    let other = "<member><InstanceId>i-0bbbbbbbbbbbbbbbb</InstanceId><LifecycleState>InService</LifecycleState>\
-                 <ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances>";
-    described_group("InService").replace("</Instances>", other)
+    one_group(
+        "",
+        &[(id().as_str(), "InService"), ("i-0bbbbbbbbbbbbbbbb", "InService")],
+    )
 }
 
 fn whole_node() -> Value {
