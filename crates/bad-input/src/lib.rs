@@ -30,6 +30,30 @@ pub fn few_cases() -> ProptestConfig {
     }
 }
 
+/// Does the work of a case to its end: proptest knows nothing of futures.
+#[expect(clippy::expect_used, reason = "for tests only, which fail like this")]
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime without threads and sockets")
+        .block_on(work)
+}
+
+/// Which of these writes would not have been made with whole answers: those that were made on a guess.
+#[must_use]
+pub fn beyond(writes: Vec<String>, whole: &[String]) -> Vec<String> {
+    let mut whole = whole.to_vec();
+    let is_beyond = |write: &String| match whole.iter().position(|other| other == write) {
+        Some(place) => {
+            whole.remove(place);
+            false
+        }
+        None => true,
+    };
+    writes.into_iter().filter(is_beyond).collect()
+}
+
 /// Values of other types than the expected one, and of the expected one at its ends.
 fn odd_values() -> Vec<Value> {
     let mut values = vec![
@@ -362,6 +386,27 @@ pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
     list_elements(good).into_iter().map(gone).collect()
 }
 
+/// These answers, JSON or XML, of which one has one of its gaps, with what is gone (of JSON, at which place): for tables.
+#[must_use]
+pub fn each_gap_beside<const N: usize>(whole: &[String; N]) -> Vec<(String, [String; N])> {
+    let gaps = |text: &String| match serde_json::from_str(text) {
+        Ok(document) => each_gap(&document)
+            .into_iter()
+            .map(|(place, gap)| (place.to_string(), gap.to_string()))
+            .collect(),
+        Err(_) => each_gap_of_xml(text),
+    };
+    let mut beside = Vec::new();
+    for (place, text) in whole.iter().enumerate() {
+        for (gone, gap) in gaps(text) {
+            let mut answers = whole.clone();
+            answers[place] = gap;
+            beside.push((gone, answers));
+        }
+    }
+    beside
+}
+
 /// The document without some of its elements, or with something else in them.
 pub fn spoiled_xml(good: &str) -> impl Strategy<Value = String> + use<> {
     let good = good.to_owned();
@@ -411,12 +456,32 @@ mod tests {
     }
 
     #[test]
+    fn a_write_is_beyond_the_whole_answers_if_it_is_another_or_comes_once_more() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let whole = texts(&["a", "b", "c"]);
+        assert!(beyond(texts(&["a", "c"]), &whole).is_empty());
+        assert_eq!(beyond(texts(&["b", "b", "d"]), &whole), ["b", "d"]);
+    }
+
+    #[test]
     fn every_element_of_xml_is_reached() {
         let gaps: Vec<String> = each_gap_of_xml("<a><b>1</b><c/></a>")
             .into_iter()
             .map(|(_, gap)| gap)
             .collect();
         assert_eq!(gaps, ["<a><c/></a>", "<a><b>1</b></a>", ""]);
+    }
+
+    #[test]
+    fn each_answer_has_its_gaps_while_the_others_are_whole() {
+        let whole = [r#"{"a": 1}"#.to_owned(), "<a><b/></a>".to_owned()];
+        let gaps: Vec<[String; 2]> = each_gap_beside(&whole).into_iter().map(|(_, gap)| gap).collect();
+        assert_eq!(gaps.len(), 3 + 2);
+        assert!(
+            gaps.iter()
+                .all(|gap| (gap[0] == whole[0]) != (gap[1] == whole[1])),
+            "{gaps:?}"
+        );
     }
 
     proptest! {

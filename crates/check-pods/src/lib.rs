@@ -3,6 +3,8 @@
 //! Touches no pod. All it writes is on the Node: the progress, and in its claim, once, that the node only waits from now on.
 
 mod error;
+#[cfg(test)]
+mod laws;
 mod midway;
 mod outage;
 mod view;

@@ -45,7 +45,7 @@ pub(crate) fn request(now: &str) -> StepRequest {
     .unwrap()
 }
 
-fn claim(phase: &str) -> String {
+pub(crate) fn claim(phase: &str) -> String {
     json!({
         "schema": 1,
         "fence": format!("{EXECUTION}#0"),
@@ -58,7 +58,7 @@ fn claim(phase: &str) -> String {
 }
 
 /// A tainted node of ours that only waits for pods, with more annotations.
-fn node(more: &[(&str, &str)]) -> Value {
+pub(crate) fn node(more: &[(&str, &str)]) -> Value {
     let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();
     let mut annotations = json!({"recycle-eks/claim": claim("waiting"), "recycle-eks/record": record});
     for (key, value) in more {
@@ -71,7 +71,7 @@ fn node(more: &[(&str, &str)]) -> Value {
     })
 }
 
-fn pod(name: &str, app: &str, created: &str) -> Value {
+pub(crate) fn pod(name: &str, app: &str, created: &str) -> Value {
     json!({
         "metadata": {
             "name": name,
@@ -88,7 +88,7 @@ fn pod(name: &str, app: &str, created: &str) -> Value {
     })
 }
 
-fn awaited() -> Value {
+pub(crate) fn awaited() -> Value {
     pod("train", "train", "2027-01-01T00:00:00Z")
 }
 
@@ -96,7 +96,7 @@ fn evictable() -> Value {
     pod("web", "web", "2027-01-01T00:00:00Z")
 }
 
-fn list(pods: &[Value]) -> Value {
+pub(crate) fn list(pods: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": pods})
 }
 

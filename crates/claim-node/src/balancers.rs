@@ -3,6 +3,7 @@
 
 use aws_config::SdkConfig;
 use aws_sdk_elasticloadbalancingv2::Client;
+use aws_sdk_elasticloadbalancingv2::types::TargetHealthDescription;
 use instance_record::Error;
 use recycle::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
 use recycle::ids::InstanceId;
@@ -49,14 +50,32 @@ async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error>
         }
         answer => answer?,
     };
-    let targets = answer.target_health_descriptions().iter().filter_map(|found| {
-        let state = found.target_health()?.state()?;
-        Some(Target {
-            id: found.target()?.id()?.to_owned(),
-            state: state.as_str().to_owned(),
-        })
-    });
-    Ok(targets.collect())
+    answer
+        .target_health_descriptions()
+        .iter()
+        .map(to_target)
+        .collect()
+}
+
+/// One of which half is missing may be ours, the last that is healthy.
+fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
+    let missing = |what: &str| Error::Unintelligible {
+        call: DESCRIBE_TARGET_HEALTH,
+        what: format!("a target without {what}"),
+    };
+    // Where there is none the SDK fills in an empty one.
+    let id = found
+        .target()
+        .and_then(|target| target.id())
+        .filter(|id| !id.is_empty());
+    let state = found.target_health().and_then(|health| health.state());
+    Ok(Target {
+        id: id.ok_or_else(|| missing("Target.Id"))?.to_owned(),
+        state: state
+            .ok_or_else(|| missing("TargetHealth.State"))?
+            .as_str()
+            .to_owned(),
+    })
 }
 
 #[cfg(test)]

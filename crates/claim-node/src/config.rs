@@ -55,6 +55,9 @@ fn invalid(variable: &'static str, reason: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use bad_input::{any_text, config, spoiled_text};
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(cluster_name: Option<&str>, defaults: Option<&str>) -> Result<Settings, String> {
@@ -141,6 +144,27 @@ mod tests {
         for (parallel, surge, expected) in cases {
             let text = read(parallel, surge).unwrap_err();
             assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_is_there_is_read_or_its_variable_is_named(
+            name in prop_oneof![any_text(), spoiled_text(&["world"])],
+            defaults in prop_oneof![any_text(), spoiled_text(&[r#"{"evict": "none"}"#])],
+            limit in proptest::option::of(prop_oneof![any_text(), spoiled_text(&["1", "5"])]),
+        ) {
+            let read = read_settings(|variable| match variable {
+                CLUSTER_NAME => Some(name.clone()),
+                INPUT_DEFAULTS => Some(defaults.clone()),
+                _ => limit.clone(),
+            });
+            match read {
+                Ok(settings) => prop_assert_eq!(settings.cluster_name.as_str(), &name),
+                Err(error) => prop_assert!(error.to_string().contains("environment variable "), "{}", error),
+            }
         }
     }
 }

@@ -103,7 +103,7 @@ pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
     }
 }
 
-fn cluster() -> Cluster {
+pub(crate) fn cluster() -> Cluster {
     Cluster {
         name: "world".parse().unwrap(),
         endpoint: String::new(),

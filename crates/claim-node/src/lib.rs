@@ -7,6 +7,8 @@ mod config;
 mod error;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod laws;
 mod outage;
 mod planning;
 mod surroundings;
@@ -23,6 +25,7 @@ use recycle::plan::Plan;
 use recycle::preflight::{GroupState, Obstacle, Preflight, check_preflight, list_refusals};
 
 use crate::claiming::Former;
+use crate::surroundings::Found;
 
 pub use config::read_settings;
 pub use error::Error;
@@ -69,6 +72,16 @@ impl ClaimNode {
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Result<Answer<ClaimVerdict>, Error> {
         let found = self.fetch_surroundings(input, request).await?;
+        self.claim_in(found, request, input).await
+    }
+
+    /// The same once all is read.
+    async fn claim_in(
+        &self,
+        found: Found,
+        request: &ClaimRequest,
+        input: &Input,
+    ) -> Result<Answer<ClaimVerdict>, Error> {
         let input = &found.settle_way_in(input);
         let me = request.context.fence();
         let decision = if request.run.is_some() {

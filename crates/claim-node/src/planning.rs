@@ -73,6 +73,7 @@ mod tests {
         let pod = json!({
             "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": []},
+            "status": {"phase": "Running"},
         });
         let mut node = node(None);
         node["metadata"]["annotations"][RECORD_ANNOTATION] =

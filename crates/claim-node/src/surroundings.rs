@@ -34,6 +34,12 @@ pub(crate) struct Found {
     node: Option<NodeFacts>,
 }
 
+/// What AWS knows.
+pub(crate) struct Outside {
+    instance: Option<Instance>,
+    membership: Option<Membership>,
+}
+
 /// The same once pre-flight has passed: nothing is missing.
 pub(crate) struct Target {
     pub(crate) cluster: Cluster,
@@ -53,58 +59,17 @@ impl ClaimNode {
         input: &Input,
         request: &ClaimRequest,
     ) -> Result<Found, Error> {
-        let id = &input.instance_id;
-        let instance = self.instances.fetch(id).await?;
-        let membership = self.groups.find_membership(id).await?;
+        let outside = self.fetch_outside(input).await?;
         let cluster = self.access.describe_cluster(&input.cluster_name).await?;
         let client = self.access.connect(&cluster).await?;
-        let asked = node_record::missing_permissions(&client).await;
-        let is_claimed = instance
-            .as_ref()
-            .is_some_and(|instance| instance.claim().is_some());
-        let is_unreachable = matches!(asked, Err(node_record::Error::Unreachable { .. }))
-            && never_answered(request, is_claimed);
-        let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
-        let node = if missing_permissions.is_empty() && !is_unreachable {
-            let hint = instance
-                .as_ref()
-                .and_then(|instance| instance.private_dns_name.as_deref());
-            node_record::find_node(&client, id, hint).await?
-        } else {
-            // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
-            None
-        };
-        let (lifecycle_state, group, attachments, is_weighted, retains) = match membership {
-            Some(found) => {
-                let Membership {
-                    lifecycle_state,
-                    group,
-                    attachments,
-                    is_weighted,
-                    retains,
-                } = found;
-                (
-                    Some(lifecycle_state),
-                    Some(group),
-                    attachments,
-                    is_weighted,
-                    retains,
-                )
-            }
-            None => (None, None, Attachments::default(), false, false),
-        };
-        Ok(Found {
-            cluster,
-            client,
-            is_unreachable,
-            missing_permissions,
-            instance,
-            lifecycle_state,
-            group,
-            attachments,
-            is_weighted,
-            retains,
-            node,
+        look_into(cluster, client, outside, input, request).await
+    }
+
+    pub(crate) async fn fetch_outside(&self, input: &Input) -> Result<Outside, Error> {
+        let id = &input.instance_id;
+        Ok(Outside {
+            instance: self.instances.fetch(id).await?,
+            membership: self.groups.find_membership(id).await?,
         })
     }
 
@@ -139,6 +104,65 @@ impl ClaimNode {
             balancers: fetch_balancers(&self.config, &found.attachments, group, &input.instance_id).await?,
         })
     }
+}
+
+/// Reads what the cluster knows of the instance.
+pub(crate) async fn look_into(
+    cluster: Cluster,
+    client: kube::Client,
+    outside: Outside,
+    input: &Input,
+    request: &ClaimRequest,
+) -> Result<Found, Error> {
+    let Outside { instance, membership } = outside;
+    let asked = node_record::missing_permissions(&client).await;
+    let is_claimed = instance
+        .as_ref()
+        .is_some_and(|instance| instance.claim().is_some());
+    let is_unreachable =
+        matches!(asked, Err(node_record::Error::Unreachable { .. })) && never_answered(request, is_claimed);
+    let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
+    let node = if missing_permissions.is_empty() && !is_unreachable {
+        let hint = instance
+            .as_ref()
+            .and_then(|instance| instance.private_dns_name.as_deref());
+        node_record::find_node(&client, &input.instance_id, hint).await?
+    } else {
+        // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
+        None
+    };
+    let (lifecycle_state, group, attachments, is_weighted, retains) = match membership {
+        Some(found) => {
+            let Membership {
+                lifecycle_state,
+                group,
+                attachments,
+                is_weighted,
+                retains,
+            } = found;
+            (
+                Some(lifecycle_state),
+                Some(group),
+                attachments,
+                is_weighted,
+                retains,
+            )
+        }
+        None => (None, None, Attachments::default(), false, false),
+    };
+    Ok(Found {
+        cluster,
+        client,
+        is_unreachable,
+        missing_permissions,
+        instance,
+        lifecycle_state,
+        group,
+        attachments,
+        is_weighted,
+        retains,
+        node,
+    })
 }
 
 /// A cluster that answered once is only away: whoever has claimed the node, or waits for its turn, has seen it.

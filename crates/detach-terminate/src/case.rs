@@ -34,13 +34,22 @@ pub(crate) struct Case {
 }
 
 impl DetachTerminate {
-    pub(crate) async fn fetch(&self, request: StepRequest) -> Result<Case, Error> {
-        let StepRequest { context, mut run } = request;
+    pub(crate) async fn fetch(
+        &self,
+        client: kube::Client,
+        node: Option<NodeFacts>,
+        request: StepRequest,
+    ) -> Result<Case, Error> {
+        let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = run.input.instance_id.clone();
-        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
-        // Names of Nodes are used again, and fast: the Node has to be this instance's.
-        let node = node.filter(|node| node.instance.as_ref() == Some(&id));
+        // Names of Nodes are used again, and fast: the Node has to be this instance's. One that does not say whose it is, is that of whoever
+        // has claimed it: without it nobody would ask for its taint, its balancers and its volumes.
+        let is_ours = |node: &NodeFacts| match &node.instance {
+            Some(instance) => *instance == id,
+            None => node.claim().is_some(),
+        };
+        let node = node.filter(is_ours);
         let instance = self.instances.fetch(&id).await?;
         let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;

@@ -65,7 +65,7 @@ pub(crate) fn stored_node(phase: Phase) -> Value {
     })
 }
 
-fn run(dispose: &str) -> Run {
+pub(crate) fn run(dispose: &str) -> Run {
     Run {
         input: input(dispose),
         way_in: WayIn::Before,

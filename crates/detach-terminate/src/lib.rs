@@ -7,6 +7,8 @@ mod error;
 #[cfg(test)]
 mod fixtures;
 mod guard;
+#[cfg(test)]
+mod laws;
 mod outage;
 mod steps;
 
@@ -17,6 +19,7 @@ use instance_record::ec2::Instances;
 use jiff::Timestamp;
 use recycle::contract::{Answer, DisposeVerdict, EndedPods, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
+use recycle::node::NodeFacts;
 
 pub use error::Error;
 pub use guard::NotAsLeft;
@@ -60,7 +63,21 @@ impl DetachTerminate {
         request: StepRequest,
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
-        let mut case = self.fetch(request).await?;
+        let StepRequest { context, mut run } = request;
+        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        self.take_step_in(client, node, StepRequest { context, run }, since)
+            .await
+    }
+
+    /// The same once the cluster is open.
+    async fn take_step_in(
+        &self,
+        client: kube::Client,
+        node: Option<NodeFacts>,
+        request: StepRequest,
+        since: Timestamp,
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        let mut case = self.fetch(client, node, request).await?;
         if case.has_recovered() {
             return case.spare("is well again").await;
         }

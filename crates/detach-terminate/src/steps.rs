@@ -676,6 +676,7 @@ mod tests {
         let pod = json!({
             "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": []},
+            "status": {"phase": "Running"},
         });
         let pods = json!({"metadata": {}, "items": [pod]});
         let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();

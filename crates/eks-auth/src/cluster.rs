@@ -50,10 +50,15 @@ pub(crate) async fn describe_node_group(
         .send()
         .await;
     match answer {
-        Ok(answer) => {
-            let status = answer.nodegroup().and_then(|group| group.status());
-            Ok(status.map(|status| status.as_str().to_owned()))
-        }
+        Ok(answer) => match answer.nodegroup().and_then(|group| group.status()) {
+            Some(status) => Ok(Some(status.as_str().to_owned())),
+            None => Err(Error::DescribeNodeGroup {
+                cluster: cluster.clone(),
+                name: name.to_owned(),
+                is_unavailable: false,
+                source: "the answer does not say its status".into(),
+            }),
+        },
         Err(source)
             if source
                 .as_service_error()

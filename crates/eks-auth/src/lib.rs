@@ -6,6 +6,8 @@
 mod client;
 mod cluster;
 mod error;
+#[cfg(test)]
+mod laws;
 mod token;
 
 use std::time::SystemTime;

@@ -4,6 +4,8 @@
 //! the next look of `check-pods`, which also says how long to wait.
 
 mod error;
+#[cfg(test)]
+mod laws;
 mod requests;
 
 use eks_auth::Access;

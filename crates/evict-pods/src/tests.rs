@@ -11,7 +11,7 @@ const INSTANCE: &str = "i-0123456789abcdef0";
 const EXECUTION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one";
 const SINCE: &str = "2027-01-01T06:00:00Z";
 
-fn request() -> StepRequest {
+pub(crate) fn request() -> StepRequest {
     serde_json::from_value(json!({
         "context": {"Execution": {"Id": EXECUTION, "Input": {}}, "State": {"EnteredTime": "2027-01-01T07:00:00Z"}},
         "run": {
@@ -42,7 +42,7 @@ fn request() -> StepRequest {
 }
 
 /// With what stood in the way at the last look.
-fn node(blocked: &[Value]) -> Value {
+pub(crate) fn node(blocked: &[Value]) -> Value {
     let claim = json!({
         "schema": 1,
         "fence": format!("{EXECUTION}#0"),
@@ -68,7 +68,7 @@ fn node(blocked: &[Value]) -> Value {
     })
 }
 
-fn pod(name: &str, app: &str, kind: &str, created: &str) -> Value {
+pub(crate) fn pod(name: &str, app: &str, kind: &str, created: &str) -> Value {
     json!({
         "metadata": {
             "name": name,
@@ -83,7 +83,7 @@ fn pod(name: &str, app: &str, kind: &str, created: &str) -> Value {
     })
 }
 
-fn web(name: &str) -> Value {
+pub(crate) fn web(name: &str) -> Value {
     pod(name, "web", "ReplicaSet", "2027-01-01T00:00:00Z")
 }
 
@@ -100,11 +100,11 @@ fn without_replacements(node: &Value, pods: &[Value]) -> ScriptedKube {
         .on("PATCH", "/nodes/a", 200, node.clone())
 }
 
-fn replacements(nodes: &[Value]) -> Value {
+pub(crate) fn replacements(nodes: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": nodes})
 }
 
-fn success() -> Value {
+pub(crate) fn success() -> Value {
     json!({"kind": "Status", "status": "Success"})
 }
 

@@ -164,13 +164,16 @@ impl Groups {
             .send()
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_REFRESHES, error))?;
-        Ok(answer
-            .instance_refreshes()
-            .iter()
-            .filter_map(|refresh| refresh.status())
-            .map(aws_sdk_autoscaling::types::InstanceRefreshStatus::as_str)
-            .find(|status| REFRESHING.contains(status))
-            .map(str::to_owned))
+        for refresh in answer.instance_refreshes() {
+            let status = refresh.status().ok_or_else(|| Error::Unintelligible {
+                call: DESCRIBE_REFRESHES,
+                what: "an instance refresh without Status".to_owned(),
+            })?;
+            if REFRESHING.contains(&status.as_str()) {
+                return Ok(Some(status.as_str().to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// EnterStandby without decrement: the group launches a replacement.
@@ -419,7 +422,7 @@ fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Flee
                     lifecycle_state: member.lifecycle_state,
                     instance_type: instance.instance_type().unwrap_or_default().to_owned(),
                     zone: instance.availability_zone().unwrap_or_default().to_owned(),
-                    template: instance.launch_template().and_then(to_template),
+                    template: instance.launch_template().map(to_launched).transpose()?,
                 })
             })
             .collect::<Result<_, Error>>()?,
@@ -431,6 +434,21 @@ fn to_template(named: &LaunchTemplateSpecification) -> Option<Template> {
     Some(Template {
         id: named.launch_template_id()?.to_owned(),
         version: named.version().unwrap_or("$Default").to_owned(),
+    })
+}
+
+/// What a member was launched from: a version that had a number. With half of it the member would look outdated.
+fn to_launched(named: &LaunchTemplateSpecification) -> Result<Template, Error> {
+    let given = |field: &str, value: Option<&str>| match value {
+        Some(value) if !value.is_empty() => Ok(value.to_owned()),
+        Some(_) | None => Err(Error::Unintelligible {
+            call: DESCRIBE_GROUPS,
+            what: format!("a member's LaunchTemplate without {field}"),
+        }),
+    };
+    Ok(Template {
+        id: given("LaunchTemplateId", named.launch_template_id())?,
+        version: given("Version", named.version())?,
     })
 }
 
@@ -451,8 +469,12 @@ fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Grou
         suspended: group
             .suspended_processes()
             .iter()
-            .filter_map(|process| process.process_name().map(str::to_owned))
-            .collect(),
+            .map(|process| process.process_name().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::Unintelligible {
+                call: DESCRIBE_GROUPS,
+                what: "a suspended process without ProcessName".to_owned(),
+            })?,
     })
 }
 

@@ -34,7 +34,8 @@ impl Instances {
         }
     }
 
-    /// The instance, or none if EC2 does not know it.
+    /// The instance, or none if EC2 says that it does not know it. An answer that lacks what it was asked for says nothing: what is taken for
+    /// gone is ended in its group, whoever waits on it.
     pub async fn fetch(&self, id: &InstanceId) -> Result<Option<Instance>, Error> {
         let answer = self
             .client
@@ -43,13 +44,18 @@ impl Instances {
             .send()
             .await;
         match answer.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error)) {
-            Ok(answer) => answer
-                .reservations()
-                .iter()
-                .flat_map(|reservation| reservation.instances())
-                .next()
-                .map(to_instance)
-                .transpose(),
+            Ok(answer) => {
+                let reservations = answer.reservations().iter();
+                let mut found = reservations.flat_map(|reservation| reservation.instances());
+                let instance = found.next().map(to_instance).transpose()?;
+                match instance.filter(|instance| instance.id == *id) {
+                    Some(instance) => Ok(Some(instance)),
+                    None => Err(Error::Unintelligible {
+                        call: DESCRIBE_INSTANCES,
+                        what: format!("an answer without {id}"),
+                    }),
+                }
+            }
             Err(error) if is_unknown_instance(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -273,15 +279,18 @@ fn to_instance(instance: &aws_sdk_ec2::types::Instance) -> Result<Instance, Erro
 }
 
 fn to_machine(instance: &aws_sdk_ec2::types::Instance) -> Result<Machine, Error> {
+    let missing = |what: &str| Error::Unintelligible {
+        call: DESCRIBE_INSTANCES,
+        what: format!("an instance without {what}"),
+    };
     let launched_at = instance
         .launch_time()
         .and_then(|time| Timestamp::from_second(time.secs()).ok());
+    // Without it every instance would run another image than its template names.
+    let image = instance.image_id().filter(|image| !image.is_empty());
     Ok(Machine {
         instance: to_instance(instance)?,
-        launched_at: launched_at.ok_or_else(|| Error::Unintelligible {
-            call: DESCRIBE_INSTANCES,
-            what: "an instance without LaunchTime".to_owned(),
-        })?,
-        image: instance.image_id().unwrap_or_default().to_owned(),
+        launched_at: launched_at.ok_or_else(|| missing("LaunchTime"))?,
+        image: image.ok_or_else(|| missing("ImageId"))?.to_owned(),
     })
 }

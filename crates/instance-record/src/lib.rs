@@ -4,6 +4,8 @@
 //! it is tried is the caller's configuration. What the answers mean is decided in `recycle`.
 
 pub mod ec2;
+#[cfg(test)]
+mod laws;
 pub mod protection;
 
 pub use group_record::{Error, Reply, autoscaling};

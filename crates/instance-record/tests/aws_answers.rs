@@ -71,8 +71,22 @@ async fn an_instance_that_ec2_does_not_know_is_none() {
             "{code}"
         );
     }
-    let aws = ScriptedAws::new().on("DescribeInstances", "<reservationSet/>");
-    assert_eq!(Instances::new(&aws.config()).fetch(&id()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_answer_about_nobody_or_another_does_not_say_that_an_instance_is_gone() {
+    for answer in [
+        "<reservationSet/>".to_owned(),
+        reservation("i-0fedcba9876543210", ""),
+    ] {
+        let aws = ScriptedAws::new().on("DescribeInstances", &answer);
+        let error = Instances::new(&aws.config()).fetch(&id()).await.unwrap_err();
+        assert_eq!(error.failure(), Failure::InternalError);
+        assert!(
+            error.to_string().ends_with(&format!("an answer without {ID}")),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    DeleteOptions, ObjectMeta, OwnerReference, Preconditions, Time,
+};
 use kube::api::{Api, ApiResource, ListParams, Object, PostParams};
 use recycle::blocked::RefusalKind;
 use recycle::ids::NodeName;
@@ -188,23 +190,23 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     }
 }
 
-/// An eviction names the pod and its uid: without them it could be another one, or be taken for gone.
+/// An eviction names the pod and its uid: without them it could be another one, or be taken for gone. Without its phase, its age or what
+/// controls it, it would be evicted although it has finished, tolerates our taint, or is a DaemonSet's.
 fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
     let metadata = pod.metadata;
-    let controller = metadata
-        .owner_references
-        .unwrap_or_default()
-        .into_iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| Controller {
-            kind: owner.kind,
-            name: owner.name,
-            uid: owner.uid,
-        });
     let known = |labels: Option<BTreeMap<String, String>>| labels.unwrap_or_default();
     let (Strict(spec), Strict(status)) = (pod.spec, pod.status.unwrap_or_default());
     let name = given("a pod", "metadata.name", metadata.name)?;
     let subject = format!("pod {name}");
+    let Some(Time(created_at)) = metadata.creation_timestamp else {
+        return Err(Gap(format!("{subject} has no metadata.creationTimestamp")));
+    };
+    let owners = metadata.owner_references.unwrap_or_default().into_iter();
+    let controller = owners
+        .filter(|owner| owner.controller == Some(true))
+        .map(|owner| read_controller(&subject, owner))
+        .next()
+        .transpose()?;
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     Ok(PodFacts {
         namespace: given(&subject, "metadata.namespace", metadata.namespace)?,
@@ -213,7 +215,7 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
         labels: known(metadata.labels),
         annotations: known(metadata.annotations),
         controller,
-        phase: status.phase.unwrap_or_else(|| "Unknown".to_owned()),
+        phase: given(&subject, "status.phase", status.phase)?,
         restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
         grace_seconds: u32::try_from(grace.max(0)).unwrap_or(u32::MAX),
         has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
@@ -221,7 +223,7 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
             .ephemeral_container_statuses
             .iter()
             .any(|container| container.state.running.is_some()),
-        created_at: metadata.creation_timestamp.map(|Time(time)| time),
+        created_at: Some(created_at),
         deletion_at: metadata.deletion_timestamp.map(|Time(time)| time),
         volume_claims: spec
             .volumes
@@ -229,5 +231,14 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
             .filter_map(|volume| volume.persistent_volume_claim)
             .map(|claim| claim.claim_name)
             .collect(),
+    })
+}
+
+fn read_controller(pod: &str, owner: OwnerReference) -> Result<Controller, Gap> {
+    let say = |field: &str| format!("metadata.ownerReferences.{field}");
+    Ok(Controller {
+        kind: given(pod, &say("kind"), Some(owner.kind))?,
+        name: given(pod, &say("name"), Some(owner.name))?,
+        uid: given(pod, &say("uid"), Some(owner.uid))?,
     })
 }

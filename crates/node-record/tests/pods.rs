@@ -14,7 +14,14 @@ fn page(items: &[Value], next: Option<&str>) -> Value {
 }
 
 fn pod(name: &str) -> Value {
-    json!({"metadata": {"name": name, "namespace": "jobs", "uid": format!("uid-of-{name}")}, "spec": {}})
+    json!({
+        "metadata": {
+            "name": name, "namespace": "jobs", "uid": format!("uid-of-{name}"), "creationTimestamp": "2027-01-01T00:00:00Z",
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "y", "controller": true}],
+        },
+        "spec": {},
+        "status": {"phase": "Running"},
+    })
 }
 
 fn some_pod() -> PodFacts {
@@ -37,15 +44,37 @@ fn some_pod() -> PodFacts {
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_told_from_others_is_none() {
+async fn a_pod_of_which_the_answer_does_not_say_all_is_none() {
     for (field, told) in [
-        ("name", "a pod has no metadata.name"),
-        ("namespace", "pod a has no metadata.namespace"),
-        ("uid", "pod a has no metadata.uid"),
+        ("/metadata/name", "a pod has no metadata.name"),
+        ("/metadata/namespace", "pod a has no metadata.namespace"),
+        ("/metadata/uid", "pod a has no metadata.uid"),
+        (
+            "/metadata/creationTimestamp",
+            "pod a has no metadata.creationTimestamp",
+        ),
+        (
+            "/metadata/ownerReferences/0/kind",
+            "pod a has no metadata.ownerReferences.kind",
+        ),
+        (
+            "/metadata/ownerReferences/0/name",
+            "pod a has no metadata.ownerReferences.name",
+        ),
+        (
+            "/metadata/ownerReferences/0/uid",
+            "pod a has no metadata.ownerReferences.uid",
+        ),
+        ("/status/phase", "pod a has no status.phase"),
     ] {
-        let mut nameless = pod("a");
-        nameless["metadata"].as_object_mut().unwrap().remove(field);
-        let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[pod("b"), nameless], None));
+        let mut half = pod("a");
+        let (record, name) = field.rsplit_once('/').unwrap();
+        half.pointer_mut(record)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .remove(name);
+        let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[pod("b"), half], None));
         let error = list_pods(&kube.client(), &"n".parse().unwrap())
             .await
             .unwrap_err();

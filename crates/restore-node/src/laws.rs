@@ -1,12 +1,12 @@
 //! Whatever AWS answers: a group is changed only by an answer that is whole.
 
-use bad_input::{each_gap_of_xml, few_cases, spoiled_xml};
+use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use instance_record::autoscaling::Groups;
 use proptest::prelude::*;
 use recycle::failure::NamedFailure as _;
 use recycle::names::{CLAIM_TAG, GROUP_TAG, STANDBY_TAG};
 use recycle::put_back::CLUSTER_PATIENCE;
-use scripted_aws::ScriptedAws;
+use scripted_aws::{ScriptedAws, one_group, running_instance};
 
 use crate::RestoreNode;
 use crate::fixtures::{OLD, claim, request};
@@ -21,12 +21,7 @@ const CHANGES: [&str; 5] = [
 ];
 
 fn whole_group() -> String {
-    format!(
-        "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
-         <MaxSize>4</MaxSize><DesiredCapacity>2</DesiredCapacity><Instances><member><InstanceId>{OLD}</InstanceId>\
-         <LifecycleState>Standby</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances>\
-         </member></AutoScalingGroups>"
-    )
+    one_group("", &[(OLD, "Standby")])
 }
 
 /// One step of a put-back while the cluster cannot be asked: what it called for, and whether the group was whole.
@@ -37,11 +32,7 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
         tag(GROUP_TAG, "workers"),
         tag(STANDBY_TAG, "2027-01-01T00:00:00Z"),
     ];
-    let instance = format!(
-        "<reservationSet><item><instancesSet><item><instanceId>{OLD}</instanceId><instanceState><name>running</name>\
-         </instanceState><tagSet>{}</tagSet></item></instancesSet></item></reservationSet>",
-        tags.concat()
-    );
+    let instance = running_instance(OLD, &format!("<tagSet>{}</tagSet>", tags.concat()));
     let member = format!(
         "<AutoScalingInstances><member><InstanceId>{OLD}</InstanceId><AutoScalingGroupName>workers</AutoScalingGroupName>\
          <LifecycleState>Standby</LifecycleState></member></AutoScalingInstances>"
@@ -95,8 +86,7 @@ proptest! {
 
     #[test]
     fn a_group_is_not_changed_on_a_guess(group in spoiled_xml(&whole_group())) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (changes, is_whole) = runtime.block_on(restore(&group));
+        let (changes, is_whole) = block_on(restore(&group));
         prop_assert!(changes.is_empty() || is_whole, "{}: {:?}", group, changes);
     }
 }

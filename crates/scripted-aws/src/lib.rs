@@ -131,6 +131,16 @@ impl ScriptedAws {
         self.state().actions.clone()
     }
 
+    /// Those calls that were no questions.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let is_question = |action: &str| action.starts_with("Describe") || action.starts_with("List");
+        let state = self.state();
+        let calls = state.calls.iter().zip(&state.actions);
+        let writes = calls.filter(|(_, action)| !is_question(action));
+        writes.map(|(call, _)| call.clone()).collect()
+    }
+
     /// How many scenes nobody asked for.
     #[must_use]
     pub fn scenes_left(&self) -> usize {
@@ -237,6 +247,31 @@ fn respond(status: u16, error: &str, body: String) -> Result<HttpResponse, Conne
         .headers_mut()
         .insert("x-amzn-errortype", error.to_owned());
     Ok(response)
+}
+
+/// What EC2 answers of one running instance, with these elements more.
+#[must_use]
+pub fn running_instance(id: &str, more: &str) -> String {
+    format!(
+        "<reservationSet><item><instancesSet><item><instanceId>{id}</instanceId><instanceState><name>running</name>\
+         </instanceState>{more}</item></instancesSet></item></reservationSet>"
+    )
+}
+
+/// What Auto Scaling answers of one group, with these elements more, and its members by their lifecycle states.
+#[must_use]
+pub fn one_group(more: &str, members: &[(&str, &str)]) -> String {
+    let member = |(id, state): &(&str, &str)| {
+        format!(
+            "<member><InstanceId>{id}</InstanceId><LifecycleState>{state}</LifecycleState>\
+             <ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>"
+        )
+    };
+    let members: String = members.iter().map(member).collect();
+    format!(
+        "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+         <MaxSize>4</MaxSize><DesiredCapacity>2</DesiredCapacity>{more}<Instances>{members}</Instances></member></AutoScalingGroups>"
+    )
 }
 
 fn broken(text: &str) -> ConnectorError {

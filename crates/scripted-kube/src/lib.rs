@@ -115,6 +115,17 @@ impl ScriptedKube {
             .collect()
     }
 
+    /// `METHOD /path body` of those calls that change something. Questions are none, and neither are Events: they tell a story.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let is_told = |path: &str| path.contains("/events") || path.contains("/selfsubjectaccessreviews");
+        let calls = self.calls().into_iter();
+        let writes = calls.filter(|call| call.method != "GET" && !is_told(&call.path));
+        writes
+            .map(|call| format!("{} {} {}", call.method, call.path, call.body))
+            .collect()
+    }
+
     /// How many scenes nobody asked for.
     #[must_use]
     pub fn scenes_left(&self) -> usize {

@@ -21,6 +21,9 @@ pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u3
 
 #[cfg(test)]
 mod tests {
+    use bad_input::{any_text, config, spoiled_text};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -36,6 +39,20 @@ mod tests {
             (Some("x"), "and is \"x\""),
         ] {
             assert!(read(value).unwrap_err().contains(words), "{value:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_is_there_is_read_or_its_variable_is_named(
+            value in prop_oneof![any_text(), spoiled_text(&["5", "40"])],
+        ) {
+            match read_most_at_once(|_| Some(value.clone())) {
+                Ok(most) => prop_assert!(most > 0),
+                Err(error) => prop_assert!(error.to_string().contains(MOST_AT_ONCE), "{}", error),
+            }
         }
     }
 }

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
 use aws_sdk_sfn::Client;
-use aws_sdk_sfn::types::ExecutionStatus;
+use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use instance_record::Error;
 use jiff::Timestamp;
 use recycle::ids::ExecutionArn;
+
+#[cfg(test)]
+mod laws;
 
 const DESCRIBE_EXECUTION: &str = "states:DescribeExecution";
 const LIST_EXECUTIONS: &str = "states:ListExecutions";
@@ -27,7 +30,7 @@ impl Executions {
         }
     }
 
-    /// The execution's status; none if there is none, or none any more.
+    /// The execution's status; none if there is none, or none any more. The SDK fills in a word of its own where the answer has none.
     pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
         let answer = self
             .client
@@ -37,7 +40,11 @@ impl Executions {
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_EXECUTION, error));
         match answer {
-            Ok(answer) => Ok(Some(answer.status().as_str().to_owned())),
+            Ok(answer) => Ok(Some(
+                check_status(DESCRIBE_EXECUTION, answer.status())?
+                    .as_str()
+                    .to_owned(),
+            )),
             Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(None),
             Err(error) => Err(error),
         }
@@ -63,6 +70,7 @@ impl Executions {
                 .await
                 .map_err(|error| Error::from_sdk(LIST_EXECUTIONS, error))?;
             let found = page.executions();
+            found.iter().try_for_each(check_whole)?;
             let recent: Vec<_> = found
                 .iter()
                 .filter(|execution| execution.start_date().secs() >= since.as_second())
@@ -84,6 +92,29 @@ impl Executions {
         let status = self.find_status(execution).await?;
         Ok(matches!(status.as_deref(), Some("RUNNING" | "PENDING_REDRIVE")))
     }
+}
+
+/// Whether the status is one that Step Functions knows. One that is missing would be taken for the end of an execution that runs.
+fn check_status<'a>(call: &'static str, status: &'a ExecutionStatus) -> Result<&'a ExecutionStatus, Error> {
+    if ExecutionStatus::values().contains(&status.as_str()) {
+        return Ok(status);
+    }
+    let what = format!("an execution with the status {:?}", status.as_str());
+    Err(Error::Unintelligible { call, what })
+}
+
+/// Whether the listed execution says all by which failures are counted: the SDK fills in what is missing.
+fn check_whole(execution: &ExecutionListItem) -> Result<(), Error> {
+    check_status(LIST_EXECUTIONS, execution.status())?;
+    let what = match (execution.name(), execution.start_date().secs()) {
+        ("", _) => "an execution without a name",
+        (_, 0) => "an execution without startDate",
+        (_, _) => return Ok(()),
+    };
+    Err(Error::Unintelligible {
+        call: LIST_EXECUTIONS,
+        what: what.to_owned(),
+    })
 }
 
 fn has_ended_badly(status: &ExecutionStatus) -> bool {

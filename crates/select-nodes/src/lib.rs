@@ -5,6 +5,8 @@ mod doctor;
 mod error;
 mod executions;
 mod group;
+#[cfg(test)]
+mod laws;
 mod rotation;
 mod status;
 

@@ -59,7 +59,7 @@ pub(crate) fn stored_node(phase: Phase) -> Value {
     })
 }
 
-fn run() -> Run {
+pub(crate) fn run() -> Run {
     Run {
         input: input(),
         way_in: WayIn::Before,

@@ -5,6 +5,8 @@ mod entering;
 mod error;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod laws;
 mod outage;
 mod replacement;
 mod step;
@@ -81,7 +83,20 @@ impl StandbyNode {
     }
 
     async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
-        let case = match self.fetch(request).await? {
+        let StepRequest { context, mut run } = request;
+        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        self.take_step_in(client, node, StepRequest { context, run })
+            .await
+    }
+
+    /// The same once the cluster is open.
+    async fn take_step_in(
+        &self,
+        client: kube::Client,
+        node: Option<NodeFacts>,
+        request: StepRequest,
+    ) -> Result<Answer<StandbyVerdict>, Error> {
+        let case = match self.fetch(client, node, request).await? {
             Found::Case(case) => *case,
             Found::NoNode(answer) => return Ok(*answer),
         };
@@ -108,10 +123,14 @@ impl StandbyNode {
         }
     }
 
-    async fn fetch(&self, request: StepRequest) -> Result<Found, Error> {
-        let StepRequest { context, mut run } = request;
+    async fn fetch(
+        &self,
+        client: kube::Client,
+        node: Option<NodeFacts>,
+        request: StepRequest,
+    ) -> Result<Found, Error> {
+        let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
-        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
         // Names of Nodes are used again: the Node has to be this instance's.
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
             let answer = self.judge_missing_node(run, &me).await?;

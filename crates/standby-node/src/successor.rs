@@ -139,7 +139,12 @@ mod tests {
             .await;
         assert!(matches!(lost, Err(Error::ClaimLost(_))), "{lost:?}");
 
-        let aws = ScriptedAws::new().on("DescribeInstances", "<reservationSet/>");
+        let aws = ScriptedAws::new().refuses(
+            "DescribeInstances",
+            400,
+            "InvalidInstanceID.NotFound",
+            "no such instance",
+        );
         fixtures::step(&aws)
             .check_what_is_left(None, &run, &fixtures::me())
             .await

@@ -35,6 +35,9 @@ fn invalid(variable: &'static str, reason: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use bad_input::{any_text, config, spoiled_text};
+    use proptest::prelude::*;
+
     use super::*;
 
     const ARN: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes";
@@ -76,6 +79,24 @@ mod tests {
         ] {
             let text = read(machine, triggers).unwrap_err();
             assert!(text.contains(words), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_is_there_is_read_or_its_variable_is_named(
+            machine in prop_oneof![any_text(), spoiled_text(&[ARN])],
+            triggers in prop_oneof![any_text(), spoiled_text(&["{}", r#"{"cpu": {"alarm_names": ["a"], "rotation": {}}}"#])],
+        ) {
+            let read = read_settings(|variable| {
+                Some(if variable == MACHINE { machine.clone() } else { triggers.clone() })
+            });
+            match read {
+                Ok(settings) => prop_assert_eq!(settings.machine.as_str(), &machine),
+                Err(error) => prop_assert!(error.to_string().contains("environment variable "), "{}", error),
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the function writes, call by call.
 
-use bad_input::{any_json, few_cases, spoiled};
+use bad_input::{any_json, block_on, few_cases, spoiled};
 use proptest::prelude::*;
 use recycle::failure::{Failure, NamedFailure as _};
 use scripted_kube::ScriptedKube;
@@ -340,8 +340,7 @@ proptest! {
     fn whatever_is_answered_the_node_is_tainted_as_it_is_or_not_at_all(
         answer in prop_oneof![6 => spoiled(vec![whole_node()]), 1 => any_json()],
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async move {
+        block_on(async move {
             let kube = ScriptedKube::new()
                 .on("GET", "/nodes/a", 200, answer.clone())
                 .on("PATCH", "/nodes/", 200, whole_node());

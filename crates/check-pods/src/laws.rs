@@ -1,0 +1,118 @@
+//! Whatever is answered: a node that a pod holds is not disposed of, and its claim moves on only by answers that say so.
+
+use aws_config::SdkConfig;
+use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
+use proptest::prelude::*;
+use recycle::failure::NamedFailure as _;
+use scripted_aws::{ScriptedAws, one_group};
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tests::{awaited, claim, list, node, request};
+
+const BEFORE: &str = "2027-01-01T00:00:00Z";
+
+/// A tainted node that is Ready, and that does not only wait yet.
+fn whole_node() -> Value {
+    let mut node = node(&[("recycle-eks/claim", &claim("draining"))]);
+    node["spec"]["providerID"] = json!("aws:///eu-west-1a/i-0123456789abcdef0");
+    node["status"] =
+        json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": BEFORE}]});
+    node
+}
+
+/// A pod that holds the node, and one that has finished.
+fn whole_pods() -> Value {
+    let mut finished = tests::pod("finished", "web", BEFORE);
+    finished["status"]["phase"] = json!("Succeeded");
+    list(&[awaited(), finished])
+}
+
+fn whole_group() -> String {
+    one_group("", &[("i-0123456789abcdef0", "Standby")])
+}
+
+fn config(group: &str) -> SdkConfig {
+    let refreshes = "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>";
+    ScriptedAws::new()
+        .on("DescribeAutoScalingGroups", group)
+        .on("DescribeInstanceRefreshes", refreshes)
+        .config()
+}
+
+/// One look: the verdict, if there is one, and what was written of the claim.
+fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, Vec<String>) {
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node.clone())
+        .on("GET", "/pods?", 200, pods.clone())
+        .on("PATCH", "/nodes/a", 200, whole_node())
+        .on("PATCH", "/nodes/a", 200, whole_node());
+    let checked = block_on(async {
+        let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+        let node = node_record::get_node(&kube.client(), &run.node).await?;
+        let meanwhile = look(&Outside::new(&config(group)), node.as_ref(), &run).await;
+        check(&kube.client(), node, &context, run, 1, &meanwhile).await
+    });
+    if let Err(error) = &checked {
+        let _ = error.failure();
+    }
+    let claims = kube
+        .writes()
+        .into_iter()
+        .filter(|write| write.contains("recycle-eks/claim"));
+    (checked.ok().map(|answer| answer.verdict), claims.collect())
+}
+
+/// Whether the pod that holds the node is in the answer, from before the taint.
+fn is_held(pods: &Value) -> bool {
+    let mut pods = pods["items"].as_array().into_iter().flatten();
+    pods.any(|pod| pod["metadata"]["uid"] == "train" && pod["metadata"]["creationTimestamp"] == BEFORE)
+}
+
+fn gives_up(verdict: Option<CheckVerdict>) -> bool {
+    matches!(verdict, Some(CheckVerdict::Dispose | CheckVerdict::Lost))
+}
+
+#[test]
+fn half_an_answer_lets_no_node_go_and_moves_no_claim_on() {
+    let (node, pods, group) = (whole_node(), whole_pods(), whole_group());
+    let (verdict, whole) = check_by(&node, &pods, &group);
+    assert_eq!((verdict, whole.len()), (Some(CheckVerdict::Wait), 1), "{whole:?}");
+    let nodes = each_gap(&node)
+        .into_iter()
+        .map(|(_, gap)| (gap, pods.clone(), group.clone()));
+    let lists = each_gap(&pods)
+        .into_iter()
+        .map(|(_, gap)| (node.clone(), gap, group.clone()));
+    let groups = each_gap_of_xml(&group)
+        .into_iter()
+        .map(|(_, gap)| (node.clone(), pods.clone(), gap));
+    for (node, pods, group) in nodes.chain(lists).chain(groups) {
+        let (verdict, claims) = check_by(&node, &pods, &group);
+        let more = beyond(claims, &whole);
+        assert!(more.is_empty(), "{node} {pods} {group}: {more:?}");
+        assert!(
+            !is_held(&pods) || !gives_up(verdict),
+            "{node} {pods} {group}: {verdict:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn a_pod_that_is_there_holds_the_node(pods in spoiled(vec![whole_pods()]), group in spoiled_xml(&whole_group())) {
+        let (verdict, _) = check_by(&whole_node(), &pods, &group);
+        prop_assert!(!is_held(&pods) || !gives_up(verdict), "{} {}: {:?}", pods, group, verdict);
+    }
+
+    #[test]
+    fn a_claim_that_moves_on_is_ours(node in spoiled(vec![whole_node()])) {
+        let (_, claims) = check_by(&node, &whole_pods(), &whole_group());
+        let answered = node["metadata"]["annotations"]["recycle-eks/claim"].as_str().unwrap_or_default();
+        let is_ours = answered.contains("execution:recycle-node:one#0");
+        prop_assert!(claims.is_empty() || is_ours, "{}: {:?}", node, claims);
+    }
+}

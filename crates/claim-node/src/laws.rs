@@ -1,0 +1,147 @@
+//! Whatever is answered: a node is claimed only by answers that say all of what lets it.
+
+use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
+use proptest::prelude::*;
+use recycle::claim::Phase;
+use recycle::failure::NamedFailure as _;
+use recycle::permissions::PERMISSIONS;
+use scripted_aws::{ScriptedAws, one_group, running_instance};
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{LIST, NODE, claim, cluster, id, list, node, request, settings};
+use crate::surroundings::look_into;
+
+/// What is answered: the Node, its managed node group, the instance, the member, the group, its refreshes, the health of targets.
+type Answers = [String; 7];
+
+/// A free node in service, in a group with all that can stand in the way.
+fn whole() -> Answers {
+    let mut node = node(None);
+    node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] = json!("blue");
+    let id = id();
+    let target = |id: &str| {
+        format!(
+            "<member><Target><Id>{id}</Id></Target><TargetHealth><State>healthy</State></TargetHealth></member>"
+        )
+    };
+    let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
+    let more = "<TargetGroupARNs><member>arn</member></TargetGroupARNs><SuspendedProcesses><member>\
+                <ProcessName>AZRebalance</ProcessName></member></SuspendedProcesses>";
+    [
+        node.to_string(),
+        json!({"nodegroup": {"nodegroupName": "blue", "status": "ACTIVE"}}).to_string(),
+        running_instance(id.as_str(), "<privateDnsName>one</privateDnsName>"),
+        format!(
+            "<AutoScalingInstances><member><InstanceId>{id}</InstanceId><AutoScalingGroupName>workers</AutoScalingGroupName>\
+             <LifecycleState>InService</LifecycleState></member></AutoScalingInstances>"
+        ),
+        one_group(more, &[(id.as_str(), "InService")]),
+        "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>".to_owned(),
+        format!("<TargetHealthDescriptions>{targets}</TargetHealthDescriptions>"),
+    ]
+}
+
+/// One call: what was written, on the Node and to AWS.
+fn claim_by([found, node_group, instance, member, group, refreshes, health]: &Answers) -> Vec<String> {
+    let found: Value = serde_json::from_str(found).unwrap();
+    let allowed = json!({"metadata": {}, "spec": {}, "status": {"allowed": true}});
+    let listed = list(std::slice::from_ref(&found));
+    let kube = ScriptedKube::new()
+        .on("GET", NODE, 200, found)
+        .refuses("GET", "/api/v1/nodes/i-", 404, "NotFound", "no")
+        .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
+        .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))));
+    let kube = (0..3).fold(kube, |kube, _| kube.on("GET", LIST, 200, listed.clone()));
+    let review = "/selfsubjectaccessreviews";
+    let kube = PERMISSIONS
+        .iter()
+        .fold(kube, |kube, _| kube.on("POST", review, 201, allowed.clone()));
+    let aws = ScriptedAws::new()
+        .on("DescribeInstances", instance)
+        .on("DescribeAutoScalingInstances", member)
+        .on("DescribeAutoScalingGroups", group)
+        .on("DescribeInstanceRefreshes", refreshes)
+        .on("DescribeNodegroup", node_group)
+        .on("DescribeTargetHealth", health)
+        .on("CreateTags", "");
+    let claimed = block_on(async {
+        let step = ClaimNode::new(settings(), &aws.config());
+        let (request, input) = (request(&json!({})), parse_input(&fixtures::input(), &settings())?);
+        let outside = step.fetch_outside(&input).await?;
+        let found = look_into(cluster(), kube.client(), outside, &input, &request).await?;
+        step.claim_in(found, &request, &input).await
+    });
+    if let Err(error) = claimed {
+        let _ = error.failure();
+    }
+    kube.writes().into_iter().chain(aws.writes()).collect()
+}
+
+#[test]
+fn half_an_answer_lets_nothing_else_be_written() {
+    let whole_writes = claim_by(&whole());
+    assert_eq!(whole_writes.len(), 3, "{whole_writes:?}");
+    for (_, answers) in each_gap_beside(&whole()) {
+        let more = beyond(claim_by(&answers), &whole_writes);
+        assert!(more.is_empty(), "{answers:?}: {more:?}");
+    }
+}
+
+#[test]
+fn what_forbids_it_forbids_it_in_half_an_answer_too() {
+    // Nobody can tell whether a list is longer; or what else the Node's labels would say.
+    let lists = [
+        "<member>",
+        "<InstanceRefreshes>",
+        "<TargetHealthDescriptions>",
+        "<SuspendedProcesses>",
+        "<TargetGroupARNs>",
+    ];
+    for (good, forbidding) in [
+        (">Successful<", ">InProgress<"),
+        ("\"ACTIVE\"", "\"UPDATING\""),
+        (
+            "9876543210</Id></Target><TargetHealth><State>healthy<",
+            "9876543210</Id></Target><TargetHealth><State>initial<",
+        ),
+        (">AZRebalance<", ">Launch<"),
+        (">false<", ">true<"),
+        (">InService<", ">Standby<"),
+        (">running<", ">terminated<"),
+    ] {
+        let forbidding = whole().map(|answer| answer.replace(good, forbidding));
+        assert!(
+            forbidding != whole() && claim_by(&forbidding).is_empty(),
+            "{forbidding:?}"
+        );
+        for (gone, answers) in each_gap_beside(&forbidding) {
+            if answers[0] == forbidding[0] && !lists.iter().any(|list| gone.starts_with(list)) {
+                let writes = claim_by(&answers);
+                assert!(writes.is_empty(), "{answers:?}: {writes:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn whoever_is_claimed_is_the_node_of_a_member_in_service(
+        node in spoiled(vec![serde_json::from_str(&whole()[0]).unwrap()]),
+        instance in spoiled_xml(&whole()[2]),
+        group in spoiled_xml(&whole()[4]),
+    ) {
+        let provider = node["spec"]["providerID"].as_str().unwrap_or_default();
+        let is_ours = provider.starts_with("aws://") && provider.ends_with(&format!("/{}", id()));
+        let in_service = format!("<InstanceId>{}</InstanceId><LifecycleState>InService<", id());
+        let runs = instance.contains(&format!("<instanceId>{}</instanceId>", id()));
+        let may = is_ours && runs && group.contains(&in_service);
+        let [_, node_group, _, member, _, refreshes, health] = whole();
+        let answers = [node.to_string(), node_group, instance, member, group, refreshes, health];
+        let writes = claim_by(&answers);
+        prop_assert!(writes.is_empty() || may, "{:?}: {:?}", answers, writes);
+    }
+}

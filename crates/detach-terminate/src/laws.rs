@@ -1,0 +1,146 @@
+//! Whatever is answered: an instance is ended only by answers that say all of what lets it go.
+
+use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
+use proptest::prelude::*;
+use recycle::claim::Phase;
+use recycle::failure::NamedFailure as _;
+use recycle::names::{CLAIM_TAG, GROUP_TAG};
+use scripted_aws::{ScriptedAws, one_group, running_instance};
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{NODE, claim, id, me, run, stored_node};
+
+const BEFORE: &str = "2027-01-01T00:00:00Z";
+const END: &str = "Action=TerminateInstanceInAutoScalingGroup";
+
+/// What is answered: the Node, its pods, the instance, the group.
+type Answers = [String; 4];
+
+/// Drained, in Standby, out of the balancers since long.
+fn whole() -> Answers {
+    let mut node = stored_node(Phase::Draining);
+    let record =
+        json!({"schema": 1, "tainted_at": "2027-01-01T10:00:00Z", "excluded_at": "2027-01-01T19:00:00Z"});
+    node["metadata"]["annotations"]["recycle-eks/record"] = json!(record.to_string());
+    node["metadata"]["labels"] =
+        json!({"node.kubernetes.io/exclude-from-external-load-balancers": "recycle-eks"});
+    node["spec"]["taints"] = json!([{"key": "recycle-eks/draining", "value": id(), "effect": "NoSchedule"}]);
+    node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    let pod = |name: &str, kind: &str, phase: &str| {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": "o", "uid": "o", "controller": true});
+        json!({
+            "metadata": {"name": name, "namespace": "jobs", "uid": name, "creationTimestamp": BEFORE, "ownerReferences": [owner]},
+            "spec": {"restartPolicy": "Never"},
+            "status": {"phase": phase},
+        })
+    };
+    let pods = [
+        pod("log-agent", "DaemonSet", "Running"),
+        pod("done", "Job", "Succeeded"),
+    ];
+    let tag = |key: &str, value: &str| format!("<item><key>{key}</key><value>{value}</value></item>");
+    let tags = [
+        tag(CLAIM_TAG, &claim(Phase::Draining).to_tag()),
+        tag(GROUP_TAG, "workers"),
+    ]
+    .concat();
+    [
+        node.to_string(),
+        json!({"metadata": {}, "items": pods}).to_string(),
+        running_instance(id().as_str(), &format!("<tagSet>{tags}</tagSet>")),
+        one_group("", &[(id().as_str(), "Standby")]),
+    ]
+}
+
+/// The same while a pod holds the node.
+fn held() -> Answers {
+    whole().map(|answer| answer.replace("Succeeded", "Running"))
+}
+
+/// The next call: what was written to AWS.
+fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
+    let kube = ScriptedKube::new()
+        .on("GET", NODE, 200, serde_json::from_str(node).unwrap())
+        .on("GET", "/pods?", 200, serde_json::from_str(pods).unwrap())
+        .on("PATCH", NODE, 200, stored_node(Phase::Disposing));
+    let aws = ScriptedAws::new()
+        .on("DescribeInstances", instance)
+        .on("DescribeAutoScalingGroups", group)
+        .on("CreateTags", "")
+        .on("TerminateInstanceInAutoScalingGroup", "");
+    let disposed = block_on(async {
+        let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T19:20:00Z"}});
+        let (context, mut run) = (serde_json::from_value(context).unwrap(), run("terminate"));
+        run.draining_since = "2027-01-01T11:00:00Z".parse().ok();
+        let node = node_record::get_node(&kube.client(), &run.node).await?;
+        let (step, since) = (
+            DetachTerminate::new(&aws.config()),
+            "2027-01-01T19:00:00Z".parse().unwrap(),
+        );
+        step.take_step_in(kube.client(), node, StepRequest { context, run }, since)
+            .await
+    });
+    if let Err(error) = disposed {
+        let _ = error.failure();
+    }
+    aws.writes()
+}
+
+fn ends(writes: &[String]) -> bool {
+    writes.iter().any(|write| write.starts_with(END))
+}
+
+/// Whether the pod that holds the node is in the answer, from before the taint.
+fn is_held([_, pods, ..]: &Answers) -> bool {
+    let pods: Value = serde_json::from_str(pods).unwrap();
+    let mut pods = pods["items"].as_array().into_iter().flatten();
+    pods.any(|pod| pod["metadata"]["uid"] == "done" && pod["metadata"]["creationTimestamp"] == BEFORE)
+}
+
+#[test]
+fn half_an_answer_ends_nothing_that_whole_ones_do_not() {
+    let whole_writes = dispose_by(&whole());
+    assert!(whole_writes.len() == 2 && ends(&whole_writes), "{whole_writes:?}");
+    for (_, answers) in each_gap_beside(&whole()) {
+        let more = beyond(dispose_by(&answers), &whole_writes);
+        assert!(more.is_empty(), "{answers:?}: {more:?}");
+    }
+    assert!(dispose_by(&held()).is_empty());
+    for (_, answers) in each_gap_beside(&held())
+        .into_iter()
+        .filter(|(_, answers)| is_held(answers))
+    {
+        let writes = dispose_by(&answers);
+        assert!(!ends(&writes), "{answers:?}: {writes:?}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_say_whose_it_is_keeps_its_instance_until_the_balancers_have_forgotten_it() {
+    let early = whole()
+        .map(|answer| answer.replace("node.kubernetes.io/exclude-from-external-load-balancers", "zone"));
+    assert!(!ends(&dispose_by(&early)));
+    assert!(!ends(&dispose_by(
+        &early.map(|answer| answer.replace("\"providerID\"", "\"other\""))
+    )));
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn a_pod_that_is_there_keeps_its_instance(
+        node in spoiled(vec![serde_json::from_str(&whole()[0]).unwrap()]),
+        pods in spoiled(vec![serde_json::from_str(&held()[1]).unwrap()]),
+        instance in spoiled_xml(&whole()[2]),
+    ) {
+        let [_, _, _, group] = whole();
+        let answers = [node.to_string(), pods.to_string(), instance, group];
+        // EC2 may also say that it is gone.
+        let runs = answers[2].contains("<name>running</name>");
+        let writes = dispose_by(&answers);
+        prop_assert!(!ends(&writes) || !runs || !is_held(&answers), "{:?}: {:?}", answers, writes);
+    }
+}

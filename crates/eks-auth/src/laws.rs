@@ -1,0 +1,63 @@
+//! Whatever EKS answers is a cluster as it says, or an error that is named.
+
+use bad_input::{any_json, block_on, each_gap, few_cases, spoiled};
+use proptest::prelude::*;
+use recycle::failure::{NamedFailure as _, with_causes};
+use scripted_aws::ScriptedAws;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn whole_cluster() -> Value {
+    json!({"cluster": {
+        "name": "world", "status": "ACTIVE", "endpoint": "https://127.0.0.1:1", "certificateAuthority": {"data": "UEVN"},
+    }})
+}
+
+fn describe(answer: &Value) -> Result<Cluster, Error> {
+    let aws = ScriptedAws::new().on("DescribeCluster", &answer.to_string());
+    block_on(Access::new(&aws.config()).describe_cluster(&"world".parse().unwrap()))
+}
+
+fn describe_node_group(answer: &Value) -> Result<Option<String>, Error> {
+    let aws = ScriptedAws::new().on("DescribeNodegroup", &answer.to_string());
+    block_on(Access::new(&aws.config()).describe_node_group(&"world".parse().unwrap(), "blue"))
+}
+
+#[test]
+fn half_an_answer_is_no_other_cluster_and_no_node_group_that_is_gone() {
+    let whole = describe(&whole_cluster()).unwrap();
+    for (_, answer) in each_gap(&whole_cluster()) {
+        if let Ok(cluster) = describe(&answer) {
+            assert_eq!(cluster, whole, "{answer}");
+        }
+    }
+    let updating = json!({"nodegroup": {"nodegroupName": "blue", "status": "UPDATING"}});
+    for (_, answer) in each_gap(&updating) {
+        if let Ok(status) = describe_node_group(&answer) {
+            assert_eq!(status.as_deref(), Some("UPDATING"), "{answer}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn a_cluster_is_as_answered_or_an_error(answer in prop_oneof![6 => spoiled(vec![whole_cluster()]), 1 => any_json()]) {
+        match describe(&answer) {
+            Ok(cluster) => {
+                prop_assert_eq!(answer["cluster"]["endpoint"].as_str(), Some(cluster.endpoint.as_str()));
+                let aws = ScriptedAws::new();
+                if let Err(error) = block_on(Access::new(&aws.config()).connect(&cluster)) {
+                    prop_assert!(with_causes(&error).starts_with("failed to "));
+                    let _ = error.failure();
+                }
+            }
+            Err(error) => {
+                prop_assert!(with_causes(&error).starts_with("failed to "));
+                let _ = error.failure();
+            }
+        }
+    }
+}

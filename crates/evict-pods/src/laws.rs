@@ -1,0 +1,129 @@
+//! Whatever the API server answers: a pod is asked to go only by an answer that says all of what lets it go.
+
+use bad_input::{beyond, block_on, each_gap, few_cases, spoiled};
+use proptest::prelude::*;
+use scripted_kube::ScriptedKube;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tests::{node, pod, replacements, request, success, web};
+
+/// One pod that may go, and one for each reason to leave it alone.
+fn whole_pods() -> Value {
+    let mut finished = web("finished");
+    finished["status"]["phase"] = json!("Failed");
+    let mut bare = web("bare");
+    bare["metadata"]["ownerReferences"] = json!([]);
+    let before = "2027-01-01T00:00:00Z";
+    json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": [
+        web("web"),
+        finished,
+        bare,
+        pod("train", "train", "Job", before),
+        pod("log-agent", "agent", "DaemonSet", before),
+        pod("static", "proxy", "Node", before),
+        pod("tolerates-the-taint", "web", "ReplicaSet", "2027-01-01T06:30:00Z"),
+    ]})
+}
+
+/// One look: who was asked to go, and what was noted of them.
+fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
+    let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}, "spec": {}});
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, node.clone())
+        .on("GET", "/pods?", 200, pods.clone())
+        .on(
+            "GET",
+            "/nodes?",
+            200,
+            replacements(std::slice::from_ref(&replacement)),
+        )
+        .on("PATCH", "/nodes/new", 200, replacement)
+        .on("PATCH", "/nodes/a", 200, tests::node(&[]));
+    let kube = (0..9).fold(kube, |kube, _| kube.on("POST", "/eviction", 201, success()));
+    let evicted = block_on(async {
+        let StepRequest { context, mut run } = request();
+        let node = node_record::get_node(&kube.client(), &run.node).await?;
+        evict(&kube.client(), node, &context, &mut run).await
+    });
+    if let Err(error) = evicted {
+        let _ = error.failure();
+    }
+    // What people are told is on the node itself.
+    let is_story = |write: &String| write.starts_with("PATCH /api/v1/nodes/a");
+    kube.writes()
+        .into_iter()
+        .filter(|write| !is_story(write))
+        .collect()
+}
+
+/// Whether an answer says of a pod all of what lets it go.
+fn says_all(pod: &Value) -> bool {
+    let metadata = &pod["metadata"];
+    let given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let owners = metadata["ownerReferences"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let may_bring_back = |owner: &Value| {
+        let is_named = ["kind", "name", "uid"].iter().all(|field| given(&owner[*field]));
+        owner["controller"] == true && is_named && owner["kind"] != "DaemonSet" && owner["kind"] != "Node"
+    };
+    given(&pod["status"]["phase"])
+        && !["Succeeded", "Failed"]
+            .iter()
+            .any(|phase| pod["status"]["phase"] == *phase)
+        && given(&metadata["creationTimestamp"])
+        && metadata["labels"]["app"] != "train"
+        && owners.iter().any(may_bring_back)
+}
+
+/// Labels are optional: a pod without the one that is waited for is a pod that nobody waits for.
+fn has_lost_its_label(pods: &Value) -> bool {
+    let pods = pods["items"].as_array().into_iter().flatten();
+    let mut trains = pods.filter(|pod| pod["metadata"]["name"] == "train");
+    trains.any(|pod| pod["metadata"]["labels"]["app"] != "train")
+}
+
+#[test]
+fn of_half_an_answer_about_pods_nobody_else_goes() {
+    let whole = evict_by(&node(&[]), &whole_pods());
+    let asked = whole.iter().filter(|write| write.contains("/pods/web/eviction"));
+    assert_eq!((whole.len(), asked.count()), (2, 1), "{whole:?}");
+    let gaps = each_gap(&whole_pods());
+    assert!(gaps.len() > 200, "{}", gaps.len());
+    for (_, pods) in gaps.into_iter().filter(|(_, pods)| !has_lost_its_label(pods)) {
+        let more = beyond(evict_by(&node(&[]), &pods), &whole);
+        assert!(more.is_empty(), "{pods}: {more:?}");
+    }
+}
+
+#[test]
+fn of_half_an_answer_about_the_node_nobody_else_goes() {
+    // Without the taint, or what was recorded of it, no pod tolerates it.
+    let mut pods = whole_pods();
+    pods["items"].as_array_mut().unwrap().pop();
+    let whole = evict_by(&node(&[]), &pods);
+    for (_, node) in each_gap(&node(&[])) {
+        let more = beyond(evict_by(&node, &pods), &whole);
+        assert!(more.is_empty(), "{node}: {more:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
+
+    #[test]
+    fn whoever_is_asked_to_go_may_go_by_what_was_answered(pods in spoiled(vec![whole_pods()])) {
+        let answered = pods["items"].as_array().cloned().unwrap_or_default();
+        for write in evict_by(&node(&[]), &pods) {
+            let Some((_, body)) = write.split_once("/eviction?").and_then(|(_, rest)| rest.split_once(' ')) else {
+                continue;
+            };
+            let asked: Value = serde_json::from_str(body).unwrap();
+            let uid = &asked["deleteOptions"]["preconditions"]["uid"];
+            let mut told = answered.iter().filter(|pod| pod["metadata"]["uid"] == *uid);
+            prop_assert!(told.any(says_all), "{}: {}", pods, write);
+        }
+    }
+}
