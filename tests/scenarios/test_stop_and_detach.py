@@ -160,14 +160,28 @@ def test_whoever_investigates_a_detached_instance_is_not_disturbed_when_the_last
     assert len(tagged) == 1 and tags_of(world, node) == {"recycle-eks:detached"}
 
 
-@pytest.mark.parametrize("dispose", ["terminate", "stop", "detach"])
-def test_what_has_gone_as_asked_has_not_failed_because_its_replacement_could_not_be_let_go_of(world, node, dispose):
-    def is_the_last_list(parameters):
-        return "kept-for" in parameters.get("labelSelector", "")
+def lists_the_kept(parameters):
+    return "kept-for" in parameters.get("labelSelector", "")
 
-    world.faults.refuse(
-        "kubernetes:GET nodes", code="Forbidden", status=403, function="detach-terminate", where=is_the_last_list, times=None
-    )
+
+def untags_the_claim(parameters):
+    return "recycle-eks:claim" in str(parameters)
+
+
+@pytest.mark.parametrize(
+    ("dispose", "refused", "where"),
+    [
+        ("terminate", "kubernetes:GET nodes", lists_the_kept),
+        ("stop", "kubernetes:GET nodes", lists_the_kept),
+        ("detach", "kubernetes:GET nodes", lists_the_kept),
+        ("stop", "kubernetes:DELETE nodes", None),
+        ("stop", "ec2:DeleteTags", untags_the_claim),
+        ("detach", "ec2:DeleteTags", untags_the_claim),
+    ],
+)
+def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refused(world, node, dispose, refused, where):
+    world.faults.refuse(refused, code="Forbidden", status=403, function="detach-terminate", where=where, times=None)
+
     end = recycle(world, node, dispose).finishes()
 
     assert end.outcome == "recycled", end.cause
@@ -177,6 +191,22 @@ def test_what_has_gone_as_asked_has_not_failed_because_its_replacement_could_not
     assert not world.leftovers(node.group)
     if dispose != "terminate":
         assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
+
+
+def test_a_refusal_after_the_detachment_tells_that_it_is_in_no_group(world, node):
+    world.faults.refuse(
+        "ec2:CreateTags",
+        code="UnauthorizedOperation",
+        status=403,
+        where=lambda asked: "recycle-eks:detached" in str(asked),
+        times=None,
+    )
+
+    end = recycle(world, node, "detach").finishes()
+
+    assert end.error == "ServiceRefused"
+    assert node.instance_id not in node.group.states and "is in no group" in end.cause
+    assert tags_of(world, node) == {"recycle-eks:gave-up"}
 
 
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):

@@ -168,6 +168,7 @@ async fn read(spec: Value, status: Value) -> PodFacts {
     let mut item = pod("train");
     item["spec"] = spec;
     item["status"] = status;
+    item["status"]["phase"] = json!("Running");
     let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[item], None));
     let mut pods = list_pods(&kube.client(), &"a".parse().unwrap()).await.unwrap();
     pods.remove(0)
