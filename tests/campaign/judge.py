@@ -107,7 +107,7 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
         has_gone = member is None if power == "terminated" else power == "stopped" or (member is None and is_kept)
         if node.instance_id not in stage.by_hand and outcome in GONE and not has_gone:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"
-        what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no group"
+        what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
         says_so = member is None and what_is_so in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"

@@ -206,7 +206,7 @@ def test_a_refusal_after_the_detachment_tells_that_it_is_in_no_group(world, node
 
     assert end.error == "ServiceRefused"
     assert node.instance_id not in node.group.states and "is in no group" in end.cause
-    assert tags_of(world, node) == {"recycle-eks:gave-up"}
+    assert tags_of(world, node) == {"recycle-eks:gave-up", "recycle-eks:standby"}
 
 
 def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
