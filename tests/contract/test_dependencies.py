@@ -93,7 +93,7 @@ TABLE = [
         "tests' AWS, below the SDK's clients: it links none of them",
     ),
     Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
-    Row("bad-input", set(), "tests' bad input: it knows no reader and none of our types"),
+    Row("bad-input", {"tokio"}, "tests' bad input: it knows no reader and none of our types; tokio does the work of a case"),
 ]
 #: What the command line asks of crates that it shares with functions, which are built without it (package.py): credentials as the
 #: AWS CLI takes them, Ctrl-C, the time of day.

@@ -8,7 +8,7 @@ import pytest
 from prepare import LAMBDAS, ROOT, STEPS
 from world.deployment import ALARM_TOPIC, HOOKED, variables
 from world.terraform import Terraform, TerraformFailed
-from world.world import World
+from world.world import IMAGE, World
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
         world.group(hooked, size=0, minimum=0)
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     old = set(workers.states)
-    template = {"LaunchTemplateName": "workers", "SourceVersion": "1", "LaunchTemplateData": {"EbsOptimized": True}}
+    template = {"LaunchTemplateName": "workers", "LaunchTemplateData": {"ImageId": IMAGE, "EbsOptimized": True}}
     world.aws.client("ec2").create_launch_template_version(**template)
 
     applied.apply(**with_value("2"))

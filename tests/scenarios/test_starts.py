@@ -5,6 +5,7 @@ import json
 import pytest
 
 from world.deployment import ALARM_TOPIC
+from world.world import IMAGE
 
 
 @pytest.fixture
@@ -101,9 +102,8 @@ DAY = 86_400
 
 def new_version(world, **data):
     """The template of the group gets a version, which is what it launches from then."""
-    world.aws.client("ec2").create_launch_template_version(
-        LaunchTemplateName="workers", SourceVersion="1", LaunchTemplateData=data
-    )
+    whole = {"ImageId": IMAGE, **data}
+    world.aws.client("ec2").create_launch_template_version(LaunchTemplateName="workers", LaunchTemplateData=whole)
 
 
 def rotations(world):
@@ -138,7 +138,7 @@ def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_ti
 def test_a_schedule_rotates_what_runs_another_image_once_however_often_it_is_delivered(world, workers):
     old = sorted(node.instance_id for node in workers.nodes)
     images = {image["ImageId"] for image in world.aws.client("ec2").describe_images()["Images"]}
-    new_version(world, ImageId=min(images - {"ami-12c6146b"}))
+    new_version(world, ImageId=min(images - {IMAGE}))
     world.events.repeat("*rotate-nodes", seconds=30)
     world.let_schedules_run()
 

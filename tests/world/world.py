@@ -49,6 +49,9 @@ PATIENCE = 31 * 86_400
 #: Seconds until the node controller says that a kubelet is silent (kube-controller-manager's --node-monitor-grace-period).
 NODE_MONITOR_GRACE = 50
 
+#: What machines run.
+IMAGE = "ami-12c6146b"
+
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -239,7 +242,7 @@ class World:
         self.autoscaling.plan_launches(name, *[Arrival(seconds=0)] * size)
         ec2, autoscaling = self.aws.client("ec2"), self.aws.client("autoscaling")
         template = ec2.create_launch_template(
-            LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "m7i.2xlarge"}
+            LaunchTemplateName=name, LaunchTemplateData={"ImageId": IMAGE, "InstanceType": "m7i.2xlarge"}
         )["LaunchTemplate"]["LaunchTemplateId"]
         autoscaling.create_auto_scaling_group(
             AutoScalingGroupName=name,
@@ -259,7 +262,7 @@ class World:
 
     def instance_without_group(self) -> Instance:
         """An instance that nobody scales."""
-        ran = self.aws.client("ec2").run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+        ran = self.aws.client("ec2").run_instances(ImageId=IMAGE, MinCount=1, MaxCount=1)
         self.forget_calls()
         return Instance(self, ran["Instances"][0]["InstanceId"])
 
@@ -592,9 +595,8 @@ class Group:
 
     def gets_a_new_template(self, **data: Any) -> None:
         """The group's launch template has a new version, which the group launches from now on: `$Latest`."""
-        self._world.aws.client("ec2").create_launch_template_version(
-            LaunchTemplateName=self.name, SourceVersion="1", LaunchTemplateData={"InstanceType": "m7i.2xlarge", **data}
-        )
+        whole = {"ImageId": IMAGE, "InstanceType": "m7i.2xlarge", **data}
+        self._world.aws.client("ec2").create_launch_template_version(LaunchTemplateName=self.name, LaunchTemplateData=whole)
         self._world.forget_calls()
 
     def refreshes_its_instances(self) -> None:
