@@ -188,21 +188,25 @@ def violation(result: dict[str, Any]) -> str:
 
 
 def sum_up(results: list[dict[str, Any]], seconds: float) -> int:
-    table = Table("scene", "runs", "recycled and the like", "ended otherwise", "violations")
+    table = Table("scene", "boundaries", "runs", "recycled and the like", "ended otherwise", "violations")
     scenes = list(dict.fromkeys(each["name"].partition("/")[0] for each in results))
     bad = [each for each in results if each["violations"]]
     for scene in scenes:
         mine = [each for each in results if each["name"].partition("/")[0] == scene]
         ends = Counter(each["end"].rpartition(", ")[2] for each in mine)
         goal, good = ends.most_common(1)[0]
+        faults = [each["name"].rpartition("/") for each in mine if " #" in each["name"] and "/pair " not in each["name"]]
+        boundaries = {place for place, _, _ in faults}
         others = ", ".join(f"{end or 'nothing'} {count}" for end, count in ends.most_common() if end != goal)
-        table.add_row(scene, str(len(mine)), f"{goal} {good}", others, str(sum(each in bad for each in mine)))
+        table.add_row(
+            scene, str(len(boundaries)), str(len(mine)), f"{goal} {good}", others, str(sum(each in bad for each in mine))
+        )
     kinds = Counter(kind_of(each["name"]) for each in results)
-    faults = Table("what goes wrong", "runs", "violations")
+    by_kind = Table("what goes wrong", "runs", "violations")
     for kind, count in sorted(kinds.items()):
-        faults.add_row(kind, str(count), str(sum(kind_of(each["name"]) == kind for each in bad)))
+        by_kind.add_row(kind, str(count), str(sum(kind_of(each["name"]) == kind for each in bad)))
     console = Console(width=140)
-    console.print(table, faults)
+    console.print(table, by_kind)
     for each in sorted(bad, key=lambda each: each["name"]):
         print(violation(each))
     print(f"{len(results)} runs in {seconds / 60:.0f} minutes, {len(bad)} with violations")
