@@ -189,8 +189,29 @@ def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refuse
     world.run(end.at + 400)
     assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
     assert not world.leftovers(node.group)
+    assert node.exists == (dispose == "detach")
     if dispose != "terminate":
         assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
+
+
+def test_a_stopped_instance_that_a_person_starts_before_the_sweep_has_seen_to_it_is_let_alone(world, node):
+    world.faults.refuse(
+        "ec2:DeleteTags",
+        code="UnauthorizedOperation",
+        status=403,
+        function="detach-terminate",
+        where=untags_the_claim,
+        times=None,
+    )
+    end = recycle(world, node, "stop").finishes()
+    world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
+    sizes = node.group.sizes
+    world.run(end.at + 400)
+
+    assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
+    assert world.instance(node.instance_id).state == "running"
+    assert node.group.states[node.instance_id] == "Standby" and node.group.sizes == sizes
+    assert tags_of(world, node) == {"recycle-eks:stopped"}
 
 
 def test_a_refusal_after_the_detachment_tells_that_it_is_in_no_group(world, node):

@@ -303,6 +303,13 @@ impl Instance {
         (self.state == "stopped").then_some(stopped_at)
     }
 
+    /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
+    #[must_use]
+    pub fn was_stopped(&self) -> bool {
+        let time = |tag| self.tags.get(tag)?.parse::<Timestamp>().ok();
+        time(crate::names::STOPPED_TAG) > time(crate::names::STANDBY_TAG)
+    }
+
     /// The claim in its tags.
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
@@ -336,7 +343,30 @@ mod tests {
     use crate::claim::Phase;
     use crate::failure::with_causes;
     use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
-    use crate::names::{CLAIM_TAG, GROUP_TAG, RECORD_ANNOTATION};
+    use crate::names::{CLAIM_TAG, GROUP_TAG, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+
+    #[test]
+    fn what_was_stopped_has_not_been_put_into_standby_since_then() {
+        let (early, late) = ("2027-01-01T00:00:00Z", "2027-01-01T00:03:00Z");
+        let cases: [(&[(&str, &str)], bool); 6] = [
+            (&[], false),
+            (&[(STANDBY_TAG, early)], false),
+            (&[(STOPPED_TAG, early)], true),
+            (&[(STANDBY_TAG, early), (STOPPED_TAG, late)], true),
+            (&[(STANDBY_TAG, late), (STOPPED_TAG, early)], false),
+            (&[(STANDBY_TAG, early), (STOPPED_TAG, "yesterday")], false),
+        ];
+        for (tags, expected) in cases {
+            let tags = tags
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let instance = Instance {
+                tags: tags.collect(),
+                ..instance()
+            };
+            assert_eq!(instance.was_stopped(), expected, "{:?}", instance.tags);
+        }
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_none_is_empty() {

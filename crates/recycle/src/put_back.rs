@@ -556,7 +556,7 @@ impl Situation<'_> {
         };
         let ours = instance.tags.contains_key(STANDBY_TAG);
         match member.lifecycle_state.as_str() {
-            _ if instance.stopped_at().is_some() => Place::Foreign,
+            "Standby" if instance.was_stopped() => Place::Foreign,
             _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,
             "InService" => Place::InService,
             "Standby" if ours => Place::Standby,

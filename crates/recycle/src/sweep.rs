@@ -101,7 +101,8 @@ fn is_marked(node: &NodeFacts) -> bool {
 pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
     let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
     let is_detached = instance.tags.contains_key(DETACHED_TAG) && lifecycle_state.is_none();
-    instance.stopped_at().is_some() || (is_detached && !is_draining)
+    let is_stopped = instance.was_stopped() && matches!(lifecycle_state, None | Some("Standby"));
+    is_stopped || (is_detached && !is_draining)
 }
 
 /// Those that this sweep sees to: first of all whom our hook holds and nobody has claimed, as heartbeats are due. If there are too many,
@@ -313,6 +314,7 @@ mod tests {
         let cases = [
             (STOPPED_TAG, "stopped", Some("Standby"), None, true),
             (STOPPED_TAG, "stopped", Some("Standby"), Some(&draining), true),
+            (STOPPED_TAG, "running", Some("Standby"), None, true),
             (STOPPED_TAG, "running", Some("InService"), None, false),
             (DETACHED_TAG, "running", None, None, true),
             (DETACHED_TAG, "running", None, Some(&draining), false),

@@ -12,7 +12,7 @@ use recycle::names::{
     PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL,
     SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
-use recycle::node::{NodeFacts, draining_taint};
+use recycle::node::{Instance, NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
 
 use crate::news::tell;
@@ -286,6 +286,7 @@ impl RestoreNode {
             return Ok(target.forget(request));
         }
         if request.leftover.is_some() && target.is_result() {
+            target.delete_node_if_stopped().await?;
             self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
                 .await?;
             return Ok(target.forget(request));
@@ -366,6 +367,18 @@ impl RestoreNode {
 }
 
 impl Target {
+    /// What its execution was refused.
+    async fn delete_node_if_stopped(&mut self) -> Result<(), Error> {
+        let is_stopped = self.instance.as_ref().and_then(Instance::stopped_at).is_some();
+        if let Ok(cluster) = &mut self.cluster
+            && is_stopped
+            && let Some(node) = cluster.node.take()
+        {
+            node_record::delete_node(&cluster.client, &node).await?;
+        }
+        Ok(())
+    }
+
     /// Our claim on the Node, if one is left there; an error if it is somebody else's.
     fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
         match node.claim() {

@@ -127,6 +127,7 @@ impl RestoreNode {
         if target
             .gave_up()
             .is_some_and(|gave_up| gave_up.is_final(&target.next_step(), now))
+            && !target.is_result()
         {
             let reason = target.say("is a person's to see to, who was told");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));

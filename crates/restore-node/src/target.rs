@@ -273,10 +273,10 @@ impl Target {
         is_gone || self.member().is_some_and(Member::is_leaving)
     }
 
-    /// It was stopped or detached as asked.
+    /// It was stopped or detached as asked. Its Node can tell otherwise.
     pub(crate) fn is_result(&self) -> bool {
         let is_result = |instance| is_result(self.node(), instance, self.lifecycle_state());
-        self.instance.as_ref().is_some_and(is_result)
+        self.cluster.is_ok() && self.instance.as_ref().is_some_and(is_result)
     }
 
     fn member(&self) -> Option<&Member> {
