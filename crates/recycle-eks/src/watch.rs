@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::executions::Executions;
 use crate::node_view::{describe_end, exit_of, frame};
@@ -44,9 +45,15 @@ pub(crate) enum Look {
     Over(Frame, Exit),
 }
 
+/// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
+pub(crate) fn hear_interrupts() -> Result<Signal, Error> {
+    signal(SignalKind::interrupt()).map_err(Error::Output)
+}
+
 /// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
 pub(crate) async fn until_over(
     viewer: &mut Viewer<'_>,
+    interrupts: &mut Signal,
     mut look: impl AsyncFnMut(Timestamp) -> Result<Look, Error>,
 ) -> Result<Option<Exit>, Error> {
     let mut outages = 0;
@@ -75,7 +82,7 @@ pub(crate) async fn until_over(
     };
     tokio::select! {
         over = watching => over.map(Some),
-        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| None).map_err(Error::Output),
+        _ = interrupts.recv() => Ok(None),
     }
 }
 
@@ -84,10 +91,11 @@ pub(crate) async fn watch_node(
     installation: &Installation,
     output: &Output,
     arn: &str,
+    interrupts: &mut Signal,
 ) -> Result<Exit, Error> {
     let executions = Executions::new(&installation.aws);
     let (mut story, mut viewer) = (Story::default(), Viewer::new(output));
-    let over = until_over(&mut viewer, async |now| {
+    let over = until_over(&mut viewer, interrupts, async |now| {
         executions.read_on(arn, &mut story).await?;
         let shown = frame(arn, &story, now);
         Ok(match &story.end {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use recycle::claim::{Claim, Phase, Urgency, has_ended};
 use recycle::status::NodeStatus;
 use serde_json::{Value, json};
+use tokio::signal::unix::Signal;
 
 use crate::cli::{Abort, Restore};
 use crate::executions::Executions;
@@ -12,7 +13,7 @@ use crate::nodes::{fetch_status, find_node};
 use crate::story::Story;
 use crate::times::clock_face;
 use crate::viewer::{Frame, Style, Viewer};
-use crate::watch::{Look, leave, until_over};
+use crate::watch::{Look, hear_interrupts, leave, until_over};
 use crate::{Error, Exit, Installation, Output};
 
 /// What the history of a stopped execution says.
@@ -66,7 +67,7 @@ async fn abort_claimed(
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_put_back(installation, output, node, None).await
+    watch_put_back(installation, output, node, None, &mut hear_interrupts()?).await
 }
 
 /// Why an abort would bring nothing back.
@@ -149,14 +150,15 @@ pub(crate) async fn restore(
             &json!({"started_by": "recycle-eks restore"}),
         )
         .await?;
+    let mut interrupts = hear_interrupts()?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
     if wanted.detach {
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
     match node {
-        Some(node) => watch_put_back(installation, output, &node, Some(&arn)).await,
-        None => watch_sweep(installation, output, &arn).await,
+        Some(node) => watch_put_back(installation, output, &node, Some(&arn), &mut interrupts).await,
+        None => watch_sweep(installation, output, &arn, &mut interrupts).await,
     }
 }
 
@@ -192,13 +194,14 @@ async fn watch_put_back(
     output: &Output,
     node: &NodeStatus,
     sweep: Option<&str>,
+    interrupts: &mut Signal,
 ) -> Result<Exit, Error> {
     let executions = Executions::new(&installation.aws);
     let mut is_swept = sweep.is_none();
     let id = node.instance_id.as_str();
     let mut viewer = Viewer::new(output);
     let mut began = None;
-    let over = until_over(&mut viewer, async |now| {
+    let over = until_over(&mut viewer, interrupts, async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         if let Some(arn) = sweep.filter(|_| !is_swept) {
             let described = executions.describe(arn).await?;
@@ -284,10 +287,15 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
 }
 
 /// Until the sweep has ended.
-async fn watch_sweep(installation: &Installation, output: &Output, arn: &str) -> Result<Exit, Error> {
+async fn watch_sweep(
+    installation: &Installation,
+    output: &Output,
+    arn: &str,
+    interrupts: &mut Signal,
+) -> Result<Exit, Error> {
     let executions = Executions::new(&installation.aws);
     let (mut story, mut viewer) = (Story::default(), Viewer::new(output));
-    let over = until_over(&mut viewer, async |now| {
+    let over = until_over(&mut viewer, interrupts, async |now| {
         executions.read_on(arn, &mut story).await?;
         let clock = clock_face(story.elapsed(now));
         let exit = story.end.as_ref().map(|end| {

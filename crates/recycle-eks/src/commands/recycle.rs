@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::Recycle;
 use crate::executions::Executions;
 use crate::nodes::find_instance;
-use crate::watch::watch_node;
+use crate::watch::{hear_interrupts, watch_node};
 use crate::{Error, Exit, Installation, Output};
 
 pub(crate) async fn run(
@@ -21,11 +21,12 @@ pub(crate) async fn run(
     let arn = executions
         .start(&installation.live(), &Value::Object(input))
         .await?;
+    let mut interrupts = hear_interrupts()?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
     if wanted.detach {
         output.say(format!("to watch it: recycle-eks status --watch {instance}"))?;
         output.document(&json!({"execution_arn": arn, "instance_id": instance.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_node(installation, output, &arn).await
+    watch_node(installation, output, &arn, &mut interrupts).await
 }

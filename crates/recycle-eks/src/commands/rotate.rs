@@ -7,6 +7,7 @@ use recycle::contract::Start;
 use recycle::ids::InstanceId;
 use recycle::status::NodeStatus;
 use serde_json::json;
+use tokio::signal::unix::Signal;
 
 use super::plan::{show, wait_for_end};
 use crate::cli::{Plan, Rotate};
@@ -20,7 +21,7 @@ use crate::selection::rotation_input;
 use crate::story::End;
 use crate::times::clock_face;
 use crate::viewer::{Style, Viewer};
-use crate::watch::{Look, leave, until_over};
+use crate::watch::{Look, hear_interrupts, leave, until_over};
 use crate::{Error, Exit, Installation, Output};
 
 const TRIGGER: &str = "manual";
@@ -37,13 +38,14 @@ pub(crate) async fn run(
     let arn = executions
         .start(&installation.machine("rotate-nodes"), &input)
         .await?;
+    let mut interrupts = hear_interrupts()?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
     if wanted.detach {
         output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
-    watch(installation, output, &executions, &arn).await
+    watch(installation, output, &executions, &arn, &mut interrupts).await
 }
 
 /// A dry run of the rotation, whose nodes are dry runs.
@@ -127,12 +129,13 @@ pub(super) async fn watch(
     output: &Output,
     executions: &Executions,
     arn: &str,
+    interrupts: &mut Signal,
 ) -> Result<Exit, Error> {
     let (mut rotation, mut viewer) = (RotationStory::new(arn), Viewer::new(output));
     let mut fleet = Fleet::new(installation);
     // Nobody can be told of a node that has gone: what was seen of it last stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let over = until_over(&mut viewer, async |now| {
+    let over = until_over(&mut viewer, interrupts, async |now| {
         rotation.read_on(executions).await?;
         let story = &rotation.story;
         let begun = list_begun(installation, executions, arn, story.started).await?;

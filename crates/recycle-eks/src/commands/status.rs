@@ -11,7 +11,7 @@ use crate::nodes::fetch_status;
 use crate::rotation_story::RotationStory;
 use crate::times::clock_face;
 use crate::viewer::{Frame, Style, Viewer};
-use crate::watch::{Look, until_over, watch_node};
+use crate::watch::{Look, hear_interrupts, until_over, watch_node};
 use crate::{Error, Exit, Installation, Output, clock};
 
 pub(crate) async fn run(
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     }
     match (&wanted.node, seen.only_running()) {
         // Of one node that is worked on there is more to see.
-        (Some(_), Some(arn)) => watch_node(installation, output, &arn).await,
+        (Some(_), Some(arn)) => watch_node(installation, output, &arn, &mut hear_interrupts()?).await,
         (Some(_) | None, _) => watch(installation, output, &executions, wanted.node.as_deref()).await,
     }
 }
@@ -77,10 +77,11 @@ async fn watch_execution(
     if executions.describe(arn).await?.is_none() {
         return Err(Error::Refused(format!("there is no execution {arn}")));
     }
+    let mut interrupts = hear_interrupts()?;
     if is_of_rotation {
-        return super::rotate::watch(installation, output, executions, arn).await;
+        return super::rotate::watch(installation, output, executions, arn, &mut interrupts).await;
     }
-    watch_node(installation, output, arn).await
+    watch_node(installation, output, arn, &mut interrupts).await
 }
 
 /// What there was at a moment.
@@ -187,9 +188,9 @@ async fn watch(
     executions: &Executions,
     node: Option<&str>,
 ) -> Result<Exit, Error> {
-    let mut viewer = Viewer::new(output);
+    let (mut viewer, mut interrupts) = (Viewer::new(output), hear_interrupts()?);
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
-    let over = until_over(&mut viewer, async |now| {
+    let over = until_over(&mut viewer, &mut interrupts, async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         let seen = look(installation, executions, node, &mut known).await?;
         let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
@@ -203,7 +204,7 @@ async fn watch(
     .await?;
     // Of one node that is worked on there is more to see.
     if let Some(arn) = begun {
-        return watch_node(installation, output, &arn).await;
+        return watch_node(installation, output, &arn, &mut interrupts).await;
     }
     if over.is_some() {
         output.say(match node {
