@@ -66,7 +66,12 @@ def read_arguments() -> argparse.Namespace:
 def fingerprint() -> str:
     """Of everything that decides what is found: functions, state machines, module, this campaign."""
     digest = hashlib.sha256()
-    here = [*ROOT.glob("state-machine/*.json"), *ROOT.glob("terraform/*.tf"), *TESTS.glob("campaign/*.py")]
+    here = [
+        *ROOT.glob("state-machine/*.json"),
+        *ROOT.glob("terraform/*.tf"),
+        *TESTS.glob("campaign/*.py"),
+        *TESTS.glob("world/*.py"),
+    ]
     for file in sorted([*here, *Path(ZIPS).rglob("*.zip")]):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

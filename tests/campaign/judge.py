@@ -10,12 +10,15 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
+from world.world import Node
 
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
 GONE = ("recycled",)
 PUT_BACK = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
 UNTOUCHED = ("PreflightRefused", "TurnTimedOut", "InvalidInput", "planned")
-ANOTHERS = ("duplicate", "superseded", "ClaimLost", "ABORTED", "TIMED_OUT", "already_gone", "released", "NodeLost")
+ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
+#: Where people were told to see to an instance in Standby, this waits for them.
+FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
@@ -29,29 +32,39 @@ def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
     found += _groups(stage)
     found += _leftovers(stage)
     found += _outcomes(stage, is_a_person)
+    found += _others(stage)
     found += _secrets(stage)
     return found
 
 
 def _leftovers(stage: Stage) -> Iterator[str]:
-    theirs = _told_of(stage)
+    held, standing = _told_of(stage)
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
+            is_told = where in held or (where in standing and what in FOR_PEOPLE)
             # What EC2 has terminated has lost its tags.
-            if where not in theirs and not (where.startswith("i-") and stage.power(where) == "terminated"):
+            if not is_told and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
 
 
-def _told_of(stage: Stage) -> set[str]:
-    """Those that people were told to see to, tag and all: no way back into their group is left, or it terminates them."""
-    theirs = set()
+def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
+    """Those that people were told to see to: their group terminates them already; or they stay in Standby without a way back."""
+    held, standing = set(), set()
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
-        for outcome, reason in told:
-            is_theirs = outcome == "StandbyLeftBehind" or re.search("(Terminating:Wait|Standby) in its group", reason)
-            if is_theirs and node.instance_id in reason:
-                theirs |= {node.instance_id, node.name}
-    return theirs
+        mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
+        if any("Terminating:Wait in its group" in reason for _, reason in mine):
+            held |= {node.instance_id, node.name}
+        is_said = any(outcome == "StandbyLeftBehind" or "Standby in its group" in reason for outcome, reason in mine)
+        if is_said and _cannot_come_back(stage, node):
+            standing |= {node.instance_id, node.name}
+    return held, standing
+
+
+def _cannot_come_back(stage: Stage, node: Node) -> bool:
+    """Its group is full, or it does not run, or its Node was taken away."""
+    _, desired, most = node.group.sizes
+    return desired >= most or stage.world.state_of(node.instance_id) != "running" or node.instance_id in stage.by_hand
 
 
 def _pods(stage: Stage) -> Iterator[str]:
@@ -67,13 +80,13 @@ def _targets(stage: Stage) -> Iterator[str]:
 
 
 def _groups(stage: Stage) -> Iterator[str]:
-    theirs = _told_of(stage)
+    theirs = set.union(*_told_of(stage))
     for group in stage.groups:
         least, wanted, most = stage.sizes[group.name]
         wanted += stage.grown.get(group.name, 0)
         states = group.states
         left = [each for each in states if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
-        old = [node for node in stage.nodes if node.instance_id in states and node.instance_id not in theirs]
+        old = [node for node in stage.nodes if states.get(node.instance_id) == "InService"]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and stage.pods_at_work(node)]
         # Where a replacement has pods, the node comes back beside it: the put-back table.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
@@ -93,7 +106,8 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
         told = [told_by(each) for each in mine]
         telling = [each for each in told if each[0] not in ("duplicate", "superseded", "ClaimLost")]
         for outcome, reason in told:
-            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, "StandbyLeftBehind"):
+            stopped = ["ABORTED"] if stage.is_stopped else []
+            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, *stopped, "StandbyLeftBehind"):
                 yield f"{outcome} is no outcome: {reason[:200]}"
             if outcome == "InternalError":
                 yield f"a fault of ours: {reason[:300]}"
@@ -101,14 +115,12 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
             continue
         outcome, reason = telling[-1]
         member = next((group.states[node.instance_id] for group in stage.groups if node.instance_id in group.states), None)
-        power = stage.power(node.instance_id)
+        power = stage.world.state_of(node.instance_id)
         is_ours = node.instance_id not in stage.by_hand and not is_a_person
-        is_kept = stage.is_tagged(node.instance_id, "recycle-eks:detached")
-        has_gone = member is None if power == "terminated" else power == "stopped" or (member is None and is_kept)
-        if node.instance_id not in stage.by_hand and outcome in GONE and not has_gone:
+        if node.instance_id not in stage.by_hand and outcome in GONE and not _has_gone(stage, node):
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
-        says_so = member is None and what_is_so in reason
+        says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
@@ -117,13 +129,39 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
             yield f"NodeLost was told, but nobody took the node away: {reason[:300]}"
 
 
+def _has_gone(stage: Stage, node: Node) -> bool:
+    """As was asked for."""
+    member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
+    if stage.dispose == "terminate":
+        return (member, power) == (None, "terminated")
+    if stage.dispose == "stop":
+        return (member, power) == ("Standby", "stopped") and stage.is_tagged(node.instance_id, "recycle-eks:stopped")
+    return (member, power) == (None, "running") and stage.is_tagged(node.instance_id, "recycle-eks:detached")
+
+
+def _others(stage: Stage) -> Iterator[str]:
+    """Rotations, and sweeps, of which the last has nothing to complain of; and how nothing may end."""
+    world = stage.world
+    for each in world.engine.executions.values():
+        if each.status == "TIMED_OUT":
+            yield f"{each.arn} is {each.status}"
+    sweeps, rotations = ([each.finishes() for each in world.executions(name)] for name in ("sweep", "rotate-nodes"))
+    if sweeps and sweeps[-1].status != "SUCCEEDED":
+        yield f"the last sweep has failed: {sweeps[-1].cause[:300]}"
+    for end in (*sweeps, *rotations):
+        if "InternalError" in (end.error or "") + (end.cause or ""):
+            yield f"a fault of ours: {end.cause[:300]}"
+    if any(end.outcome == "rotated" for end in rotations):
+        yield from (f"rotated was told, but {each} is there" for each in stage.nodes if not _has_gone(stage, each))
+
+
 def _secrets(stage: Stage) -> Iterator[str]:
     world = stage.world
     texts = {f"the log of {function}": world.host.logs(function) for function in world.host.functions_with_logs()}
     for execution in world.engine.executions.values():
         texts[f"the history of {execution.name}"] = json.dumps(execution.events, default=str)
     for node in world.kubernetes.nodes():
-        texts[f"node {node.name}"] = json.dumps(node.object["metadata"])
+        texts[f"node {node.name}"] = json.dumps(node.object)
     texts["a notification"] = json.dumps(world.told)
     for where, text in texts.items():
         if secret := SECRETS.search(text):

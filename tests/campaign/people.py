@@ -64,11 +64,13 @@ def _deletes_its_object(stage: Stage) -> None:
 
 
 def _stops(stage: Stage) -> None:
+    stage.is_stopped = True
     for execution in stage.world.executions()[:1]:
         execution.stop()
 
 
 def _redrives(stage: Stage) -> None:
+    stage.is_stopped = True
     for execution in stage.world.executions()[:1]:
         if execution.status == "RUNNING":
             execution.stop()

@@ -106,6 +106,7 @@ class Run:
             self.disturb(stage)
             stage.becomes_idle()
             found = violations(stage, self.is_a_person)
+            found += [f"nobody has acted in {state}" for state in stage.to_do]
             if self.has_to_strike:
                 found += [f"the fault has not struck: {fault.action}" for fault in world.faults.not_struck()]
             return ", ".join(told_by(each)[0] for each in ends_of(stage)), found

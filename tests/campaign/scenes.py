@@ -7,7 +7,6 @@ afterwards is the world, never recycle-eks' records.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,6 +53,10 @@ class Stage:
         """Machines that ended with pods at work."""
         self.unclaimed: list[str] = []
         """Calls that changed something without a live claim."""
+        self.dispose = "terminate"
+        """What was asked for."""
+        self.is_stopped = False
+        """Somebody has stopped an execution."""
         self.by_hand: set[str] = set()
         """Instances that a person ended, or EC2."""
         self.grown: dict[str, int] = {}
@@ -162,13 +165,6 @@ class Stage:
     def is_tagged(self, instance_id: str, key: str) -> bool:
         return key in self.tags(instance_id)
 
-    def power(self, instance_id: str) -> str:
-        """`running`, `stopped`, `terminated` …"""
-        try:
-            return self.world.instance(instance_id).state
-        except InvalidInstanceIdError:
-            return "terminated"
-
     def _machine_changes(self, instance: Any, old: str, new: str) -> None:
         node = self.node_of(instance.id)
         if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand:
@@ -182,17 +178,29 @@ class Stage:
         call = json.dumps([action, parameters], default=str)
         is_repeated, self._last_calls[function] = self._last_calls.get(function) == call, call
         is_allowed = action.partition(":")[2].startswith(READS) or "recycle-eks/outdated" in json.dumps(parameters.get("body"))
-        if is_allowed or is_repeated or self._has_live_claim():
+        if is_allowed or is_repeated or self._has_live_claim(function):
             return
         with self._lock:
             self.unclaimed.append(f"{function} {action}")
 
-    def _has_live_claim(self) -> bool:
-        claims = [node.annotations.get("recycle-eks/claim", "") for node in self.nodes if node.exists]
-        claims += [self.tags(node.instance_id).get("recycle-eks:claim", "") for node in self.nodes]
-        owners = {found[0] for claim in claims if (found := re.search(r"arn:[^\"#]+:execution:[^\"#]+", claim))}
-        executions = self.world.engine.executions
-        return any(owner in executions and executions[owner].status == "RUNNING" for owner in owners)
+    def _has_live_claim(self, function: str) -> bool:
+        """Whether the node that the function works on is claimed by the very run of an execution that called it."""
+        for name, payload in list(self.world.host.at_work):
+            asked = json.loads(payload) if name == function else {}
+            if "run" not in asked:
+                continue
+            execution, instance = asked["context"]["Execution"], asked["run"]["input"]["instance_id"]
+            owner = self.world.engine.executions.get(execution["Id"])
+            fence = f"{execution['Id']}#{execution.get('RedriveCount', 0)}"
+            nodes = [
+                node.annotations.get("recycle-eks/claim", "")
+                for node in self.nodes
+                if node.exists and node.instance_id == instance
+            ]
+            claims = [*nodes, self.tags(instance).get("recycle-eks:claim", "")]
+            if owner and owner.status == "RUNNING" and any(fence in claim for claim in claims):
+                return True
+        return False
 
     def _state_is_entered(self, execution: Any, state: str) -> None:
         if state in self.entered:
@@ -213,6 +221,7 @@ class Scene:
 
 
 def _started(stage: Stage, **fields: Any) -> Execution:
+    stage.dispose = fields.get("dispose", stage.dispose)
     execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout_seconds=3600, **fields)
     stage.world.forget_calls()
     return execution
@@ -271,6 +280,7 @@ def sweep(stage: Stage) -> None:
     execution = stage.world.recycle(stage.nodes[0], label_selector="app=train")
     stage.world.clock.run(until=lambda: "WaitForPods" in stage.entered)
     execution.stop()
+    stage.is_stopped = True
     stage.world.run(stage.world.clock.elapsed() + 360)
     stage.entered.clear()
     stage.world.forget_calls()

@@ -134,6 +134,8 @@ class LambdaHost:
         # Variables that a scenario sets instead of those that were deployed, by function name.
         self.variables: dict[str, dict[str, str]] = {}
         self.samples: list[Sample] = []
+        # What functions are busy with: (name, payload).
+        self.at_work: list[tuple[str, bytes]] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
         self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
         self._folder = temporary_folder("lambda")
@@ -236,6 +238,8 @@ class LambdaHost:
             return Invocation(failed.payload, "Unhandled", blueprint.version, request_id)
         sandbox.call = call
         duration = self.duration.get(blueprint.name, 0.0)
+        work = (blueprint.name, payload)
+        self.at_work.append(work)
         try:
             error, answer = sandbox.handle(request_id, payload)
             if call is not None and sandbox.alive and duration:
@@ -244,6 +248,7 @@ class LambdaHost:
                 sandbox.close()
                 error, answer = "Unhandled", timed_out(request_id, blueprint.timeout)
         finally:
+            self.at_work.remove(work)
             sandbox.call = None
             self._give_back(sandbox)
         self.samples.append(

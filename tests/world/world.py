@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moto.ec2.exceptions import InvalidInstanceIdError
+
 from world import terraform_gaps
 from world.alarms import Alarms
 from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
@@ -70,6 +72,8 @@ def seconds(time: str | float) -> float:
 OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
 #: What stays of it on purpose: on a replacement's Node, and on an instance that is stopped.
 RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
+#: What stays on the Node of a detached instance, with the cordon.
+DETACHED = ("recycle-eks/detached", "node.kubernetes.io/exclude-from-external-load-balancers")
 
 
 class World:
@@ -417,20 +421,31 @@ class World:
         return points
 
     def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
-        """Whose and what: everything of ours that is on the nodes and members of a group, or on any, but for results."""
-        nodes = [node.kubernetes for node in group.nodes] if group else self.kubernetes.nodes()
+        """Whose and what: everything of ours on a group's nodes and members, former ones too, or on any; but for results."""
+        nodes = [node.kubernetes for node in group.nodes_seen.values()] if group else self.kubernetes.nodes()
         found = []
         for node in (node for node in nodes if node.exists):
             keys = [*node.annotations, *node.labels, *(taint["key"] for taint in node.taints)]
-            found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in RESULTS]
-            found += [(node.name, "cordon")] if node.is_cordoned else []
+            results = (*RESULTS, *DETACHED) if DETACHED[0] in keys else RESULTS
+            found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in results]
+            found += [(node.name, "cordon")] if node.is_cordoned and results == RESULTS else []
         for each in [group] if group else [each for each in self.groups.values() if each.exists]:
+            living = [id for id in each.nodes_seen if id not in each.states and self.state_of(id) in ("running", "stopped")]
             tags = [(instance, key) for instance in each.instances for key in self.instance(instance).tags]
+            former = [(instance, key) for instance in living for key in self.instance(instance).tags]
+            tags += [(instance, key) for instance, key in former if key != "recycle-eks:detached"]
             left = [(instance, key) for instance, key in tags if key.startswith(OURS)]
             found += [(id, key) for id, key in left if key != STOPPED or self.instance(id).state != "stopped"]
             members = self.autoscaling.group(each.name).instance_states
             found += [(member.instance_id, "protection from scale-in") for member in members if member.protected_from_scale_in]
         return found
+
+    def state_of(self, instance_id: str) -> str:
+        """`running`, `stopped`, `terminated` …: EC2 forgets an instance about an hour after its end."""
+        try:
+            return self.instance(instance_id).state
+        except InvalidInstanceIdError:
+            return "terminated"
 
     def forget_calls(self) -> None:
         """What was called so far was preparation."""
