@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
+from world.sts import issued_secrets
 from world.world import Node
 
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
@@ -23,7 +24,7 @@ FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
 
-def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
+def violations(stage: Stage) -> list[str]:
     """Sentences, none if all is well."""
     found = [*stage.died, *(f"{call} without a live claim" for call in sorted(set(stage.unclaimed)))]
     found += [f"{each.status}: {each.arn}" for each in stage.running]
@@ -31,7 +32,7 @@ def violations(stage: Stage, is_a_person: bool = False) -> list[str]:
     found += _targets(stage)
     found += _groups(stage)
     found += _leftovers(stage)
-    found += _outcomes(stage, is_a_person)
+    found += _outcomes(stage)
     found += _others(stage)
     found += _secrets(stage)
     return found
@@ -77,6 +78,8 @@ def _targets(stage: Stage) -> Iterator[str]:
     for target in stage.targets:
         if gaps := [gap for gap in target.unserved() if gap[1] - gap[0] > 1e-6]:
             yield f"{target} had no healthy target at {gaps}"
+        ours = {node.instance_id for node in stage.nodes} - stage.by_hand
+        yield from (f"{instance} ended as a target of {target}" for instance in sorted(ours & set(target.cut_off)))
 
 
 def _groups(stage: Stage) -> Iterator[str]:
@@ -99,7 +102,7 @@ def _groups(stage: Stage) -> Iterator[str]:
             yield f"{group} has {len(states)} members, {group.sizes[1]} are desired"
 
 
-def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
+def _outcomes(stage: Stage) -> Iterator[str]:
     world = stage.world
     for node in stage.nodes:
         mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(world.engine.execution(each.arn).input)]
@@ -116,11 +119,13 @@ def _outcomes(stage: Stage, is_a_person: bool) -> Iterator[str]:
         outcome, reason = telling[-1]
         member = next((group.states[node.instance_id] for group in stage.groups if node.instance_id in group.states), None)
         power = stage.world.state_of(node.instance_id)
-        is_ours = node.instance_id not in stage.by_hand and not is_a_person
+        is_ours = node.instance_id not in stage.by_hand
         if node.instance_id not in stage.by_hand and outcome in GONE and not _has_gone(stage, node):
             yield f"{outcome} was told, but the instance is {power}, {member} in its group"
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
         says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
+        # There is no way back for a member that its group terminates.
+        says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
@@ -162,7 +167,13 @@ def _secrets(stage: Stage) -> Iterator[str]:
         texts[f"the history of {execution.name}"] = json.dumps(execution.events, default=str)
     for node in world.kubernetes.nodes():
         texts[f"node {node.name}"] = json.dumps(node.object)
+    for event in world.kubernetes.events():
+        texts[f"the Event {event['metadata']['name']}"] = json.dumps(event)
+    for instance in {each for group in stage.groups for each in group.nodes_seen}:
+        texts[f"tags of {instance}"] = json.dumps(stage.tags(instance))
     texts["a notification"] = json.dumps(world.told)
+    issued = issued_secrets()
     for where, text in texts.items():
         if secret := SECRETS.search(text):
             yield f"{where} has a secret: {secret[0]}"
+        yield from (f"{where} has a secret that was issued" for secret in issued if secret in text)

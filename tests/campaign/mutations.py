@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,8 +34,10 @@ class Mutation:
     """What a function answers that does nothing."""
     pods: Callable[[Json], bool] | None = None
     """The pods that functions see."""
-    aws: Callable[[bytes], bytes] | None = None
-    """Changes what a function sends to AWS."""
+    sends: tuple[bytes, bytes] | None = None
+    """What functions send to AWS and to the cluster, and what arrives there instead."""
+    reads: tuple[bytes, bytes] | None = None
+    """What these answer, and what functions read instead."""
 
     @contextmanager
     def inside(self, world: World) -> Iterator[None]:
@@ -57,7 +60,11 @@ class Mutation:
             return (yield from invoke(arn, payload))
 
         def forwarded(request: Any, call: Any) -> Any:
+            if call.function:
+                request.body = _instead(self.sends, request.body)
             response = forward(request, call)
+            if call.function:
+                response.body = _instead(self.reads, response.body)
             if self.pods and call.action == "kubernetes:GET pods" and call.function and response.status == 200:
                 document = json.loads(response.body)
                 document["items"] = [pod for pod in document.get("items", []) if self.pods(pod)]
@@ -65,10 +72,11 @@ class Mutation:
             return response
 
         def performed(environ: dict[str, Any], body: bytes, call: Any) -> Any:
-            if self.aws and call.function:
-                body = self.aws(body)
+            if call.function:
+                body = _instead(self.sends, body)
                 environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
-            return perform(environ, body, call)
+            answer = perform(environ, body, call)
+            return dataclasses.replace(answer, body=_instead(self.reads, answer.body)) if call.function else answer
 
         engine.machines.resolve, engine.invoke, proxy._forward, aws._perform = resolved, invoked, forwarded, performed
         try:
@@ -86,10 +94,8 @@ def _with(value: Json, old: Json, new: Json) -> Json:
     return [_with(each, old, new) for each in value] if isinstance(value, list) else value
 
 
-def _decrements_at_the_end(request: bytes) -> bytes:
-    if b"Action=TerminateInstanceInAutoScalingGroup" not in request:
-        return request
-    return request.replace(b"ShouldDecrementDesiredCapacity=false", b"ShouldDecrementDesiredCapacity=true")
+def _instead(other: tuple[bytes, bytes] | None, text: bytes | None) -> bytes | None:
+    return re.sub(*other, text) if other and text else text
 
 
 def _is_waited_for(pod: Json) -> bool:
@@ -126,7 +132,32 @@ MUTATIONS = [
         "a place of the group is lost",
         "before/undisturbed",
         "has the sizes",
-        aws=_decrements_at_the_end,
+        sends=(rb"(Action=TerminateInstanceInAutoScalingGroup.*ShouldDecrementDesiredCapacity=)false", rb"\1true"),
+    ),
+    Mutation(
+        "targets that are not healthy yet count",
+        "after/undisturbed",
+        "had no healthy target",
+        reads=(b"<State>initial</State>", b"<State>healthy</State>"),
+    ),
+    Mutation(
+        "nobody sees the claim",
+        "before/undisturbed",
+        "without a live claim",
+        sends=(b"recycle-eks(/|~1|:|%3A)claim", rb"recycle-eks\1pawns"),
+        reads=(b"recycle-eks(/|:)pawns", rb"recycle-eks\1claim"),
+    ),
+    Mutation(
+        "a protection stays",
+        "put-back/undisturbed",
+        "protection from scale-in is left on",
+        sends=(b"ProtectedFromScaleIn=false", b"ProtectedFromScaleIn=true"),
+    ),
+    Mutation(
+        "a failure tells a token",
+        "put-back/undisturbed",
+        "has a secret",
+        machine=(FAILS, {**FAILS, "Cause": "k8s-aws-v1.aHR0cHM6Ly9zdHM"}),
     ),
     Mutation(
         "the sweep looks at nothing",

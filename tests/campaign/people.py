@@ -48,19 +48,22 @@ def _exits_standby(stage: Stage) -> None:
 
 
 def _terminates_it(stage: Stage) -> None:
-    stage.ends_by_hand(_node(stage))
-    _node(stage).is_terminated_in_the_console()
+    with stage.ends_by_hand(_node(stage)):
+        _node(stage).is_terminated_in_the_console()
 
 
 def _terminates_it_in_its_group(stage: Stage) -> None:
-    stage.ends_by_hand(_node(stage))
-    _node(stage).group.terminate(_node(stage))
+    node = _node(stage)
+    # A member that its group terminates already is not terminated by another request.
+    if not node.group.states.get(node.instance_id, "").startswith("Terminating"):
+        with stage.ends_by_hand(node):
+            node.group.terminate(node)
 
 
 def _deletes_its_object(stage: Stage) -> None:
     if _node(stage).exists:
-        stage.ends_by_hand(_node(stage))
-        _node(stage).object_is_deleted()
+        with stage.ends_by_hand(_node(stage)):
+            _node(stage).object_is_deleted()
 
 
 def _stops(stage: Stage) -> None:
@@ -95,7 +98,6 @@ def _grows_the_group(stage: Stage) -> None:
         stage.grown[group.name] = stage.grown.get(group.name, 0) + 1
 
 
-#: Not a person's doing alone: nothing may come of it.
 SECOND = "second execution"
 
 PEOPLE: dict[str, Callable[[Stage], None]] = {

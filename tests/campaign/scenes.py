@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
 from moto.ec2.exceptions import InvalidInstanceIdError
 
 from world.balancers import TargetGroup
@@ -25,9 +26,10 @@ PATIENCE = 5 * 86_400
 BEGINS = 10
 #: When the sweeps come that nothing of ours outlives, after everything has ended.
 SWEEPS = ("6m", "15m")
-#: Who must hold a claim before it changes anything: who claims, puts back or marks has its own rules.
+#: Who must hold a claim before it changes anything; and who must not act over that of another that still runs.
 UNDER_A_CLAIM = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
-#: What such a function writes beside the node, its group and its pods; the marks of a rotation are not under a claim.
+UNDER_NO_OTHERS = ("restore-node",)
+#: What such a function writes beside the node, its group and its pods.
 ELSEWHERE = (
     "lambda:Invoke",
     "kubernetes:POST events",
@@ -37,6 +39,10 @@ ELSEWHERE = (
     "logs:",
 )
 READS = ("Describe", "List", "Get", "GET")
+#: What a rotation marks nodes with, which it has not claimed.
+MARK = "recycle-eks/outdated"
+#: How often a call is made again whose answer was lost.
+REPEATS = 4
 
 
 class Stage:
@@ -66,7 +72,7 @@ class Stage:
         """The states that executions have entered, each once."""
         self.to_do: dict[str, Callable[[], Any]] = {}
         """What is done as soon as a state is entered for the first time."""
-        self._last_calls: dict[str, str] = {}
+        self._last_calls: dict[str, tuple[str, int]] = {}
         self._busy_until = 0.0
         self._lock = threading.Lock()
 
@@ -106,7 +112,7 @@ class Stage:
             web = node.deployment(f"web-{number}", replicas=2)
             self.world.budget(web, max_unavailable=1)
         if not self.targets:
-            self.targets.append(self.world.target_group("nodes"))
+            self.targets.append(self.world.target_group("nodes", deregistration_delay=60))
         return node
 
     def at(self, time: str, action: Callable[[], Any]) -> None:
@@ -119,10 +125,18 @@ class Stage:
             job.finishes()
             self.finished.append(job.name)
 
-    def ends_by_hand(self, node: Node) -> None:
-        """From now on its end, and that of its pods, is nothing of ours."""
-        self.by_hand.add(node.instance_id)
-        self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
+    @contextmanager
+    def ends_by_hand(self, node: Node) -> Iterator[None]:
+        """From now on its end, and that of its pods, is nothing of ours; unless it had ended before, or AWS refuses it."""
+        by_hand, jobs = set(self.by_hand), self.jobs
+        if self.world.state_of(node.instance_id) == "running":
+            self.by_hand.add(node.instance_id)
+            self.jobs = [job for job in jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
+        try:
+            yield
+        except ClientError:
+            self.by_hand, self.jobs = by_hand, jobs
+            raise
 
     def becomes_idle(self) -> None:
         """Whatever was begun has ended, and two sweeps have come after that."""
@@ -172,35 +186,36 @@ class Stage:
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
 
     def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:
-        if function is None or not function.endswith(UNDER_A_CLAIM) or action.startswith(ELSEWHERE):
+        if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
             return
         # Whose answer was lost, calls again; the first call may have been the claim's end.
         call = json.dumps([action, parameters], default=str)
-        is_repeated, self._last_calls[function] = self._last_calls.get(function) == call, call
-        is_allowed = action.partition(":")[2].startswith(READS) or "recycle-eks/outdated" in json.dumps(parameters.get("body"))
-        if is_allowed or is_repeated or self._has_live_claim(function):
+        last, times = self._last_calls.get(function, ("", 0))
+        times = times + 1 if last == call else 0
+        self._last_calls[function] = (call, times)
+        if action.partition(":")[2].startswith(READS) or 0 < times <= REPEATS:
             return
-        with self._lock:
-            self.unclaimed.append(f"{function} {action}")
+        calls = [json.loads(payload) for name, payload in list(self.world.host.at_work) if name == function]
+        marks = MARK in json.dumps(parameters.get("body"))
+        if not any(marks if {"marking", "unmarking"} & call.keys() else self._may_write(function, call) for call in calls):
+            with self._lock:
+                self.unclaimed.append(f"{function} {action}")
 
-    def _has_live_claim(self, function: str) -> bool:
-        """Whether the node that the function works on is claimed by the very run of an execution that called it."""
-        for name, payload in list(self.world.host.at_work):
-            asked = json.loads(payload) if name == function else {}
-            if "run" not in asked:
-                continue
-            execution, instance = asked["context"]["Execution"], asked["run"]["input"]["instance_id"]
-            owner = self.world.engine.executions.get(execution["Id"])
-            fence = f"{execution['Id']}#{execution.get('RedriveCount', 0)}"
-            nodes = [
-                node.annotations.get("recycle-eks/claim", "")
-                for node in self.nodes
-                if node.exists and node.instance_id == instance
-            ]
-            claims = [*nodes, self.tags(instance).get("recycle-eks:claim", "")]
-            if owner and owner.status == "RUNNING" and any(fence in claim for claim in claims):
-                return True
-        return False
+    def _may_write(self, function: str, call: dict[str, Any]) -> bool:
+        """Whether the node that it works on is claimed by the very run of an execution that called it; who puts back, acts over
+        nobody's claim who still runs."""
+        asked = json.dumps(call)
+        claims = [claim for node in self.nodes if node.instance_id in asked for claim in self._claims_of(node)]
+        mine = call["context"]["Execution"]
+        running = {each.arn for each in self.running}
+        if function.endswith(UNDER_NO_OTHERS):
+            return not any(arn in claim for claim in claims for arn in running - {mine["Id"]})
+        fence = f"{mine['Id']}#{mine.get('RedriveCount', 0)}"
+        return mine["Id"] in running and any(fence in claim for claim in claims)
+
+    def _claims_of(self, node: Node) -> list[str]:
+        on_node = [node.annotations.get("recycle-eks/claim", "")] if node.exists else []
+        return [*on_node, self.tags(node.instance_id).get("recycle-eks:claim", "")]
 
     def _state_is_entered(self, execution: Any, state: str) -> None:
         if state in self.entered:
@@ -243,7 +258,13 @@ def before_detach(stage: Stage) -> None:
 
 
 def after(stage: Stage) -> None:
-    stage.recycles(stage.group(minimum=2, maximum=2).nodes[0], until="2m")
+    """Its group's load balancer has no other healthy target until long after its pods have ended."""
+    group = stage.group(minimum=2, maximum=2)
+    node, other = group.nodes
+    stage.recycles(node, until="2m")
+    target = stage.world.target_group("workers", group, deregistration_delay=60)
+    target.current(other.instance_id).healthy = stage.world.seconds("8m")
+    stage.targets.append(target)
     _started(stage, replacement="after")
 
 

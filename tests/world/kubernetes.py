@@ -474,10 +474,10 @@ class Kubernetes:
         """The pods there are, by namespace and name."""
         return [Pod(self, thing) for thing in self.look_at_pods(on, namespace)]
 
-    def events(self, about: str) -> list[Json]:
-        """The Events about an object (a node's are about its name), as their writers left them, oldest first."""
+    def events(self, about: str | None = None) -> list[Json]:
+        """The Events about an object (a node's are about its name), or all, as their writers left them, oldest first."""
         listed = self.client.get("/api/v1/events")["items"]
-        of_interest = [event for event in listed if event["involvedObject"].get("name") == about]
+        of_interest = [event for event in listed if about in (None, event["involvedObject"].get("name"))]
         return sorted(of_interest, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
     # -- for the handles below -----------------------------------------------------------------------------------

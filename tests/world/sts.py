@@ -123,6 +123,13 @@ def access_key_of(token: str) -> str | None:
     return query.get("X-Amz-Credential", "").partition("/")[0] or None
 
 
+def issued_secrets() -> list[str]:
+    """Secret keys and session tokens of every role session that moto handed out."""
+    backends = [backend for account in list(sts_backends.values()) for backend in list(account.values())]
+    roles = [role for backend in backends for role in list(backend.assumed_roles)]
+    return [secret for role in roles for secret in (role.secret_access_key, role.session_token)]
+
+
 def _session(access_key: str) -> Identity | None:
     """A role session that moto handed out."""
     for account_id, account in list(sts_backends.items()):
