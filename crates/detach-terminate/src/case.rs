@@ -82,13 +82,7 @@ fn find_own_claim(
     run: &Run,
     me: &Fence,
 ) -> Result<Option<Claim>, Error> {
-    let result = match run.input.dispose {
-        Dispose::Terminate => None,
-        Dispose::Stop => Some(STOPPED_TAG),
-        Dispose::Detach => Some(DETACHED_TAG),
-    };
-    let has_tag = |tag| instance.is_some_and(|instance| instance.tags.contains_key(tag));
-    let was_retired = result.is_some_and(has_tag);
+    let was_retired = was_retired(instance, run);
     // A detached instance keeps its Node, from which the claim goes first.
     if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
         return Ok(Some(node_record::check_claim(node, me, run.input.urgency)?));
@@ -101,6 +95,19 @@ fn find_own_claim(
     }
     let subject = describe_instance(&instance.id, None);
     Ok(Some(check_claim(found, me, run.input.urgency, &subject)?))
+}
+
+/// Whether this execution has left its result on the instance. One of an earlier life, as of an instance that was detached, attached
+/// again and is recycled once more, is older than its claim.
+fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
+    let result = match run.input.dispose {
+        Dispose::Terminate => return false,
+        Dispose::Stop => STOPPED_TAG,
+        Dispose::Detach => DETACHED_TAG,
+    };
+    let tag = instance.and_then(|instance| instance.tags.get(result));
+    tag.and_then(|time| time.parse::<Timestamp>().ok())
+        .is_some_and(|time| time >= run.claimed_at)
 }
 
 impl Case {
@@ -117,6 +124,7 @@ impl Case {
             id: &input.instance_id,
             dispose: input.dispose,
             way_in: self.run.way_in,
+            was_retired: was_retired(self.instance.as_ref(), &self.run),
             waits_for_our_hook: self.waits_for_our_hook,
             is_lost: self.run.lost.is_some(),
             node: self.node.as_ref(),
@@ -320,13 +328,22 @@ mod tests {
         let case = fixtures::case(&ScriptedKube::new(), "detach", "running");
         let mut released = fixtures::node();
         released.annotations.clear();
-        let tagged = |tag: &str| Instance {
-            tags: [(tag.to_owned(), "2027-01-01T00:00:00Z".to_owned())].into(),
-            ..fixtures::instance("running")
+        let find = |tag: &str, time: &str| {
+            let instance = Instance {
+                tags: [(tag.to_owned(), time.to_owned())].into(),
+                ..fixtures::instance("running")
+            };
+            find_own_claim(Some(&released), Some(&instance), &case.run, &case.me)
         };
-        let find = |tag: &str| find_own_claim(Some(&released), Some(&tagged(tag)), &case.run, &case.me);
-        assert_eq!(find(DETACHED_TAG).unwrap(), None);
-        assert!(find(STOPPED_TAG).is_err(), "that was another disposal");
+        let (claimed, before) = ("2027-01-01T00:00:00Z", "2026-12-31T23:59:59Z");
+        assert_eq!(find(DETACHED_TAG, claimed).unwrap(), None);
+        for (tag, time, name) in [
+            (STOPPED_TAG, claimed, "that was another disposal"),
+            (DETACHED_TAG, before, "that was an earlier one"),
+            (DETACHED_TAG, "yes", "that was a person"),
+        ] {
+            assert!(find(tag, time).is_err(), "{name}");
+        }
     }
 
     #[tokio::test]

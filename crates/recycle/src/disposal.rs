@@ -9,7 +9,7 @@ use crate::contract::WayIn;
 use crate::hook::{RETAINED, WAITING};
 use crate::ids::InstanceId;
 use crate::input::Dispose;
-use crate::names::{DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT, STOPPED_TAG};
+use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT};
 use crate::node::{Group, Instance, NodeFacts};
 use crate::pods::{NAMES_PER_CLASS, cut_text};
 use crate::poll::next_wait;
@@ -35,6 +35,8 @@ pub struct Departure<'a> {
     pub way_in: WayIn,
     /// It waits for a hook, and the group has ours.
     pub waits_for_our_hook: bool,
+    /// This execution has tagged it as stopped or detached: that comes last but for what is taken off it.
+    pub was_retired: bool,
     /// The node is lost: nothing on it can be saved, and nothing is asked of it any more.
     pub is_lost: bool,
     /// Its Node.
@@ -121,7 +123,7 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         return terminate(lifecycle_state, &timing);
     };
     match departure.dispose {
-        Dispose::Stop if !departure.is_lost => stop(departure.node, instance, lifecycle_state, &timing),
+        Dispose::Stop if !departure.is_lost => stop(departure, instance, lifecycle_state, &timing),
         Dispose::Detach if !departure.is_lost => detach(departure, lifecycle_state, &timing),
         Dispose::Terminate | Dispose::Stop | Dispose::Detach => {
             find_what_still_holds(departure, &timing).unwrap_or_else(|| {
@@ -298,16 +300,16 @@ fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
 }
 
 fn stop(
-    node: Option<&NodeFacts>,
+    departure: &Departure<'_>,
     instance: &Instance,
     lifecycle_state: &str,
     timing: &Timing,
 ) -> DisposalStep {
     match instance.state.as_str() {
-        "stopped" if instance.tags.contains_key(STOPPED_TAG) && node.is_none() => DisposalStep::Done,
+        "stopped" if departure.was_retired && departure.node.is_none() => DisposalStep::Done,
         "stopped" => DisposalStep::Retire,
         "running" if lifecycle_state == "Standby" => {
-            find_what_holds(node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
+            find_what_holds(departure.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
         }
         // Stopping a member in service would only make the group replace it once more.
         "running" => timing.wait_or_give_up(format!(
@@ -347,11 +349,8 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
         );
     }
     // A call that is made again finds nothing that it may touch: the claim is gone, and whoever investigates has the instance.
-    let was_retired = departure
-        .instance
-        .is_some_and(|instance| instance.tags.contains_key(DETACHED_TAG))
-        && departure.node.is_none_or(|node| node.claim().is_none());
-    let last = if was_retired {
+    let is_released = departure.node.is_none_or(|node| node.claim().is_none());
+    let last = if departure.was_retired && is_released {
         DisposalStep::Done
     } else {
         DisposalStep::Retire
@@ -377,6 +376,7 @@ mod tests {
     use super::*;
     use crate::claim::Phase;
     use crate::fixtures::{OLD, OTHER, at, claimed, group, id, instance, member, node, strings};
+    use crate::names::{DETACHED_TAG, STOPPED_TAG};
     use crate::node::{Member, Record, out_of_service_taint};
 
     fn out_of_balancers() -> NodeFacts {
@@ -471,6 +471,7 @@ mod tests {
             dispose,
             way_in: WayIn::Before,
             waits_for_our_hook: false,
+            was_retired: instance.is_some_and(|instance| !instance.tags.is_empty()),
             is_lost: false,
             node,
             instance,

@@ -266,6 +266,7 @@ mod tests {
                 dispose,
                 way_in: crate::contract::WayIn::Before,
                 waits_for_our_hook: false,
+                was_retired: false,
                 is_lost: false,
                 node: Some(&node),
                 instance: Some(&instance),
