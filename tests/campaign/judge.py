@@ -49,12 +49,14 @@ def _leftovers(stage: Stage) -> Iterator[str]:
 
 
 def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
-    """Those that people were told to see to: their group terminates them already; or they stay in Standby without a way back."""
+    """Those that people were told to see to: their group terminates them, or has let go of them as was asked; or they stay in Standby
+    without a way back."""
     held, standing = set(), set()
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
         mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
-        if any("Terminating:Wait in its group" in reason for _, reason in mine):
+        is_detached = stage.dispose == "detach" and node.instance_id not in node.group.states
+        if any("Terminating:Wait in its group" in reason or (is_detached and "is in no group" in reason) for _, reason in mine):
             held |= {node.instance_id, node.name}
         is_said = any(outcome == "StandbyLeftBehind" or "Standby in its group" in reason for outcome, reason in mine)
         if is_said and _cannot_come_back(stage, node):

@@ -128,10 +128,16 @@ def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(wo
     execution.stop()
     world.run(world.clock.elapsed() + 2 * 3600)
 
-    assert not protected(world) and not world.leftovers(node.group)
+    left = {where for where, _ in world.leftovers(node.group)}
+    assert not protected(world)
     assert world.instance(node.instance_id).state == "running"
     if stopped_after == "SetInstanceProtection":
-        assert node.group.states[node.instance_id] == "InService"
+        assert not left and node.group.states[node.instance_id] == "InService"
+    else:
+        # What is left of ours on an instance that no group has is a person's to see to.
+        told = world.told[-1]
+        assert left == {node.name, node.instance_id}
+        assert told["severity"] == "critical" and f"({node.instance_id}) is in no group" in told["reason"] and told["what_to_do"]
 
 
 def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, node):
