@@ -49,7 +49,7 @@ def _leftovers(stage: Stage) -> Iterator[str]:
 
 
 def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
-    """Those that people were told to see to: their group terminates them, or has let go of them as was asked; or they stay in Standby
+    """Those that people were told to see to: their group terminates them, or has let go of them as asked; or they stay in Standby
     without a way back."""
     held, standing = set(), set()
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
