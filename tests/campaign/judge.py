@@ -55,10 +55,15 @@ def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
         mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
-        is_detached = stage.dispose == "detach" and node.instance_id not in node.group.states
-        if any("Terminating:Wait in its group" in reason or (is_detached and "is in no group" in reason) for _, reason in mine):
+        member, last = node.group.states.get(node.instance_id), [end for end, _ in _ends_about(stage, node)][-1:]
+        # With what a hook holds nobody goes on once its time was over; else the sweep does.
+        is_held = member == "Terminating:Wait" and last == ["DrainTimedOut"]
+        is_detached = member is None and stage.dispose == "detach"
+        told_so = [(is_held, "Terminating:Wait in its group"), (is_detached, "is in no group")]
+        if any(is_so and words in reason for is_so, words in told_so for _, reason in mine):
             held |= {node.instance_id, node.name}
         is_said = any(outcome == "StandbyLeftBehind" or "Standby in its group" in reason for outcome, reason in mine)
+        is_said |= node.instance_id in stage.unknown and any(f"{node.instance_id} is lost" in reason for _, reason in mine)
         if is_said and _cannot_come_back(stage, node):
             standing |= {node.instance_id, node.name}
     return held, standing
@@ -67,7 +72,8 @@ def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
 def _cannot_come_back(stage: Stage, node: Node) -> bool:
     """Its group is full, or it does not run, or its Node was taken away."""
     _, desired, most = node.group.sizes
-    return desired >= most or stage.world.state_of(node.instance_id) != "running" or node.instance_id in stage.by_hand
+    is_taken = node.instance_id in stage.by_hand | stage.unknown
+    return desired >= most or stage.world.state_of(node.instance_id) != "running" or is_taken
 
 
 def _pods(stage: Stage) -> Iterator[str]:
@@ -78,9 +84,12 @@ def _pods(stage: Stage) -> Iterator[str]:
 
 def _targets(stage: Stage) -> Iterator[str]:
     for target in stage.targets:
-        if gaps := [gap for gap in target.unserved() if gap[1] - gap[0] > 1e-6]:
+        by_hand = [
+            entry.serves(0, gap[0])[1] for gap in target.unserved() for entry in target.book if entry.target in stage.by_hand
+        ]
+        if gaps := [gap for gap in target.unserved() if gap[1] - gap[0] > 1e-6 and gap[0] not in by_hand]:
             yield f"{target} had no healthy target at {gaps}"
-        ours = {node.instance_id for node in stage.nodes} - stage.by_hand
+        ours = {node.instance_id for node in stage.nodes} - stage.by_hand - stage.unknown
         yield from (f"{instance} ended as a target of {target}" for instance in sorted(ours & set(target.cut_off)))
 
 
@@ -90,10 +99,11 @@ def _groups(stage: Stage) -> Iterator[str]:
         least, wanted, most = stage.sizes[group.name]
         wanted += stage.grown.get(group.name, 0)
         states = group.states
-        left = [each for each in states if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
-        old = [node for node in stage.nodes if states.get(node.instance_id) == "InService"]
+        away = [each for each, state in states.items() if state != "InService"]
+        left = [each for each in away if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
+        old = [node for node in stage.nodes if states.get(node.instance_id) == "InService" and _is_said_larger(stage, node)]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and stage.pods_at_work(node)]
-        # Where a replacement has pods, the node comes back beside it: the put-back table.
+        # Where a replacement has pods, the node comes back beside it, and the end says so: the put-back table.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
         if group.sizes not in allowed:
             yield f"{group} has the sizes {group.sizes} and not {stage.sizes[group.name]}"
@@ -104,36 +114,60 @@ def _groups(stage: Stage) -> Iterator[str]:
             yield f"{group} has {len(states)} members, {group.sizes[1]} are desired"
 
 
+def _is_said_larger(stage: Stage, node: Node) -> bool:
+    told = [reason for _, reason in _ends_about(stage, node)] + [json.dumps(each) for each in stage.world.told]
+    return any("is one larger than before" in text and node.instance_id in text for text in told)
+
+
+def _ends_about(stage: Stage, node: Node) -> list[tuple[str, str]]:
+    """The outcomes and reasons of its executions that tell something of it, in order."""
+    mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(stage.world.engine.execution(each.arn).input)]
+    return [told for each in mine if (told := told_by(each))[0] not in ("duplicate", "superseded", "ClaimLost")]
+
+
 def _outcomes(stage: Stage) -> Iterator[str]:
-    world = stage.world
     for node in stage.nodes:
-        mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(world.engine.execution(each.arn).input)]
+        mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(stage.world.engine.execution(each.arn).input)]
         told = [told_by(each) for each in mine]
-        telling = [each for each in told if each[0] not in ("duplicate", "superseded", "ClaimLost")]
+        telling = _ends_about(stage, node)
         for outcome, reason in told:
             stopped = ["ABORTED"] if stage.is_stopped else []
             if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, *stopped, "StandbyLeftBehind"):
                 yield f"{outcome} is no outcome: {reason[:200]}"
             if outcome == "InternalError":
                 yield f"a fault of ours: {reason[:300]}"
+            if outcome in ("duplicate", "superseded") and not telling:
+                yield f"{outcome} was told, but no other execution tells of the node"
+            if outcome == "ClaimLost" and not (stage.is_stopped or stage.is_unclaimed):
+                yield f"ClaimLost was told, but nobody took the claim away: {reason[:300]}"
+            # A person may end what was to be detached or stopped, or what was detached or stopped already.
+            is_over = node.instance_id not in node.group.states and stage.world.state_of(node.instance_id) == "terminated"
+            by_hand = node.instance_id in stage.by_hand | stage.unknown
+            if outcome in GONE and not (_has_gone(stage, node) or (by_hand and is_over)):
+                yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
+            if outcome in ("already_gone", "NodeLost") and not (
+                is_over or (outcome == "already_gone" and _has_gone(stage, node))
+            ):
+                yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
         if not telling:
             continue
-        outcome, reason = telling[-1]
-        member = next((group.states[node.instance_id] for group in stage.groups if node.instance_id in group.states), None)
-        power = stage.world.state_of(node.instance_id)
+        outcome, reason = ([each for each in telling if each[0] != "already_gone"] or telling)[-1]
+        member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
         is_ours = node.instance_id not in stage.by_hand
-        if node.instance_id not in stage.by_hand and outcome in GONE and not _has_gone(stage, node):
-            yield f"{outcome} was told, but the instance is {power}, {member} in its group"
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
         says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
         # There is no way back for a member that its group terminates.
         says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
-            yield f"{outcome} was told, but the instance is {power}, {member} in its group: {reason[:300]}"
+            yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
-            yield f"{outcome} was told, but the instance is {power}, {member} in its group"
-        if is_ours and outcome == "NodeLost":
+            yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
+        if is_ours and outcome == "NodeLost" and node.instance_id not in stage.unknown:
             yield f"NodeLost was told, but nobody took the node away: {reason[:300]}"
+
+
+def _whereabouts(stage: Stage, node: Node) -> str:
+    return f"{stage.world.state_of(node.instance_id)}, {node.group.states.get(node.instance_id)} in its group"
 
 
 def _has_gone(stage: Stage, node: Node) -> bool:
@@ -158,8 +192,10 @@ def _others(stage: Stage) -> Iterator[str]:
     for end in (*sweeps, *rotations):
         if "InternalError" in (end.error or "") + (end.cause or ""):
             yield f"a fault of ours: {end.cause[:300]}"
-    if any(end.outcome == "rotated" for end in rotations):
-        yield from (f"rotated was told, but {each} is there" for each in stage.nodes if not _has_gone(stage, each))
+    there = [str(each) for each in stage.nodes if not _has_gone(stage, each)]
+    named = [sum(group["left"] for group in end.output["groups"]) for end in rotations if end.outcome == "rotated"]
+    if named and len(there) > named[-1]:
+        yield f"rotated was told, and {named[-1]} nodes named as left, but {', '.join(there)} is there"
 
 
 def _secrets(stage: Stage) -> Iterator[str]:
@@ -173,7 +209,7 @@ def _secrets(stage: Stage) -> Iterator[str]:
         texts[f"the Event {event['metadata']['name']}"] = json.dumps(event)
     for instance in {each for group in stage.groups for each in group.nodes_seen}:
         texts[f"tags of {instance}"] = json.dumps(stage.tags(instance))
-    texts["a notification"] = json.dumps(world.told)
+    texts |= {f"what was written {number}": text for number, text in enumerate(stage.written)}
     issued = issued_secrets()
     for where, text in texts.items():
         if secret := SECRETS.search(text):

@@ -62,18 +62,27 @@ def _terminates_it_in_its_group(stage: Stage) -> None:
 
 def _deletes_its_object(stage: Stage) -> None:
     if _node(stage).exists:
-        with stage.ends_by_hand(_node(stage)):
-            _node(stage).object_is_deleted()
+        stage.loses_its_node(_node(stage))
+
+
+def _takes_the_claim_away(stage: Stage) -> None:
+    stage.is_unclaimed = True
+    if _node(stage).exists:
+        _node(stage).annotate("recycle-eks/claim", None)
 
 
 def _stops(stage: Stage) -> None:
     stage.is_stopped = True
+    # A rotation waits for the sweep to put back what is left of it.
+    stage.world.let_sweep()
     for execution in stage.world.executions()[:1]:
         execution.stop()
 
 
 def _redrives(stage: Stage) -> None:
     stage.is_stopped = True
+    # A rotation waits for the sweep to put back what is left of it.
+    stage.world.let_sweep()
     for execution in stage.world.executions()[:1]:
         if execution.status == "RUNNING":
             execution.stop()
@@ -105,7 +114,7 @@ PEOPLE: dict[str, Callable[[Stage], None]] = {
     "exits Standby": _asked_of_aws(_exits_standby),
     "removes the taint": _where_there_is_one(lambda node: node.kubernetes.remove_taints("recycle-eks/draining")),
     "uncordons": _where_there_is_one(lambda node: node.kubernetes.uncordon()),
-    "takes the claim away": _where_there_is_one(lambda node: node.annotate("recycle-eks/claim", None)),
+    "takes the claim away": _takes_the_claim_away,
     "ends the drain": _where_there_is_one(lambda node: node.annotate("recycle-eks/drain-until", "now")),
     "deletes the Node": _deletes_its_object,
     "terminates the instance": _asked_of_aws(_terminates_it),

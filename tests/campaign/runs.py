@@ -32,7 +32,7 @@ TOO_MANY = {
     "kubernetes:*": {"code": "TooManyRequests", "status": 429},
 }
 #: Kinds of faults at a place that an earlier scene had in full, of all that are possible there.
-AGAIN = 2
+AGAIN = 1
 
 
 @dataclass(frozen=True, order=True)

@@ -39,6 +39,8 @@ ELSEWHERE = (
     "logs:",
 )
 READS = ("Describe", "List", "Get", "GET")
+#: What has words of ours.
+TEXTS = ("kubernetes:PATCH", "kubernetes:POST", "kubernetes:PUT", "ec2:CreateTags", "sns:Publish")
 #: What a rotation marks nodes with, which it has not claimed.
 MARK = "recycle-eks/outdated"
 #: How often a call is made again whose answer was lost.
@@ -64,7 +66,13 @@ class Stage:
         self.is_stopped = False
         """Somebody has stopped an execution."""
         self.by_hand: set[str] = set()
-        """Instances that a person ended, or EC2."""
+        """Instances that a person ended."""
+        self.unknown: set[str] = set()
+        """Instances whose Node a person deleted: their pods end."""
+        self.is_unclaimed = False
+        """Somebody has taken a claim away."""
+        self.written: list[str] = []
+        """What functions wrote to nodes, events and tags."""
         self.grown: dict[str, int] = {}
         """By how much a person has changed a group's desired capacity."""
         self.targets: list[TargetGroup] = []
@@ -129,14 +137,23 @@ class Stage:
     def ends_by_hand(self, node: Node) -> Iterator[None]:
         """From now on its end, and that of its pods, is nothing of ours; unless it had ended before, or AWS refuses it."""
         by_hand, jobs = set(self.by_hand), self.jobs
-        if self.world.state_of(node.instance_id) == "running":
+        if self.world.state_of(node.instance_id) in ("running", "stopped"):
             self.by_hand.add(node.instance_id)
-            self.jobs = [job for job in jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
+            self._loses_jobs(node)
         try:
             yield
         except ClientError:
             self.by_hand, self.jobs = by_hand, jobs
             raise
+
+    def loses_its_node(self, node: Node) -> None:
+        """A person deletes the Node, with which its pods end; the machine is ours still."""
+        self.unknown.add(node.instance_id)
+        self._loses_jobs(node)
+        node.object_is_deleted()
+
+    def _loses_jobs(self, node: Node) -> None:
+        self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
 
     def becomes_idle(self) -> None:
         """Whatever was begun has ended, and two sweeps have come after that."""
@@ -181,11 +198,13 @@ class Stage:
 
     def _machine_changes(self, instance: Any, old: str, new: str) -> None:
         node = self.node_of(instance.id)
-        if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand:
+        if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand | self.unknown:
             if killed := self.pods_at_work(node):
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
 
     def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:
+        if function is not None and action.startswith(TEXTS):
+            self.written.append(f"{function} {action} {json.dumps(parameters, default=str)}")
         if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
             return
         # Whose answer was lost, calls again; the first call may have been the claim's end.
@@ -205,17 +224,23 @@ class Stage:
         """Whether the node that it works on is claimed by the very run of an execution that called it; who puts back, acts over
         nobody's claim who still runs."""
         asked = json.dumps(call)
-        claims = [claim for node in self.nodes if node.instance_id in asked for claim in self._claims_of(node)]
+        nodes = [node for node in self.nodes if node.instance_id in asked]
+        claims = [claim for node in nodes for claim in self._claims_of(node)]
         mine = call["context"]["Execution"]
         running = {each.arn for each in self.running}
         if function.endswith(UNDER_NO_OTHERS):
             return not any(arn in claim for claim in claims for arn in running - {mine["Id"]})
         fence = f"{mine['Id']}#{mine.get('RedriveCount', 0)}"
-        return mine["Id"] in running and any(fence in claim for claim in claims)
+        return mine["Id"] in running and any(fence in self._deciding_claim(node) for node in nodes)
 
     def _claims_of(self, node: Node) -> list[str]:
         on_node = [node.annotations.get("recycle-eks/claim", "")] if node.exists else []
         return [*on_node, self.tags(node.instance_id).get("recycle-eks:claim", "")]
+
+    def _deciding_claim(self, node: Node) -> str:
+        """The Node's. That of the instance counts where there is no Node, and once it is detached: the Node's goes first then."""
+        is_detached = node.exists and any(taint["key"] == "recycle-eks/detached" for taint in node.kubernetes.taints)
+        return self._claims_of(node)[-1 if is_detached else 0]
 
     def _state_is_entered(self, execution: Any, state: str) -> None:
         if state in self.entered:

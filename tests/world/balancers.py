@@ -42,6 +42,8 @@ class Registration:
     deregistered: float | None = None
     gone: float | None = None
     """When its draining is over."""
+    ended: float | None = None
+    """When its machine ended, or was stopped."""
 
     def state(self, now: float) -> str | None:
         """As DescribeTargetHealth shows it; None when it is not there."""
@@ -51,7 +53,8 @@ class Registration:
 
     def serves(self, since: float, until: float) -> tuple[float, float]:
         """The part of a time in which it gets new connections."""
-        return max(since, self.healthy), min(until, self.deregistered if self.deregistered is not None else until)
+        ends = [end for end in (self.deregistered, self.ended) if end is not None]
+        return max(since, self.healthy), min([until, *ends])
 
 
 class TargetGroup:
@@ -118,6 +121,8 @@ class TargetGroup:
     def note_ended(self, instance: str) -> None:
         if instance in self.targets:
             self.cut_off.append(instance)
+        if (entry := self.current(instance)) is not None:
+            entry.ended = self._balancers.clock.elapsed()
 
 
 class Balancers:

@@ -70,6 +70,7 @@ def seconds(time: str | float) -> float:
 
 #: What we write on nodes and instances.
 OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
+OUT_OF_SERVICE = ("node.kubernetes.io/out-of-service", "recycle-eks")
 #: What stays of it on purpose: on a replacement's Node, and on an instance that is stopped.
 RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
 #: What stays on the Node of a detached instance, with the cordon.
@@ -426,7 +427,10 @@ class World:
         found = []
         for node in (node for node in nodes if node.exists):
             keys = [*node.annotations, *node.labels, *(taint["key"] for taint in node.taints)]
-            results = (*RESULTS, *DETACHED) if DETACHED[0] in keys else RESULTS
+            instance = node.object["spec"].get("providerID", "").rpartition("/")[2]
+            is_member = any(instance in each.states for each in self.groups.values() if each.exists)
+            results = (*RESULTS, *DETACHED) if DETACHED[0] in keys and not is_member else RESULTS
+            found += [(node.name, taint["key"]) for taint in node.taints if (taint["key"], taint.get("value")) == OUT_OF_SERVICE]
             found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in results]
             found += [(node.name, "cordon")] if node.is_cordoned and results == RESULTS else []
         for each in [group] if group else [each for each in self.groups.values() if each.exists]:

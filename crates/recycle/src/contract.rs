@@ -889,6 +889,14 @@ mod tests {
     }
 
     #[test]
+    fn whose_claim_it_is_is_asked_by_name() {
+        let owner: ExecutionArn = ARN.parse().unwrap();
+        let answer = Answer::asking(ClaimVerdict::AskOwner, owner.clone());
+        assert!(answer.reason.starts_with(ARN), "{}", answer.reason);
+        assert_eq!(answer.owner, Some(owner));
+    }
+
+    #[test]
     fn an_answer_is_the_envelope_that_the_asl_reads() {
         let answer = Answer::new(ClaimVerdict::AlreadyGone, "gone").waiting(30);
         assert_eq!(

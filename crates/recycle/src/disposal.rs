@@ -394,6 +394,15 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_asked_is_asked_again_as_long_as_an_instance_may_take() {
+        let patience = i64::from(60 + VOLUME_GRACE + DISPOSAL_PATIENCE);
+        let wait = |seconds: i64| wait_for_answer(at(0), at(seconds), 60);
+        assert!(wait(0).is_some_and(|wait| wait > 0));
+        assert!(wait(patience - 1).is_some());
+        assert_eq!((wait(patience), wait(patience + 1)), (None, None));
+    }
+
+    #[test]
     fn the_volumes_with_which_an_instance_goes_are_named() {
         assert_eq!(describe_volumes_left(None), None);
         assert_eq!(describe_volumes_left(Some(&node("old"))), None);

@@ -1181,6 +1181,20 @@ mod tests {
             refusal(json!({"label_selectors": ""})),
             "label_selectors is no field of the input; did you mean label_selector?"
         );
+        for (from, to, distance) in [
+            ("", "", 0),
+            ("evict", "", 5),
+            ("abc", "abd", 1),
+            ("abc", "xabc", 1),
+            ("abcd", "xyzw", 4),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(
+                (edit_distance(from, to), edit_distance(to, from)),
+                (distance, distance),
+                "{from} {to}"
+            );
+        }
         let long = refusal(json!({"x".repeat(20_000): 1}));
         assert!(long.len() < 600, "{long}");
         assert!(refusal(json!({"a\nb": 1})).starts_with("\"a\\nb\" is no field of the input; "));

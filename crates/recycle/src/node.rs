@@ -306,8 +306,18 @@ impl Instance {
     /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
     #[must_use]
     pub fn was_stopped(&self) -> bool {
-        let time = |tag| self.tags.get(tag)?.parse::<Timestamp>().ok();
-        time(crate::names::STOPPED_TAG) > time(crate::names::STANDBY_TAG)
+        self.is_newer_than_standby(crate::names::STOPPED_TAG)
+    }
+
+    /// The same for one that was detached.
+    #[must_use]
+    pub fn was_detached(&self) -> bool {
+        self.is_newer_than_standby(crate::names::DETACHED_TAG)
+    }
+
+    fn is_newer_than_standby(&self, tag: &str) -> bool {
+        let time = |tag: &str| self.tags.get(tag)?.parse::<Timestamp>().ok();
+        time(tag) > time(crate::names::STANDBY_TAG)
     }
 
     /// The claim in its tags.
@@ -343,7 +353,7 @@ mod tests {
     use crate::claim::Phase;
     use crate::failure::with_causes;
     use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
-    use crate::names::{CLAIM_TAG, GROUP_TAG, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use crate::names::{CLAIM_TAG, DETACHED_TAG, GROUP_TAG, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
 
     #[test]
     fn what_was_stopped_has_not_been_put_into_standby_since_then() {
@@ -365,7 +375,34 @@ mod tests {
                 ..instance()
             };
             assert_eq!(instance.was_stopped(), expected, "{:?}", instance.tags);
+            let stopped_at = instance.tags.get(STOPPED_TAG).cloned();
+            let mut detached = instance;
+            detached
+                .tags
+                .extend(stopped_at.map(|time| (DETACHED_TAG.to_owned(), time)));
+            assert_eq!(detached.was_detached(), expected, "{:?}", detached.tags);
         }
+    }
+
+    #[test]
+    fn taints_of_another_effect_or_value_are_not_ours() {
+        let ours = draining_taint(&id(NEW));
+        let of_effect = |effect: &str| Taint {
+            effect: effect.to_owned(),
+            ..ours.clone()
+        };
+        assert!(is_draining_taint(&ours) && !is_draining_taint(&of_effect("PreferNoSchedule")));
+        let of_value = |value: &str| Taint {
+            value: Some(value.to_owned()),
+            ..out_of_service_taint()
+        };
+        assert!(is_out_of_service_taint(&out_of_service_taint()));
+        assert!(!is_out_of_service_taint(&of_value("nodeshutdown")));
+        let elsewhere = Taint {
+            key: "example.com/a".to_owned(),
+            ..out_of_service_taint()
+        };
+        assert!(!is_out_of_service_taint(&elsewhere));
     }
 
     #[test]

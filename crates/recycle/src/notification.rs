@@ -689,10 +689,20 @@ mod tests {
             (StandbyLeftBehind, None, Some(("left_behind", "critical", None))),
         ];
         for (verdict, error, expected) in cases {
-            let told = with_about(|about| tell_put_back(about, verdict, error, at(0), "why", Vec::new()));
+            let told = with_about(|about| {
+                tell_put_back(about, verdict, error, at(0), "why", vec!["do it".to_owned()])
+            });
             let told = told.map(|told| serde_json::to_value(told).unwrap());
-            let expected = expected.map(|(event, severity, outcome)| json!([event, severity, outcome]));
-            let found = told.map(|told| json!([told["event"], told["severity"], told["outcome"]]));
+            let expected =
+                expected.map(|(event, severity, outcome)| json!([event, severity, outcome, ["do it"]]));
+            let found = told.map(|told| {
+                json!([
+                    told["event"],
+                    told["severity"],
+                    told["outcome"],
+                    told["what_to_do"]
+                ])
+            });
             assert_eq!(found, expected, "{verdict:?}");
         }
     }

@@ -136,6 +136,7 @@ mod tests {
         assert_eq!(newcomers.len(), 1);
         assert_eq!(newcomers[0].instance, id(NEW));
         assert_eq!(OldNode::default().newcomers(&group).len(), 3);
+        assert!(old.knows_members() && !OldNode::default().knows_members());
     }
 
     #[test]

@@ -531,6 +531,20 @@ mod tests {
     }
 
     #[test]
+    fn only_pods_that_every_node_has_and_finished_ones_leave_a_node_empty() {
+        let of_node = PodFacts {
+            controller: controller("DaemonSet"),
+            ..pod("log")
+        };
+        let finished = PodFacts {
+            phase: "Succeeded".to_owned(),
+            ..job_pod("done")
+        };
+        assert!(is_empty_node(&[]) && is_empty_node(&[of_node.clone(), finished]));
+        assert!(!is_empty_node(&[of_node, pod("web")]));
+    }
+
+    #[test]
     fn the_first_rule_that_matches_decides() {
         let all = || awaiting("*", &[]);
         let none = Awaited::default;

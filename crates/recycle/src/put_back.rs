@@ -631,7 +631,7 @@ impl Situation<'_> {
         // The group took the capacity back that ExitStandby had added. Who goes would be its choice.
         let has_trimmed = exited_from == Some(group.desired) && count(group) > group.desired;
         if has_trimmed && self.has_time() {
-            let dropped = replacement.filter(|_| column == Column::Empty && !self.deeds.has_paid(group));
+            let dropped = replacement.filter(|_| column == Column::Empty);
             if let Some(step) = self.prepare(group, dropped) {
                 return step;
             }

@@ -417,6 +417,7 @@ mod tests {
             ("empty in (,a)", true),
             ("empty in (,)", true),
             ("size>11", true),
+            ("size>12", false),
             ("size<12", false),
             ("app>1", false),
             ("app=web,tier=front", true),

@@ -10,7 +10,7 @@ use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_cla
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DETACHED_TAG, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
     KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
     RECORD_ANNOTATION, STANDBY_TAG,
 };
@@ -100,7 +100,7 @@ fn is_marked(node: &NodeFacts) -> bool {
 #[must_use]
 pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
     let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
-    let is_detached = instance.tags.contains_key(DETACHED_TAG) && lifecycle_state.is_none();
+    let is_detached = instance.was_detached() && lifecycle_state.is_none();
     let is_stopped = instance.was_stopped() && matches!(lifecycle_state, None | Some("Standby"));
     is_stopped || (is_detached && !is_draining)
 }
@@ -180,7 +180,9 @@ mod tests {
     use super::*;
     use crate::contract::Start;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG};
+    use crate::names::{
+        DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG,
+    };
     use crate::node::detached_taint;
 
     const OTHER: &str = "i-0dddddddddddddddd";

@@ -396,6 +396,20 @@ fn whatever_is_wrong_with_what_tells_and_starts_is_the_only_finding() {
 }
 
 #[test]
+fn a_group_of_one_size_alone_has_no_way_back() {
+    for (sizes, expected) in [
+        ((3, 3, 3), 1),
+        ((2, 3, 3), 0),
+        ((3, 3, 4), 0),
+        ((1, 2, 3), 0),
+        ((0, 0, 0), 0),
+    ] {
+        let group = Group { sizes, ..group() };
+        assert_eq!(examine_sizes(&group).len(), expected, "{sizes:?}");
+    }
+}
+
+#[test]
 fn whatever_is_wrong_with_a_group_is_the_only_finding() {
     type Break = fn(&mut Group);
     fn with_hook(group: &mut Group, change: fn(&mut Hook)) {

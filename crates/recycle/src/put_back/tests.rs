@@ -432,6 +432,38 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
 }
 
 #[test]
+fn a_trim_of_the_group_after_exit_standby_takes_the_empty_replacement() {
+    let mut world = World::new(AT_MINIMUM).with_replacement("InService", false);
+    for _ in 0..3 {
+        let step = world.next();
+        world.take(&step);
+    }
+    world.group.desired = 2;
+    assert!(
+        matches!(world.next(), PutBackStep::Wait(..)),
+        "{:?}",
+        world.next()
+    );
+    world.group.members.retain(|member| member.instance != id(NEW));
+    world.newcomers = Some(Vec::new());
+    let (changes, end) = world.finish();
+    assert!(changes.is_empty(), "{changes:?}");
+    assert_eq!(end, PutBackStep::Done(None));
+}
+
+#[test]
+fn a_replacement_that_leaves_is_not_released() {
+    let mut world = World::new(AT_MINIMUM).with_replacement("Terminating", false);
+    "InService".clone_into(&mut world.group.members[0].lifecycle_state);
+    let node = world.newcomer_mut().node.as_mut().unwrap();
+    node.annotations
+        .insert(CORDONED_FOR_ANNOTATION.to_owned(), OLD.to_owned());
+    assert_eq!(world.next(), PutBackStep::Done(None));
+    "InService".clone_into(&mut world.newcomer_mut().lifecycle_state);
+    assert!(matches!(world.next(), PutBackStep::ReleaseReplacements { .. }));
+}
+
+#[test]
 fn who_was_brought_back_by_a_person_is_left_as_large_a_group_as_the_person_made_it() {
     let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
     "InService".clone_into(&mut world.group.members[0].lifecycle_state);

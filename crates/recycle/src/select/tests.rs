@@ -1,8 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::claim::Phase;
-use crate::fixtures::{NEW, OLD, OTHER, at, claimed, id, instance, node, strings};
+use crate::claim::{Claim, Phase};
+use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, instance, node, strings};
+use crate::names::CLAIM_ANNOTATION;
 use crate::node::Record;
 
 const HOUR: i64 = 3_600;
@@ -75,6 +76,13 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
     ] {
         assert!(parse_rotation(&good(selection.clone())).is_ok(), "{selection}");
     }
+    let longest = json!({"label_selector": "x".repeat(LONGEST_RECYCLE - r#"{"label_selector":""}"#.len())});
+    assert!(
+        parse_rotation(
+            &json!({"trigger": "manual", "selection": {"instance_ids": [OLD]}, "recycle": longest})
+        )
+        .is_ok()
+    );
     for alarm in [
         json!({}),
         json!({"group": "workers", "pick": "oldest", "cooldown_minutes": 0}),
@@ -97,6 +105,10 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         (
             good(json!({"instance_ids": []})),
             "selection: instance_ids is empty",
+        ),
+        (
+            good(json!({"instance_ids": vec![OLD; MOST_STARTS + 1]})),
+            "selection: instance_ids has more than 40 instances",
         ),
         (good(json!({"instance_ids": ["web-1"]})), "is \"web-1\""),
         (
@@ -343,6 +355,14 @@ fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
         ..node("b")
     };
     let worked_on = claimed(node("a"), Phase::Draining, &Record::default());
+    let elsewhere = Claim {
+        group: "others".parse().unwrap(),
+        ..claim(Phase::Draining)
+    };
+    let of_another_group = NodeFacts {
+        annotations: strings([(CLAIM_ANNOTATION, &serde_json::to_string(&elsewhere).unwrap())]),
+        ..node("a")
+    };
     let oldest = Alarmed::OldestOf("workers".parse().unwrap());
     for (name, nodes, minutes, hour, chosen) in [
         ("a launch alone", vec![node("a")], 60, 10, true),
@@ -351,6 +371,7 @@ fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
         ("no cooldown", vec![replacement], 0, 10, true),
         ("a claim", vec![worked_on.clone()], 120, 1, false),
         ("a claim, later", vec![worked_on], 60, 1, true),
+        ("another group's claim", vec![of_another_group], 120, 1, true),
     ] {
         let terms = terms(json!({"pick": "oldest", "cooldown_minutes": minutes}));
         let now = at(hour * HOUR);
