@@ -141,9 +141,10 @@ def _outcomes(stage: Stage) -> Iterator[str]:
             if outcome == "ClaimLost" and not (stage.is_stopped or stage.is_unclaimed):
                 yield f"ClaimLost was told, but nobody took the claim away: {reason[:300]}"
             # A person may end what was to be detached or stopped, or what was detached or stopped already.
-            is_over = node.instance_id not in node.group.states and stage.world.state_of(node.instance_id) == "terminated"
-            by_hand = node.instance_id in stage.by_hand | stage.unknown
-            if outcome in GONE and not (_has_gone(stage, node) or (by_hand and is_over)):
+            is_ended = stage.world.state_of(node.instance_id) == "terminated"
+            is_over = is_ended and node.instance_id not in node.group.states
+            is_theirs = (is_ended and node.instance_id in stage.by_hand) or (is_over and node.instance_id in stage.unknown)
+            if outcome in GONE and not (_has_gone(stage, node) or is_theirs):
                 yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
             if outcome in ("already_gone", "NodeLost") and not (
                 is_over or (outcome == "already_gone" and _has_gone(stage, node))

@@ -141,11 +141,11 @@ MUTATIONS = [
         reads=(b"<State>initial</State>", b"<State>healthy</State>"),
     ),
     Mutation(
-        "nobody sees the claim",
+        "nobody sees the claim on the Node",
         "before/undisturbed",
         "without a live claim",
-        sends=(b"recycle-eks(/|~1|:|%3A)claim", rb"recycle-eks\1pawns"),
-        reads=(b"recycle-eks(/|:)pawns", rb"recycle-eks\1claim"),
+        sends=(b"recycle-eks(/|~1)claim", rb"recycle-eks\1pawns"),
+        reads=(b"recycle-eks(/|~1)pawns", rb"recycle-eks\1claim"),
     ),
     Mutation(
         "a protection stays",

@@ -6,8 +6,8 @@ from campaign.mutations import MUTATIONS
 from campaign.runs import all_runs, explored
 from campaign.scenes import SCENES
 
-#: Of all runs of a scene, each so manieth: about 80 in all.
-EVERY = 40
+#: Of all runs of a scene, each so manieth: about 90 in all.
+EVERY = 30
 
 
 @pytest.fixture(scope="module")

@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn who_was_superseded_has_not_failed() {
+        let ends: Vec<Failure> = Failure::ALL
+            .into_iter()
+            .filter(|failure| !failure.ends_failed())
+            .collect();
+        assert_eq!(ends, [Failure::Superseded]);
+    }
+
+    #[test]
     fn names_are_what_serde_writes() {
         for failure in Failure::ALL {
             assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
