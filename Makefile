@@ -6,7 +6,7 @@
 # make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
 # make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
-# make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8' for an eighth of them
+# make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
 # make dashboard runs two days of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
@@ -46,7 +46,7 @@ campaign:
 
 mutants:
 	cargo mutants --version > /dev/null 2>&1 || cargo install --locked cargo-mutants
-	cargo mutants --package recycle --sharding round-robin --timeout 120 --output target $(ARGS)
+	cargo mutants --package recycle --timeout 120 --output target $(ARGS)
 
 dashboard:
 	export PYTHONPATH=tests; $(python) -m dashboard
