@@ -135,9 +135,12 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     world.run(end.at + 900)
 
     assert end.outcome == "recycled", end.cause
-    assert nodes.unserved() == [] and node.instance_id not in nodes.cut_off
-    if switch != "terminate_from_standby_launches_extra":  # then a neighbour is AWS's victim
-        assert nodes.cut_off == []
+    # AWS's victim is a neighbour if it launches one more and trims itself; nobody else's end may leave a gap.
+    victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
+    assert node.instance_id not in nodes.cut_off
+    assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
+    if switch != "terminate_from_standby_launches_extra":
+        assert victims == [] == nodes.unserved()
     (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
     assert left >= world.seconds("20m"), "it serves as long as its pods are waited for"
     assert sorted(nodes.targets) == sorted(workers.states)
