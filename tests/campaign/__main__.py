@@ -1,15 +1,19 @@
 """Makes one thing go wrong at every place where something can, and judges the world that is left.
 
 make campaign                                        all of it, in three processes; started again, it goes on where it was
-make campaign ARGS="--only 'before/seed 7'"          the runs whose names begin so
+make campaign ARGS="--only 'before/seed 7'"          the runs whose names begin so, each time anew
+make campaign ARGS="--shard 2/4"                     the second quarter of it, for one of four machines
 make campaign ARGS="--every 30"                      each thirtieth run
 make campaign ARGS=--again                           from the beginning
+
+It ends with 0 if nothing was violated, 1 if something was, 2 if no run has such a name, 130 or 143 if it was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import hashlib
 import json
 import queue
@@ -26,13 +30,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from campaign.runs import Run, all_runs, explored
+from campaign.runs import IDLE, Run, all_runs, explored
 from prepare import ROOT, TESTS
 from world.deployment import ZIPS
 from world.world import World
 
 #: Where what was found is written while it goes on; by what it was found with.
 NOTEBOOKS = ROOT / "target" / "campaign"
+#: What decides what is found, beside the functions.
+FINGERPRINTED = {".go", ".json", ".mjs", ".mod", ".py", ".tf", ".txt", ".yaml"}
 #: On two cores three are a fifth faster than two: a world also waits.
 WORKERS = 3
 
@@ -49,13 +55,18 @@ def main() -> int:
         notebook = notebook if not given.only else notebook.with_suffix(".only.jsonl")
         notebook.unlink(missing_ok=True)
     began = time.monotonic()
-    results = campaign(given, notebook, console)
-    return sum_up(results, time.monotonic() - began)
+    try:
+        results, known = campaign(given, notebook, console)
+    except LookupError as error:
+        print(*error.args, file=sys.stderr)
+        return 2
+    return sum_up(results, known, time.monotonic() - began)
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", help="the runs whose names begin so")
+    parser.add_argument("--shard", type=read_shard, default=(1, 1), metavar="K/N", help="the Kth of N parts")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth run")
     parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="processes, each with a world of its own")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
@@ -63,16 +74,26 @@ def read_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def read_shard(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"is K/N, with K from 1 to N, not {text!r}")
+    return int(number), int(of)
+
+
 def fingerprint() -> str:
     """Of everything that decides what is found: functions, state machines, module, this campaign."""
     digest = hashlib.sha256()
     here = [
         *ROOT.glob("state-machine/*.json"),
-        *ROOT.glob("terraform/*.tf"),
+        *ROOT.glob("terraform/**/*"),
         *TESTS.glob("campaign/*.py"),
-        *TESTS.glob("world/*.py"),
+        *TESTS.glob("world/**/*"),
+        *TESTS.glob("iam/*"),
+        *TESTS.glob("requirements*.txt"),
     ]
-    for file in sorted([*here, *Path(ZIPS).rglob("*.zip")]):
+    tracked = [file for file in here if file.suffix in FINGERPRINTED and ".terraform" not in file.parts]
+    for file in sorted([*tracked, *Path(ZIPS).rglob("*.zip")]):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -127,13 +148,17 @@ def made(world: World, run: Run) -> dict[str, Any]:
     return {"name": run.name, "end": end, "violations": found, "seconds": round(time.monotonic() - began, 2)}
 
 
-def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> list[dict[str, Any]]:
-    """What came of each run, what an earlier start of the same campaign found included."""
+def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> tuple[list[dict[str, Any]], int]:
+    """What came of each run, what an earlier start of the same campaign found included; and how many that were."""
     console.print("each scene once without any fault, to learn where faults can strike (half a minute)")
     workers = [Worker() for _ in range(given.workers)]
     try:
         every = [worker.answer() for worker in workers][0]
-        chosen = [name for name in every if name.startswith(given.only or "")][:: given.every]
+        (part, of), only = given.shard, given.only or ""
+        chosen = [name for name in every if name.startswith(only)][part - 1 :: of * given.every]
+        if not chosen:
+            nearest = "".join(difflib.get_close_matches(only, every, 1, 0))
+            raise LookupError(f"--only: no run's name begins with {only!r}; the nearest is {nearest!r}")
         known = {}
         if notebook.exists():
             known = {each["name"]: each for each in map(json.loads, notebook.read_text().splitlines())}
@@ -141,7 +166,8 @@ def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> lis
         for name in chosen:
             if name not in known:
                 left.put(name)
-        return [known[name] for name in chosen if name in known] + _made(workers, left, len(chosen), notebook, console)
+        before = [known[name] for name in chosen if name in known]
+        return before + _made(workers, left, len(chosen), notebook, console), len(before)
     finally:
         for worker in workers:
             worker.ends()
@@ -170,7 +196,7 @@ def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook
                     book.flush()
                     progress.advance(bar)
                     if result["violations"]:
-                        progress.console.print(violation(result), markup=False)
+                        progress.console.print(violation(result), markup=False, soft_wrap=True)
 
         threads = [threading.Thread(target=work_off, args=(worker,), daemon=True) for worker in workers]
         for thread in threads:
@@ -192,13 +218,14 @@ def violation(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"    make campaign ARGS=\"--only '{result['name']}'\""])
 
 
-def sum_up(results: list[dict[str, Any]], seconds: float) -> int:
-    table = Table("scene", "boundaries", "runs", "recycled and the like", "ended otherwise", "violations")
+def sum_up(results: list[dict[str, Any]], known: int, seconds: float) -> int:
+    """Prints what came of all. Scenes, kinds of faults, violations with the command that repeats each."""
+    table = Table("scene", "boundaries", "runs", "most often", "other last outcomes", "violations")
     scenes = list(dict.fromkeys(each["name"].partition("/")[0] for each in results))
     bad = [each for each in results if each["violations"]]
     for scene in scenes:
         mine = [each for each in results if each["name"].partition("/")[0] == scene]
-        ends = Counter(each["end"].rpartition(", ")[2] for each in mine)
+        ends = Counter(each["end"].removesuffix(f", {IDLE}").rpartition(", ")[2] for each in mine)
         goal, good = ends.most_common(1)[0]
         faults = [each["name"].rpartition("/") for each in mine if " #" in each["name"] and "/pair " not in each["name"]]
         boundaries = {place for place, _, _ in faults}
@@ -207,14 +234,16 @@ def sum_up(results: list[dict[str, Any]], seconds: float) -> int:
             scene, str(len(boundaries)), str(len(mine)), f"{goal} {good}", others, str(sum(each in bad for each in mine))
         )
     kinds = Counter(kind_of(each["name"]) for each in results)
-    by_kind = Table("what goes wrong", "runs", "violations")
+    by_kind = Table("what goes wrong", "runs", "too late to do anything", "violations")
     for kind, count in sorted(kinds.items()):
-        by_kind.add_row(kind, str(count), str(sum(kind_of(each["name"]) == kind for each in bad)))
+        idle = sum(kind_of(each["name"]) == kind and each["end"].endswith(IDLE) for each in results)
+        by_kind.add_row(kind, str(count), str(idle or ""), str(sum(kind_of(each["name"]) == kind for each in bad)))
     console = Console(width=140)
     console.print(table, by_kind)
     for each in sorted(bad, key=lambda each: each["name"]):
         print(violation(each))
-    print(f"{len(results)} runs in {seconds / 60:.0f} minutes, {len(bad)} with violations")
+    earlier = f", {known} of them before" if known else ""
+    print(f"{len(results)} runs{earlier}, {len(bad)} with violations; this took {seconds / 60:.0f} minutes")
     return 1 if bad else 0
 
 
@@ -222,7 +251,7 @@ def kind_of(name: str) -> str:
     """The last part of a run's name, without numbers."""
     what = name.partition("/")[2]
     if what.startswith(("pair", "seed", "lost event")):
-        return what.rstrip("0123456789").partition(" ")[0]
+        return "lost event" if what.startswith("lost") else what[:4]
     if "throttled at" in what:
         return "throttled for minutes"
     return what.rpartition("/")[2]

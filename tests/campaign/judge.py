@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
 from world.sts import issued_secrets
-from world.world import Node
+from world.world import End, Node
 
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
 GONE = ("recycled",)
@@ -193,10 +193,25 @@ def _others(stage: Stage) -> Iterator[str]:
     for end in (*sweeps, *rotations):
         if "InternalError" in (end.error or "") + (end.cause or ""):
             yield f"a fault of ours: {end.cause[:300]}"
-    there = [str(each) for each in stage.nodes if not _has_gone(stage, each)]
-    named = [sum(group["left"] for group in end.output["groups"]) for end in rotations if end.outcome == "rotated"]
-    if named and len(there) > named[-1]:
-        yield f"rotated was told, and {named[-1]} nodes named as left, but {', '.join(there)} is there"
+    for end in rotations:
+        yield from _rotation(stage, end)
+
+
+def _rotation(stage: Stage, end: End) -> Iterator[str]:
+    """What it says of each group, as `rotated` or as `RotationFailed`."""
+    told, output = end.outcome or end.error, end.output
+    if told == "RotationFailed" and (end.cause or "").startswith("{"):
+        output = json.loads(end.cause)
+    for group in (output or {}).get("groups", []):
+        mine = [node for node in stage.nodes if node.group.name == group["group"]]
+        there = [node for node in mine if not _has_gone(stage, node)]
+        failed = [each["node"] for each in group.get("failed", [])]
+        if "recycled" in group and group["recycled"] > len(mine) - len(there):
+            yield f"{told} says that {group['recycled']} are recycled, but {', '.join(map(str, there))} is there"
+        if "left" in group and len([node for node in there if node.instance_id not in failed]) > group["left"]:
+            yield f"{told} says that {group['left']} are left, but {', '.join(map(str, there))} is there"
+        if told == "rotated" and failed:
+            yield f"rotated was told, but {', '.join(failed)} failed"
 
 
 def _secrets(stage: Stage) -> Iterator[str]:
@@ -210,6 +225,7 @@ def _secrets(stage: Stage) -> Iterator[str]:
         texts[f"the Event {event['metadata']['name']}"] = json.dumps(event)
     for instance in {each for group in stage.groups for each in group.nodes_seen}:
         texts[f"tags of {instance}"] = json.dumps(stage.tags(instance))
+    texts["the notifications"] = json.dumps([*world.told, *world.notifications])
     texts |= {f"what was written {number}": text for number, text in enumerate(stage.written)}
     issued = issued_secrets()
     for where, text in texts.items():

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from campaign.scenes import Stage
-from world.world import Node
+from world.world import Execution, Node
 
 
 def _node(stage: Stage) -> Node:
@@ -21,6 +21,8 @@ def _where_there_is_one(act: Callable[[Node], Any]) -> Callable[[Stage], None]:
     def when_it_is_there(stage: Stage) -> None:
         if _node(stage).exists:
             act(_node(stage))
+        else:
+            stage.is_idle = True
 
     return when_it_is_there
 
@@ -32,7 +34,7 @@ def _asked_of_aws(act: Callable[[Stage], Any]) -> Callable[[Stage], None]:
         try:
             act(stage)
         except ClientError:
-            return
+            stage.is_idle = True
 
     return asked
 
@@ -58,35 +60,48 @@ def _terminates_it_in_its_group(stage: Stage) -> None:
     if not node.group.states.get(node.instance_id, "").startswith("Terminating"):
         with stage.ends_by_hand(node):
             node.group.terminate(node)
+    else:
+        stage.is_idle = True
 
 
 def _deletes_its_object(stage: Stage) -> None:
     if _node(stage).exists:
         stage.loses_its_node(_node(stage))
+    else:
+        stage.is_idle = True
 
 
 def _takes_the_claim_away(stage: Stage) -> None:
-    stage.is_unclaimed = True
     if _node(stage).exists:
+        stage.is_unclaimed = True
         _node(stage).annotate("recycle-eks/claim", None)
+    else:
+        stage.is_idle = True
+
+
+def _stopped(stage: Stage, machines: tuple[str, ...]) -> list[Execution]:
+    """Of what runs, the first is stopped."""
+    running = [each for machine in machines for each in stage.world.executions(machine) if each.status == "RUNNING"][:1]
+    for execution in running:
+        stage.is_stopped = True
+        # A rotation waits for the sweep to put back what is left of it.
+        stage.world.let_sweep()
+        execution.stop()
+    stage.is_idle = not running
+    return running
 
 
 def _stops(stage: Stage) -> None:
-    stage.is_stopped = True
-    # A rotation waits for the sweep to put back what is left of it.
-    stage.world.let_sweep()
-    for execution in stage.world.executions()[:1]:
-        execution.stop()
+    _stopped(stage, ("recycle-node", "sweep"))
+
+
+def _stops_the_rotation(stage: Stage) -> None:
+    _stopped(stage, ("rotate-nodes",))
 
 
 def _redrives(stage: Stage) -> None:
-    stage.is_stopped = True
-    # A rotation waits for the sweep to put back what is left of it.
-    stage.world.let_sweep()
-    for execution in stage.world.executions()[:1]:
-        if execution.status == "RUNNING":
-            execution.stop()
-            stage.world.clock.after(30, execution.redrive)
+    for execution in _stopped(stage, ("recycle-node", "sweep")):
+        stage.world.clock.after(30, execution.redrive)
 
 
 def _protects(stage: Stage) -> None:
@@ -105,9 +120,13 @@ def _grows_the_group(stage: Stage) -> None:
     if group.sizes[1] < group.sizes[2]:
         group.grow(group.sizes[1] + 1)
         stage.grown[group.name] = stage.grown.get(group.name, 0) + 1
+    else:
+        stage.is_idle = True
 
 
 SECOND = "second execution"
+#: What only a rotation makes possible.
+OF_ROTATIONS = ("stops the rotation",)
 
 PEOPLE: dict[str, Callable[[Stage], None]] = {
     SECOND: _second_execution,
@@ -120,6 +139,7 @@ PEOPLE: dict[str, Callable[[Stage], None]] = {
     "terminates the instance": _asked_of_aws(_terminates_it),
     "terminates the member": _asked_of_aws(_terminates_it_in_its_group),
     "stops the execution": _stops,
+    "stops the rotation": _stops_the_rotation,
     "redrives the execution": _redrives,
     "protects the member": _asked_of_aws(_protects),
     "grows the group": _asked_of_aws(_grows_the_group),

@@ -1,8 +1,8 @@
 """Every run of the campaign: a scene, and one thing that goes wrong in it, or two. Its name is what it takes to repeat it.
 
-before/check-pods kubernetes:GET pods #3/cut         a fault at the third such call
+before/check-pods kubernetes:GET pods #1/cut         a fault at the first such call
 hook/CheckPods/second execution                      somebody acts when a state is entered
-after/3m throttled at 2m · spot/lost event 4 · before/seed 7 · before/pair 12
+after/3m throttled at 2m · spot/lost event 1 · before/seed 7 · before/pair 8
 """
 
 from __future__ import annotations
@@ -15,24 +15,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from campaign.judge import violations
-from campaign.people import PEOPLE, SECOND
+from campaign.people import OF_ROTATIONS, PEOPLE, SECOND
 from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
 from world.faults import INVOKE, NO_FUNCTION, Fault, Plan
 from world.world import World
 
 #: Pairs of faults and seeds of the clock, for each scene.
-PAIRS, SEEDS = 8, 8
+PAIRS, SEEDS = 16, 16
 #: How often throttling begins, and for how long it lasts, in virtual minutes.
 THROTTLED_EVERY, THROTTLED_FOR = 1, 3
-#: Of whom nobody gets an answer meanwhile. Nothing may be called in that time.
+#: Of whom nobody gets an answer meanwhile.
 THROTTLED = ("autoscaling:*", "ec2:*", "eks:*", "elasticloadbalancing:*", "sns:*", "states:*", INVOKE, "kubernetes:*")
 #: How those say it who do not say it as AWS's older services do.
 TOO_MANY = {
     INVOKE: {"code": "TooManyRequestsException", "status": 429},
     "kubernetes:*": {"code": "TooManyRequests", "status": 429},
 }
-#: Kinds of faults at a place that an earlier scene had in full, of all that are possible there.
+#: What AWS and Kubernetes mean to go away by itself. Whatever else happens to a call, the execution has to reach its goal.
+LASTING = "refused"
+#: Kinds of faults at a call of a function that an earlier scene had with all of them.
 AGAIN = 1
+#: What is told of a run in which a person came too late.
+IDLE = "too late to do anything"
 
 
 @dataclass(frozen=True, order=True)
@@ -58,7 +62,8 @@ class Boundary:
             return ["throttled", "5xx", "answer lost"]
         kinds = ["throttled", "5xx", "refused", "cut"]
         if self.function:
-            kinds += ["timed out", *(["killed before", "killed after"] if self.write else [])]
+            # Before or after it is the same where nothing is changed.
+            kinds += ["timed out", "killed after", *(["killed before"] if self.write else [])]
         if self.action.startswith("kubernetes:"):
             kinds += ["401", *(["409"] if self.write else [])]
         return kinds
@@ -100,6 +105,8 @@ class Run:
     seed: int | None = None
     spared: int = 0
     """How many of its faults need not strike: another may take the way there."""
+    is_passing: bool = True
+    """Nothing went wrong that an execution has to give up for: its goal is reached."""
 
     @property
     def name(self) -> str:
@@ -118,7 +125,10 @@ class Run:
             if len(missed) > self.spared:
                 found += [f"the fault has not struck: {fault.action}" for fault in missed]
             found += [f"event {fault.nth} has not come" for fault in world.events.faults if fault.seen < fault.nth]
-            return ", ".join(told_by(each)[0] for each in ends_of(stage)), found
+            ends = _ends(stage)
+            if self.is_passing and ends[-1:] != [self.scene.goal]:
+                found.append(f"it has ended as {ends}, not as {self.scene.goal}")
+            return ", ".join([*ends, *([IDLE] if stage.is_idle else [])]), found
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,13 @@ class Known:
     boundaries: list[Boundary]
     states: list[str]
     deliveries: int
-    minutes: int
+    called: list[float]
+    """When calls are made, in virtual seconds since the scene began."""
+
+
+def _ends(stage: Stage) -> list[str]:
+    """The outcomes of what recycles, and of the rotation that has begun it, at the end."""
+    return [told_by(each)[0] for each in [*ends_of(stage), *ends_of(stage, "rotate-nodes")]]
 
 
 def undisturbed(scene: Scene) -> Run:
@@ -146,15 +162,13 @@ def explore(world: World, scene: Scene) -> Known:
         calls, states = list(world.aws.calls), list(stage.entered)
         deliveries = len(world.events.deliveries) - delivered
         invocations = Counter(_bare(sample.function) for sample in world.host.samples[prepared:])
-        minutes = int((world.clock.elapsed() - began) / 60)
+        called = [call.at - began for call in calls]
         stage.becomes_idle()
         found = violations(stage)
-        goals = [told_by(each)[0] for each in ends_of(stage)]
-        if scene.name == "rotation":
-            goals = [world.executions("rotate-nodes")[0].finishes().outcome]
-        assert not found and goals[-1:] == [scene.goal], (scene.name, goals, found)
+        ends = _ends(stage)
+        assert not found and ends[-1:] == [scene.goal], (scene.name, ends, found)
     places = [*_invocations(invocations), *boundaries(calls)]
-    return Known(scene, places, states, deliveries, minutes)
+    return Known(scene, places, states, deliveries, called)
 
 
 def boundaries(calls: list[Any]) -> Iterator[Boundary]:
@@ -187,38 +201,57 @@ def _bare(function: str | None) -> str:
 
 def all_runs(known: list[Known]) -> Iterator[Run]:
     """The whole campaign, scene by scene."""
-    had: set[tuple[str, str, int]] = set()
+    had: Counter[tuple[str, str]] = Counter()
     for each in known:
         yield undisturbed(each.scene)
         yield from _faults(each, had)
         yield from _pairs(each)
         yield from _meetings(each)
         for number in range(each.deliveries):
-            yield Run(each.scene, f"lost event {number + 1}", lambda stage, n=number: stage.world.events.lose("*", n + 1))
-        for minute in range(0, each.minutes, THROTTLED_EVERY):
+            yield Run(
+                each.scene,
+                f"lost event {number + 1}",
+                lambda stage, n=number: stage.world.events.lose("*", n + 1),
+                is_passing=False,
+            )
+        for minute in _minutes(each):
             yield Run(
                 each.scene,
                 f"{THROTTLED_FOR}m throttled at {minute}m",
                 lambda stage, at=minute: throttle(stage, at),
-                spared=len(THROTTLED),
+                spared=len(THROTTLED) - 1,
             )
         for seed in range(1, SEEDS + 1):
             yield Run(each.scene, f"seed {seed}", lambda stage: None, seed=seed)
 
 
-def _faults(known: Known, had: set[tuple[str, str, int]]) -> Iterator[Run]:
-    """Every kind at each place; where an earlier scene has passed the same, some of them, others in each scene."""
-    here = set()
+def _minutes(known: Known) -> list[int]:
+    """Those in which throttling begins that somebody gets to feel."""
+    ends = int(max(known.called) / 60) + 1
+    return [minute for minute in range(0, ends, THROTTLED_EVERY) if any(_is_throttled(at, minute) for at in known.called)]
+
+
+def _is_throttled(at: float, minute: int) -> bool:
+    begins = minute * 60 + 30
+    return begins < at < begins + THROTTLED_FOR * 60
+
+
+def _faults(known: Known, had: Counter[tuple[str, str]]) -> Iterator[Run]:
+    """Every kind at each place. Of calls that an earlier scene has had of the same function, some kinds at each, the next ones every time."""
+    before = dict(had)
     for boundary in known.boundaries:
-        place = (boundary.function, boundary.action, boundary.nth)
-        here.add(place)
+        call = (boundary.function, boundary.action)
         kinds = boundary.kinds
-        if place in had:
-            first = zlib.crc32(f"{known.scene.name} {boundary}".encode()) % len(kinds)
-            kinds = [kinds[(first + number) % len(kinds)] for number in range(AGAIN)]
+        if call in before:
+            kinds = [kinds[(had[call] + number) % len(kinds)] for number in range(min(AGAIN, len(kinds)))]
+        had[call] += len(kinds)
         for kind in kinds:
-            yield Run(known.scene, f"{boundary}/{kind}", lambda stage, b=boundary, k=kind: b.strike(stage.world.faults, k))
-    had |= here
+            yield Run(
+                known.scene,
+                f"{boundary}/{kind}",
+                lambda stage, b=boundary, k=kind: b.strike(stage.world.faults, k),
+                is_passing=kind != LASTING,
+            )
 
 
 def _pairs(known: Known) -> Iterator[Run]:
@@ -232,19 +265,20 @@ def _pairs(known: Known) -> Iterator[Run]:
                 boundary.strike(stage.world.faults, kind)
 
         what = " + ".join(f"{boundary}/{kind}" for boundary, kind in both)
-        yield Run(known.scene, f"pair {number}: {what}", disturb, spared=1)
+        is_passing = LASTING not in [kind for _, kind in both]
+        yield Run(known.scene, f"pair {number}: {what}", disturb, spared=1, is_passing=is_passing)
 
 
 def _meetings(known: Known) -> Iterator[Run]:
     """In each state a second execution, and one of the people, who take turns: somebody else begins in each scene."""
-    others = sorted(set(PEOPLE) - {SECOND})
+    others = sorted(set(PEOPLE) - {SECOND} - (set() if "EachGroup" in known.states else set(OF_ROTATIONS)))
     for number, state in enumerate(known.states, zlib.crc32(known.scene.name.encode())):
         for who in (SECOND, others[number % len(others)]):
 
             def disturb(stage: Stage, state: str = state, who: str = who) -> None:
                 stage.to_do[state] = lambda: PEOPLE[who](stage)
 
-            yield Run(known.scene, f"{state}/{who}", disturb)
+            yield Run(known.scene, f"{state}/{who}", disturb, is_passing=False)
 
 
 def throttle(stage: Stage, minute: int) -> None:

@@ -28,7 +28,7 @@ BEGINS = 10
 SWEEPS = ("6m", "15m")
 #: Who must hold a claim before it changes anything; and who must not act over that of another that still runs.
 UNDER_A_CLAIM = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
-UNDER_NO_OTHERS = ("restore-node",)
+UNDER_NO_OTHERS = ("claim-node", "restore-node")
 #: What such a function writes beside the node, its group and its pods.
 ELSEWHERE = (
     "lambda:Invoke",
@@ -71,6 +71,8 @@ class Stage:
         """Instances whose Node a person deleted: their pods end."""
         self.is_unclaimed = False
         """Somebody has taken a claim away."""
+        self.is_idle = False
+        """Somebody has found nothing to do."""
         self.written: list[str] = []
         """What functions wrote to nodes, events and tags."""
         self.grown: dict[str, int] = {}
@@ -212,7 +214,8 @@ class Stage:
         last, times = self._last_calls.get(function, ("", 0))
         times = times + 1 if last == call else 0
         self._last_calls[function] = (call, times)
-        if action.partition(":")[2].startswith(READS) or 0 < times <= REPEATS:
+        is_repeated = 0 < times <= REPEATS and any(fault.struck for fault in self.world.faults.faults)
+        if action.partition(":")[2].startswith(READS) or is_repeated:
             return
         calls = [json.loads(payload) for name, payload in list(self.world.host.at_work) if name == function]
         marks = MARK in json.dumps(parameters.get("body"))
@@ -309,8 +312,9 @@ def hook_retain(stage: Stage) -> None:
 
 def spot(stage: Stage) -> None:
     """A rebalance recommendation: EC2 may take the node away, but has not said when."""
-    stage.recycles(stage.group().nodes[0], until="4m")
-    _started(stage, urgency="spot")
+    node = stage.recycles(stage.group().nodes[0], until="4m")
+    stage.world.forget_calls()
+    stage.world.events.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": node.instance_id})
 
 
 def put_back(stage: Stage) -> None:
@@ -350,16 +354,16 @@ SCENES = [
     Scene("after", after, "recycled"),
     Scene("hook", hook, "recycled"),
     Scene("hook-retain", hook_retain, "recycled"),
-    Scene("spot", spot, "recycled"),
+    Scene("spot", spot, "started"),
     Scene("put-back", put_back, "DrainTimedOut"),
     Scene("sweep", sweep, "ABORTED"),
     Scene("rotation", rotation, "rotated"),
 ]
 
 
-def ends_of(stage: Stage) -> list[Execution]:
-    """The executions that recycle, in the order in which they ended."""
-    ended = [each for each in stage.world.executions() if each.status != "RUNNING"]
+def ends_of(stage: Stage, machine: str = "recycle-node") -> list[Execution]:
+    """The executions that recycle, or others, in the order in which they ended."""
+    ended = [each for each in stage.world.executions(machine) if each.status != "RUNNING"]
     return sorted(ended, key=lambda each: stage.world.engine.execution(each.arn).stop)
 
 

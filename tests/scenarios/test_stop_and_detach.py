@@ -236,9 +236,59 @@ def test_a_refusal_after_the_detachment_tells_that_it_is_in_no_group(world, node
     assert tags_of(world, node) == {"recycle-eks:gave-up", "recycle-eks:standby"}
 
 
-def test_a_detached_node_that_is_attached_again_can_be_recycled_again(world, node):
+def test_a_detached_instance_is_refused_as_long_as_no_group_has_it(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     assert world.recycle(node).finishes().error == "PreflightRefused"
+
+
+def was_detached_and_is_attached_again(world, node):
+    """By a person, who takes away what kept pods off it. The tag of its earlier life stays."""
+    assert recycle(world, node, "detach").finishes().outcome == "recycled"
+    world.aws.client("autoscaling").attach_instances(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
+    node.kubernetes.remove_taints("recycle-eks/detached")
+    node.kubernetes.label(**{EXCLUDE: None})
+    node.kubernetes.uncordon()
+    world.run(world.clock.elapsed() + 600)
+    assert node.group.states[node.instance_id] == "InService" and tags_of(world, node) == {"recycle-eks:detached"}
+
+
+@pytest.mark.parametrize("dispose", ["terminate", "stop", "detach"])
+def test_a_detached_instance_that_is_attached_again_is_recycled_again(world, node, dispose):
+    was_detached_and_is_attached_again(world, node)
+    pod = node.bare_pod("train", labels={"app": "train"})
+    until = world.clock.elapsed() + 1200
+    world.at(until, pod.finishes)
+
+    end = recycle(world, node, dispose).finishes()
+
+    assert end.outcome == "recycled" and end.at >= until, end.cause
+    assert pod.phase == "Succeeded" and not protected(world) and node.group.sizes == (1, 4, 5)
+    if dispose == "detach":
+        assert node.instance_id not in node.group.states and tags_of(world, node) == {"recycle-eks:detached"}
+    else:
+        assert world.state_of(node.instance_id) == ("stopped" if dispose == "stop" else "terminated")
+
+
+def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node):
+    was_detached_and_is_attached_again(world, node)
+    execution = recycle(world, node, "detach", load_balancer_grace_seconds=300)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    node.annotate("recycle-eks/claim", None)
+
+    assert execution.finishes().error == "ClaimLost"
+    assert node.instance_id in node.group.states
+
+
+def test_the_sweep_puts_back_whom_a_stopped_execution_left_with_the_result_of_its_earlier_life(world, node):
+    was_detached_and_is_attached_again(world, node)
+    world.let_sweep()
+    execution = recycle(world, node, "detach", load_balancer_grace_seconds=300)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    execution.stop()
+    world.run(world.clock.elapsed() + 7200)
+
+    assert node.group.states[node.instance_id] == "InService" and not node.unschedulable and EXCLUDE not in node.labels
+    assert tags_of(world, node) == {"recycle-eks:detached"}
 
 
 @pytest.mark.parametrize(
