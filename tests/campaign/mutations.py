@@ -117,6 +117,12 @@ MUTATIONS = [
     Mutation("a hook lets go of pods that it overlooks", "hook/undisturbed", "at work", pods=lambda pod: False),
     Mutation("a failure is told as a success", "put-back/undisturbed", "recycled was told", machine=(FAILS, SUCCEEDS)),
     Mutation(
+        "a failure is told where there was none",
+        "put-back/seed 1",
+        "it has ended as ['ServiceUnavailable'], not as DrainTimedOut",
+        machine=(FAILS, {**FAILS, "Error": "ServiceUnavailable"}),
+    ),
+    Mutation(
         "nothing is disposed of",
         "before-detach/undisturbed",
         "recycled was told",
@@ -170,5 +176,42 @@ MUTATIONS = [
         "sweep/undisturbed",
         "is left on",
         undone={"restore-node": {**DONE, "verdict": "untouched"}},
+    ),
+    Mutation(
+        "a node stays a target",
+        "spot/undisturbed",
+        "ended as a target",
+        sends=(b"exclude-from-external-load-balancers", b"exclude-from-nothing"),
+        reads=(b"exclude-from-nothing", b"exclude-from-external-load-balancers"),
+    ),
+    Mutation(
+        "a pod that is to be waited for is evicted",
+        "before-stop/undisturbed",
+        "has not finished",
+        reads=(rb'"recycle-eks/drain":"wait"', rb'"recycle-eks/drain":"evict"'),
+    ),
+    Mutation(
+        "a node that was put back is told as lost",
+        "put-back/undisturbed",
+        "NodeLost was told, but the instance is",
+        machine=(FAILS, {**FAILS, "Error": "NodeLost"}),
+    ),
+    Mutation(
+        "an own claim is told as lost",
+        "put-back/undisturbed",
+        "ClaimLost was told, but nobody took the claim away",
+        machine=(FAILS, {**FAILS, "Error": "ClaimLost"}),
+    ),
+    Mutation(
+        "a node that was put back is told as gone already",
+        "put-back/undisturbed",
+        "already_gone was told, but the instance is",
+        machine=(FAILS, {**SUCCEEDS, "Output": {"outcome": "already_gone", "reason": "made up"}}),
+    ),
+    Mutation(
+        "a rotation boasts",
+        "rotation/undisturbed",
+        "rotated says that 9 are recycled",
+        machine=("{% $groups %}", "{% [$groups ~> |$|{'recycled': 9}|] %}"),
     ),
 ]

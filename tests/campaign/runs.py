@@ -237,7 +237,7 @@ def _is_throttled(at: float, minute: int) -> bool:
 
 
 def _faults(known: Known, had: Counter[tuple[str, str]]) -> Iterator[Run]:
-    """Every kind at each place. Of calls that an earlier scene has had of the same function, some kinds at each, the next ones every time."""
+    """Every kind at each place. Where the function makes a call that an earlier scene has had, some at each place, in turn."""
     before = dict(had)
     for boundary in known.boundaries:
         call = (boundary.function, boundary.action)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from campaign import judge
 from campaign.mutations import MUTATIONS
-from campaign.runs import all_runs, explored
+from campaign.runs import Run, all_runs, explored, undisturbed
 from campaign.scenes import SCENES
 
 #: Of all runs of a scene, each so manieth: about 90 in all.
@@ -29,3 +30,14 @@ def test_a_deliberate_bug_is_seen(world, runs, mutation):
     with mutation.inside(world):
         _, found = runs[mutation.run].make(world)
     assert any(mutation.sees in sentence for sentence in found), found
+
+
+def test_a_fault_that_strikes_nothing_is_seen(world):
+    run = Run(SCENES[0], "nobody calls that", lambda stage: stage.world.faults.refuse("ec2:RunInstances", code="Throttling"))
+    assert run.make(world)[1] == ["the fault has not struck: ec2:RunInstances"]
+
+
+def test_an_issued_secret_is_seen_whatever_it_looks_like(world, monkeypatch):
+    monkeypatch.setattr(judge, "issued_secrets", lambda: ["recycle-eks/draining"])
+    _, found = undisturbed(SCENES[0]).make(world)
+    assert any(sentence.endswith("has a secret that was issued") for sentence in found), found
