@@ -255,7 +255,7 @@ def was_detached_and_is_attached_again(world, node):
 @pytest.mark.parametrize("dispose", ["terminate", "stop", "detach"])
 def test_a_detached_instance_that_is_attached_again_is_recycled_again(world, node, dispose):
     was_detached_and_is_attached_again(world, node)
-    pod = node.bare_pod("train", labels={"app": "train"})
+    pod = node.job("train", labels={"app": "train"})
     until = world.clock.elapsed() + 1200
     world.at(until, pod.finishes)
 
@@ -274,6 +274,7 @@ def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node
     execution = recycle(world, node, "detach", load_balancer_grace_seconds=300)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.annotate("recycle-eks/claim", None)
+    world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
 
     assert execution.finishes().error == "ClaimLost"
     assert node.instance_id in node.group.states
