@@ -159,6 +159,9 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
         # There is no way back for a member that its group terminates.
         says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
+        # Nor for one whose Node somebody has deleted meanwhile.
+        is_lost = f"instance {node.instance_id} is lost, its instance is {power} and {member} in its group"
+        says_so |= node.instance_id in stage.unknown and is_lost in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":

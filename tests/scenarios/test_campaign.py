@@ -1,11 +1,14 @@
 """A slice of the fault campaign (`make campaign`), and deliberate bugs, which its judge has to see."""
 
+import re
+
 import pytest
 
-from campaign import judge
+from campaign import __main__, judge
 from campaign.mutations import MUTATIONS
 from campaign.runs import Run, all_runs, explored, undisturbed
 from campaign.scenes import SCENES
+from prepare import ROOT
 
 #: Of all runs of a scene, each so manieth: about 90 in all.
 EVERY = 30
@@ -41,3 +44,10 @@ def test_an_issued_secret_is_seen_whatever_it_looks_like(world, monkeypatch):
     monkeypatch.setattr(judge, "issued_secrets", lambda: ["recycle-eks/draining"])
     _, found = undisturbed(SCENES[0]).make(world)
     assert any(sentence.endswith("has a secret that was issued") for sentence in found), found
+
+
+def test_the_runs_that_are_named_for_readers_are_there(runs):
+    text = (ROOT / "docs" / "faults.md").read_text() + __main__.__doc__
+    names = re.findall("--only '([^']+)'", text)
+    assert len(names) >= 2
+    assert [name for name in names if not any(run.startswith(name) for run in runs)] == []

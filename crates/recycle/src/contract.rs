@@ -848,7 +848,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{ARN, OLD, at, fence, id};
+    use crate::fixtures::{ARN, OLD, at, fence, id, input};
 
     fn context(more: &Value) -> Value {
         let mut context = json!({
@@ -880,6 +880,24 @@ mod tests {
         .unwrap();
         assert_eq!(redriven.context.fence(), fence(2));
         assert_eq!(redriven.owner.unwrap().status, "RUNNING");
+    }
+
+    #[test]
+    fn people_are_told_of_the_end_and_of_nothing_before() {
+        let run: Run = serde_json::from_value(json!({
+            "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+            "cluster": {"name": "prod", "endpoint": "https://x", "certificate_authority": ""},
+            "claimed_at": "2027-01-01T00:00:00Z",
+        }))
+        .unwrap();
+        for (verdict, expected) in [
+            (DisposeVerdict::Recycled, json!("recycled")),
+            (DisposeVerdict::Wait, Value::Null),
+        ] {
+            let answer = Answer::new(verdict, "it has left").carrying(run.clone());
+            let told = answer.telling_end(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
+            assert_eq!(serde_json::to_value(&told).unwrap()["tell"]["outcome"], expected);
+        }
     }
 
     #[test]

@@ -692,9 +692,8 @@ mod tests {
     fn people_read_what_becomes_of_a_node_that_a_hook_holds() {
         let hook = HeldByHook::new(900, Some(at(0)), false);
         let held = Terms {
-            hook: Some(&hook),
             deadline: until(100_000),
-            ..after(0)
+            ..after(0).held_by(Some(&hook))
         };
         let then = write_progress(&waiting(), Vec::new(), &held).then;
         assert!(
@@ -1148,7 +1147,12 @@ mod tests {
             unblocked.summary,
             "pods: 1 to wait for, 1 to evict, 1 leaving, 1 stuck"
         );
-        assert!(unblocked.blocked.is_empty());
+        assert!(unblocked.blocked.is_empty() && unblocked.held.is_empty());
+        let held = PodSurvey {
+            held_because: vec!["default/db-0 is not evicted: why".to_owned()],
+            ..survey
+        };
+        assert_eq!(tell_blocked(unblocked, &held, Vec::new()).held, held.held_because);
     }
 
     #[test]
