@@ -25,6 +25,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _PATIENCE = 60.0
 """Seconds for one answer; the API server gives up on its own requests after as long."""
 
+CLOSED_WHILE_IDLE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
+"""What a kept connection raises that the server has closed meanwhile, as the API server does after 90 idle seconds. Which of
+them depends on when the reset arrives: `SSLEOFError` between the two writes of head and body."""
+
 
 class Answer(NamedTuple):
     """What the API server said: `body` is parsed JSON, or text where it is none."""
@@ -69,7 +73,7 @@ class KubeClient:
         fresh = getattr(self._connections, "current", None) is None
         try:
             return self._exchange(method, path, content, headers)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+        except CLOSED_WHILE_IDLE:
             if fresh:
                 raise
             return self._exchange(method, path, content, headers)
@@ -105,7 +109,7 @@ class KubeClient:
     def _exchange(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> Answer:
         connection = getattr(self._connections, "current", None)
         if connection is None:
-            connection = _Connection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
+            connection = Connection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
             self._connections.current = connection
         try:
             connection.request(method, path, content, headers)
@@ -121,7 +125,7 @@ class KubeClient:
             return Answer(response.status, raw.decode(errors="replace"))
 
 
-class _Connection(http.client.HTTPSConnection):
+class Connection(http.client.HTTPSConnection):
     """Without Nagle's algorithm, which adds 40 ms where head and body of a request are two writes."""
 
     def connect(self) -> None:

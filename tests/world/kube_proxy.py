@@ -10,7 +10,6 @@ Faults are named `kubernetes:VERB resource`, with the HTTP verb: `kubernetes:PAT
 
 from __future__ import annotations
 
-import http.client
 import http.server
 import json
 import queue
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .faults import Caller, Fault, Plan, carry_out
-from .kube_client import Json
+from .kube_client import CLOSED_WHILE_IDLE, Connection, Json
 from .pki import Certificate
 from .sts import Identity, access_key_of
 from .virtual_times import VirtualTimes
@@ -254,7 +253,7 @@ class _Upstream:
     def __init__(self, port: int, authority_file: str) -> None:
         self._port = port
         self._tls = ssl.create_default_context(cafile=authority_file)
-        self._idle: queue.LifoQueue[_UpstreamConnection] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
 
     def exchange(self, request: _Request) -> _Response:
         """One request and its answer. A connection that the server closed while it was idle is replaced."""
@@ -272,7 +271,7 @@ class _Upstream:
                 connection.request(request.verb, request.path, request.body, headers)
                 answer = connection.getresponse()
                 body = answer.read()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            except CLOSED_WHILE_IDLE:
                 connection.close()
                 if is_fresh:
                     raise
@@ -285,16 +284,8 @@ class _Upstream:
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
-    def _connect(self) -> _UpstreamConnection:
-        return _UpstreamConnection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
-
-
-class _UpstreamConnection(http.client.HTTPSConnection):
-    """Without Nagle's algorithm, which adds 40 ms where head and body of a request are two writes."""
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def _connect(self) -> Connection:
+        return Connection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
 
 
 class _Server(http.server.ThreadingHTTPServer):

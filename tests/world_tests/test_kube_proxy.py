@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import http.server
+import ssl
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import boto3
@@ -13,7 +18,10 @@ from moto import mock_aws
 from world.clock import Clock
 from world.eks_token import eks_token
 from world.kube_client import MERGE_PATCH, Json, KubeClient
+from world.kube_proxy import KubeProxy
 from world.kubernetes import Kubernetes, Node
+from world.pki import Authority, Certificate
+from world.virtual_times import VirtualTimes
 
 REGION = "eu-west-1"
 ROLE = "arn:aws:iam::123456789012:role/taint-node"
@@ -291,3 +299,52 @@ def test_an_unreachable_api_server_resets_connections(kubernetes: Kubernetes, cl
         client.get("/api/v1/nodes")
     kubernetes.proxy.is_reachable = True
     assert client.call("GET", "/api/v1/nodes").status == 200
+
+
+class OneAnswer(http.server.BaseHTTPRequestHandler):
+    """Answers once and closes without having said so."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response_only(201)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"[]")
+        self.close_connection = True
+
+
+class ClosesWhenIdle(http.server.ThreadingHTTPServer):
+    """As the API server, which closes a connection that was idle for 90 seconds; this one does not wait that long."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__(("127.0.0.1", 0), OneAnswer)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate.certificate, certificate.key)
+        self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.has_closed = threading.Semaphore(0)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.has_closed.release()
+
+
+def test_a_connection_that_the_api_server_has_closed_while_it_was_idle_is_replaced(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    certificate = authority.issue("server", hosts=["127.0.0.1"])
+    times = VirtualTimes(lambda: 0.0)
+    with ClosesWhenIdle(certificate) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        port = server.server_port
+        proxy = KubeProxy(port, authority.file, certificate, times, lambda: 0.0, lambda key: None, on_write=lambda: None)
+        proxy.start()
+        client = KubeClient(proxy.port, authority.file)
+
+        for n in range(10):
+            client.create("/api/v1/nodes", {"n": n})
+            assert server.has_closed.acquire(timeout=10)
+
+        proxy.stop()
+        server.shutdown()
+    assert [call.status for call in proxy.calls] == [201] * 10, "each answered at the first try"
