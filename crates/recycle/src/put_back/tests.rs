@@ -464,6 +464,44 @@ fn a_replacement_that_leaves_is_not_released() {
 }
 
 #[test]
+fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
+    let world = |sizes, annotations: &[&str]| {
+        let mut world = World::new(sizes).with_replacement("InService", true);
+        let node = world.newcomer_mut().node.as_mut().unwrap();
+        node.annotations
+            .extend(annotations.iter().map(|key| ((*key).to_owned(), OLD.to_owned())));
+        node.unschedulable = annotations.contains(&CORDONED_FOR_ANNOTATION);
+        for member in &mut world.group.members {
+            member.protected_from_scale_in = true;
+        }
+        world
+    };
+    let release = |reservation| PutBackStep::ReleaseReplacements {
+        newcomers: vec![id(NEW)],
+        reservation,
+    };
+    let stuck = PutBackStep::LeaveInStandby(Stuck::AtMaximum);
+    let both = [CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION];
+
+    assert_eq!(world(FIXED, &[REPLACEMENT_FOR_ANNOTATION]).next(), stuck);
+    assert_eq!(
+        world(FIXED, &both).next(),
+        release(false),
+        "its cordon goes all the same"
+    );
+
+    let back = |annotations| {
+        let mut world = world(FREE, annotations);
+        let exit = world.next();
+        assert_eq!(exit, PutBackStep::ExitStandby { from: 2 });
+        world.take(&exit);
+        world.next()
+    };
+    assert_eq!(back(&[REPLACEMENT_FOR_ANNOTATION]), release(true));
+    assert_eq!(back(&both), release(true));
+}
+
+#[test]
 fn who_was_brought_back_by_a_person_is_left_as_large_a_group_as_the_person_made_it() {
     let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
     "InService".clone_into(&mut world.group.members[0].lifecycle_state);
@@ -574,6 +612,35 @@ fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotte
         undo_kubernetes(&clean, &ours()),
         None,
         "a later cordon is a person's"
+    );
+    for alone in [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION] {
+        let mut node = clean.clone();
+        node.annotations.insert(alone.to_owned(), "{}".to_owned());
+        let undo = undo_kubernetes(&node, &ours());
+        assert_eq!(undo.map(|undo| undo.annotations), Some(vec![alone]));
+    }
+    for (taint, is_undone) in [(ours(), true), (taint("team", "NoSchedule"), false)] {
+        clean.taints = vec![taint];
+        assert_eq!(undo_kubernetes(&clean, &ours()).is_some(), is_undone);
+    }
+}
+
+#[test]
+fn what_a_node_was_before_is_forgotten_with_what_we_made_of_it() {
+    let before = Record {
+        was_unschedulable: true,
+        excluded_before: Some("mine".to_owned()),
+        kept: true,
+        kept_before: Some("false".to_owned()),
+        ..drained().record().unwrap()
+    };
+    assert_eq!(
+        undo_kubernetes(&with_record(&before), &ours()).unwrap().record,
+        Some(Record {
+            schema: 1,
+            members_before: vec![id(OLD)],
+            ..Record::default()
+        })
     );
 }
 
