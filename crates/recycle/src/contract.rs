@@ -901,6 +901,21 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
+        let told = |count: u32| {
+            let ended = EndedPods {
+                count,
+                names: vec!["default/a".to_owned()],
+            };
+            let answer = Answer::new(DisposeVerdict::Recycled, "it has left");
+            let told = serde_json::to_value(answer.naming_ended(Some(&ended))).unwrap();
+            (told["counts"].clone(), told["names"].clone())
+        };
+        assert_eq!(told(0), (json!({}), json!({})));
+        assert_eq!(told(2), (json!({"ended": 2}), json!({"ended": ["default/a"]})));
+    }
+
+    #[test]
     fn an_owner_that_is_half_there_is_an_error() {
         let request = json!({"context": context(&json!({})), "owner": {"execution": ARN}});
         assert!(serde_json::from_value::<ClaimRequest>(request).is_err());

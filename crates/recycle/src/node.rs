@@ -356,6 +356,20 @@ mod tests {
     use crate::names::{CLAIM_TAG, DETACHED_TAG, GROUP_TAG, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
 
     #[test]
+    fn a_time_in_the_line_of_put_backs_is_believed_and_nothing_else() {
+        for (text, since) in [
+            (Some("2027-01-01T00:01:00Z"), Some(at(60))),
+            (Some("now"), None),
+            (None, None),
+        ] {
+            let mut node = node("a");
+            let texts = text.map(|text| (crate::names::PUT_BACK_ANNOTATION.to_owned(), text.to_owned()));
+            node.annotations.extend(texts);
+            assert_eq!(node.queued_since(), since, "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_was_stopped_has_not_been_put_into_standby_since_then() {
         let (early, late) = ("2027-01-01T00:00:00Z", "2027-01-01T00:03:00Z");
         let cases: [(&[(&str, &str)], bool); 6] = [

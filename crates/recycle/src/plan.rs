@@ -302,7 +302,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{group, input, job_pod, node, pod};
+    use crate::fixtures::{controller, group, input, job_pod, node, pod};
 
     fn survey() -> PodSurvey {
         PodSurvey {
@@ -413,17 +413,22 @@ mod tests {
             namespace: "n".repeat(63),
             name: format!("{number:0>253}"),
             uid: number.to_string(),
-            ..if number.is_multiple_of(2) {
-                pod("a")
+            controller: controller(["ReplicaSet", "DaemonSet", "Job"][number % 3]),
+            phase: if number.is_multiple_of(4) {
+                "Succeeded"
             } else {
-                job_pod("a")
+                "Running"
             }
+            .to_owned(),
+            ..job_pod("a")
         };
         let pods: Vec<PodFacts> = (0..400).map(long).collect();
         let planned = plan_of(json!({}), &group(), &pods, &PodSurvey::default()).pods;
         let bytes = serde_json::to_string(&planned).unwrap().len();
         assert!(bytes < 3_600, "{bytes}");
         assert_eq!(planned.iter().map(|group| group.count).sum::<u32>(), 400);
+        let named: usize = planned.iter().map(|group| group.pods.len()).sum();
+        assert_eq!(named * 16, PODS_BUDGET);
     }
 
     #[test]

@@ -489,6 +489,12 @@ fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
             true,
         ),
         (&there, vec![(&new, Past::Failed), (&other, Past::Done)], 2, false),
+        (
+            &there,
+            vec![(&new, Past::NotBegun), (&other, Past::Done)],
+            2,
+            true,
+        ),
         (&[(NEW, "Standby")], vec![(&new, Past::NotBegun)], 2, false),
         (&[], vec![(&new, Past::NotBegun)], 2, false),
     ] {

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::{NEW, OLD, OTHER, at, id, instance, node, strings};
 use crate::node::Instance;
+use crate::select::Selection;
 
 const HOUR: i64 = 3_600;
 
@@ -184,6 +185,30 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
 }
 
 #[test]
+fn nodes_and_templates_are_read_for_the_criteria_that_need_them() {
+    for (json, nodes, templates) in [
+        (json!({"outdated": {"all": true}}), false, false),
+        (json!({"outdated": {"older_than_hours": 24}}), false, false),
+        (json!({"outdated": {"kubelet": true}}), true, false),
+        (
+            json!({"outdated": {"all": true, "node_labels": "team=a"}}),
+            true,
+            false,
+        ),
+        (json!({"outdated": {"launch_template": true}}), false, true),
+        (json!({"outdated": {"ami": true}}), false, true),
+        (json!({"instance_ids": [OLD]}), false, false),
+    ] {
+        let selection: Selection = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(
+            (selection.asks_nodes(), selection.asks_templates()),
+            (nodes, templates),
+            "{json}"
+        );
+    }
+}
+
+#[test]
 fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
     let fleets = [fleet(&[])];
     let cluster = "world".parse().unwrap();
@@ -271,6 +296,15 @@ fn an_answer_has_the_groups_that_have_something_to_recycle_as_many_as_fit() {
     assert_eq!(
         groups.reason,
         "2 nodes are to be recycled, in 1 of 2 groups; 2 more are worked on already"
+    );
+    let idle = Chosen { claimed: 0, ..of(1) };
+    assert_eq!(
+        choose_groups(
+            vec![("a".parse().unwrap(), idle)],
+            &["nothing is known of b".to_owned()]
+        )
+        .reason,
+        "1 nodes are to be recycled, in 1 of 1 groups; nothing is known of b"
     );
     let many = (0..100).map(|n| (format!("{}{n}", "g".repeat(250)).parse().unwrap(), of(1)));
     let groups = choose_groups(many.collect(), &[]);
