@@ -740,6 +740,52 @@ fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
         !matches!(world.next(), PutBackStep::Queue),
         "who sees no Nodes does not wait for them"
     );
+    let mut stuck = World::new(FIXED);
+    stuck.queued_since = None;
+    stuck.ahead = Some("first".parse().unwrap());
+    assert_eq!(
+        stuck.next(),
+        PutBackStep::LeaveInStandby(Stuck::AtMaximum),
+        "who changes nothing waits for nobody"
+    );
+}
+
+#[test]
+fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_anothers() {
+    let mut world = World::new(FREE);
+    "EnteringStandby".clone_into(&mut world.member_mut(&id(OLD)).lifecycle_state);
+    assert!(
+        matches!(world.next(), PutBackStep::Wait(..)),
+        "{:?}",
+        world.next()
+    );
+    world.instance.tags.clear();
+    assert_eq!(world.next(), PutBackStep::Report(None));
+}
+
+#[test]
+fn who_comes_for_another_node_is_no_replacement_of_this_one() {
+    for (owner, changes) in [(OLD, vec!["exit"]), (OTHER, vec!["lower", "exit"])] {
+        let mut world = World::new(FREE).with_replacement("Pending", true);
+        let reserved = strings([(REPLACEMENT_FOR_ANNOTATION, owner)]);
+        world.newcomer_mut().node.as_mut().unwrap().annotations = reserved;
+        assert_eq!(world.finish().0, changes, "{owner}");
+    }
+}
+
+#[test]
+fn protection_stays_until_the_group_has_no_member_too_many() {
+    let mut world = World::new(FREE).with_replacement("Pending", false);
+    for member in [OLD, OTHER] {
+        let member = world.member_mut(&id(member));
+        "InService".clone_into(&mut member.lifecycle_state);
+        member.protected_from_scale_in = true;
+        let member = member.instance.clone();
+        world.protected.push(member);
+    }
+    assert!(matches!(world.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
+    world.group.desired = 3;
+    assert_eq!(world.next(), PutBackStep::Unprotect(vec![id(OLD), id(OTHER)]));
 }
 
 #[test]
