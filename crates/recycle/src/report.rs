@@ -97,7 +97,7 @@ impl Stage {
         Self::PutBack,
     ];
 
-    /// In a word or two.
+    /// In a word, which is the class of its bars in the report's page too.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {

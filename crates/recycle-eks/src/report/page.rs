@@ -144,20 +144,10 @@ fn plan(steps: &[String]) -> Markup {
     html! { section { h3 { "Plan" } ol { @for step in steps { li { (step) } } } } }
 }
 
-fn class_of(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Turn => "turn",
-        Stage::Replacement => "replacement",
-        Stage::Drain => "drain",
-        Stage::Disposal => "disposal",
-        Stage::PutBack => "put-back",
-    }
-}
-
 fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="Colours of the stages" {
-            @for stage in Stage::ALL { li { span class=(format!("chip {}", class_of(stage))) {} (stage.describe()) } }
+            @for stage in Stage::ALL { li { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) } }
         }
     }
 }
@@ -182,7 +172,7 @@ fn bars(stages: &[Span<Stage>], from: Timestamp, to: Timestamp, now: Timestamp) 
             @for span in stages {
                 @let left = share(span.since, from, to);
                 @let width = share(span.until.unwrap_or(now), from, to) - left;
-                span class=(class_of(span.what)) style=(format!("left:{left:.3}%;width:{width:.3}%")) {}
+                span class=(span.what.describe()) style=(format!("left:{left:.3}%;width:{width:.3}%")) {}
             }
         }
     }
@@ -207,7 +197,7 @@ fn timeline(node: &NodeReport, end: Timestamp, now: Timestamp) -> Markup {
             (table("Each stage, one after the other", &["Stage", "Since", "Until", "Took"], html! {
                 @for span in &node.stages {
                     tr {
-                        th scope="row" { span class=(format!("chip {}", class_of(span.what))) {} (span.what.describe()) }
+                        th scope="row" { span class=(format!("chip {}", span.what.describe())) {} (span.what.describe()) }
                         td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
                     }
                 }
@@ -438,6 +428,15 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn each_stage_has_its_colour() {
+        let page = render(&Report::Node(Box::new(node("a"))), at(100));
+        for stage in Stage::ALL.map(Stage::describe) {
+            let rule = format!(".{stage} {{ background: var(--{stage}); }}");
+            assert!(page.contains(&rule), "{rule}");
+        }
     }
 
     #[test]
