@@ -46,7 +46,7 @@ campaign:
 
 mutants:
 	cargo mutants --version > /dev/null 2>&1 || cargo install --locked cargo-mutants
-	cargo mutants --package recycle --timeout 120 --output target $(ARGS)
+	PROPTEST_CASES=32 cargo mutants --package recycle --jobs 2 --timeout 60 --output target $(ARGS)
 
 dashboard:
 	export PYTHONPATH=tests; $(python) -m dashboard

@@ -338,8 +338,9 @@ mod tests {
             .collect();
         let blockers = find_blockers(&refusals, &[], at(0));
         assert_eq!(blockers.len(), MOST_BLOCKERS);
-        let told: usize = describe_blockers(&blockers).iter().map(String::len).sum();
-        assert!(told < 1_600, "{told} bytes");
+        let described = describe_blockers(&blockers);
+        let told: usize = described.iter().map(String::len).sum();
+        assert!(described.len() == NAMES_PER_CLASS && told < 1_600, "{told} bytes");
         let bytes = serde_json::to_string(&blockers).unwrap().len();
         assert!(bytes < 24_000, "{bytes} bytes");
         let again = find_blockers(&refusals, &blockers, at(600));

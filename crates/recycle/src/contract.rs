@@ -902,17 +902,21 @@ mod tests {
 
     #[test]
     fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
+        let ended = |count| EndedPods {
+            count,
+            names: vec!["default/a".to_owned()],
+        };
         let told = |count: u32| {
-            let ended = EndedPods {
-                count,
-                names: vec!["default/a".to_owned()],
-            };
             let answer = Answer::new(DisposeVerdict::Recycled, "it has left");
-            let told = serde_json::to_value(answer.naming_ended(Some(&ended))).unwrap();
+            let told = serde_json::to_value(answer.naming_ended(Some(&ended(count)))).unwrap();
             (told["counts"].clone(), told["names"].clone())
         };
         assert_eq!(told(0), (json!({}), json!({})));
         assert_eq!(told(2), (json!({"ended": 2}), json!({"ended": ["default/a"]})));
+        for (count, pods) in [(1, "1 pod"), (2, "2 pods")] {
+            let text = format!("{pods} ran on it when its time was over (default/a)");
+            assert_eq!(ended(count).describe(), text);
+        }
     }
 
     #[test]

@@ -870,8 +870,15 @@ mod tests {
             restless.members.push(member(crate::fixtures::NEW, state));
             let waits = next(&restless, &protected, 400);
             assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
-            let at_last = next(&restless, &protected, 9_999);
-            assert_eq!(at_last, DisposalStep::Unprotect(protected.to_vec()), "{state}");
+            let left = |now| {
+                let detach = departure(&old, Dispose::Detach, None, None, &restless, now);
+                detach.timing().left()
+            };
+            let at_last = (400..9_999).find(|now| left(*now) == 0).unwrap();
+            let waits = next(&restless, &protected, at_last - 1);
+            assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
+            let ends = next(&restless, &protected, at_last);
+            assert_eq!(ends, DisposalStep::Unprotect(protected.to_vec()), "{state}");
         }
     }
 

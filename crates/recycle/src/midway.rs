@@ -248,6 +248,12 @@ mod tests {
                 "suspended_process"
             ]
         );
+        let texts = find_remarks(&busy.sight(&id(OLD), WayIn::Before));
+        let suspended = texts.last().unwrap().to_string();
+        assert!(
+            suspended.ends_with("group workers has Terminate suspended"),
+            "{suspended}"
+        );
         busy.node_group_status = Some("ACTIVE");
         assert!(!busy.remarks().contains(&"managed_group_update"));
     }

@@ -687,6 +687,10 @@ fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_
         for finding in &found {
             assert_eq!(finding.level, Level::Warning, "{finding:?}");
             assert!(finding.found.contains("aws-auth"), "{finding:?}");
+            if finding.check == "access entry" {
+                let is_sure = finding.found.contains("is let in all the same");
+                assert_eq!(is_sure, finding.of == ASKER, "{finding:?}");
+            }
         }
     }
     let mode = &wrong(&mapped("CONFIG_MAP"), inside())[0];

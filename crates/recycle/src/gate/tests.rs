@@ -647,7 +647,7 @@ fn a_kubelet_may_be_as_new_as_the_control_plane_and_no_newer() {
 
 #[test]
 fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
-    let of = |uid: &str, created: i64| {
+    let of = |name: &str, uid: &str, created: i64| {
         let controller = Controller {
             kind: "ReplicaSet".to_owned(),
             name: "web".to_owned(),
@@ -656,7 +656,7 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
         PodFacts {
             controller: Some(controller),
             created_at: Some(at(created)),
-            ..pod("web")
+            ..pod(name)
         }
     };
     let hash = crate::ids::short_hash("ours");
@@ -664,11 +664,16 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
     assert!(has_evicted(&begun) && !has_evicted(&find_begun(&[id(NEW)], &[in_work(NEW)], &[])));
     let leaving = PodFacts {
         deletion_at: Some(at(200)),
-        ..of("ours", 150)
+        ..of("leaves", "ours", 150)
     };
-    let pending = [of("others", 150), of("ours", 50), leaving, of("ours", 150)];
+    let pending = [
+        of("theirs", "others", 150),
+        of("before", "ours", 99),
+        leaving,
+        of("ours", "ours", 100),
+    ];
     let displaced = find_displaced(&begun, &pending, at(100));
-    assert_eq!(displaced.len(), 1);
+    assert_eq!(displaced, ["default/ours"]);
     for (waited, expected) in [
         (0, "wait: 1 pods"),
         (3_599, "wait: 1 pods"),
