@@ -1337,6 +1337,16 @@ mod tests {
                 vec!["EnterStandby takes it out of target group web, target group api at once"],
             ),
             (
+                "behind a balancer, replaced after",
+                World::behind(json!({"replacement": "after"}), 1),
+                vec![],
+            ),
+            (
+                "the last target, replaced after",
+                World::behind(json!({"replacement": "after"}), 0),
+                vec!["it is the last healthy target of target group web, target group api"],
+            ),
+            (
                 "a managed group that is not updated",
                 World::while_it(GroupState {
                     node_group_status: Some("ACTIVE".to_owned()),

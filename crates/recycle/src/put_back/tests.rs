@@ -18,6 +18,7 @@ struct World {
     queued_since: Option<Timestamp>,
     ahead: Option<NodeName>,
     waited: i64,
+    steps: u32,
 }
 
 impl World {
@@ -43,6 +44,7 @@ impl World {
             queued_since: Some(at(0)),
             ahead: None,
             waited: 0,
+            steps: 0,
         }
     }
 
@@ -76,7 +78,7 @@ impl World {
             protected: &self.protected,
             deeds: &self.deeds,
             waited: self.waited,
-            steps: 0,
+            steps: self.steps,
         })
     }
 
@@ -371,6 +373,9 @@ fn a_trim_of_the_group_after_exit_standby_takes_no_member_with_pods() {
         world.take(&step);
     }
     world.group.desired = 2;
+    let mut full = world.clone();
+    full.group.max = 2;
+    assert!(matches!(full.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
     let (changes, end) = world.finish();
     assert_eq!(changes, ["raise"]);
     assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
@@ -534,8 +539,15 @@ fn what_takes_too_long_ends_in_standby() {
     "EnteringStandby".clone_into(&mut entering.group.members[0].lifecycle_state);
     assert!(matches!(entering.next(), PutBackStep::Wait(..)));
     for mut world in [entering, World::new(FREE)] {
-        world.waited = i64::from(PATIENCE);
-        assert_eq!(world.next(), PutBackStep::LeaveInStandby(Stuck::TooLong));
+        for (waited, steps, is_over) in [
+            (PATIENCE - 1, MOST_STEPS - 1, false),
+            (PATIENCE, 0, true),
+            (0, MOST_STEPS, true),
+        ] {
+            (world.waited, world.steps) = (i64::from(waited), steps);
+            let is_left = world.next() == PutBackStep::LeaveInStandby(Stuck::TooLong);
+            assert_eq!(is_left, is_over, "{waited} {steps}");
+        }
     }
 }
 
@@ -764,6 +776,15 @@ fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_a
 }
 
 #[test]
+fn a_group_that_has_all_it_wants_is_not_made_smaller() {
+    let mut world = World::new(FREE);
+    world.group.members.push(member(NEW, "InService"));
+    let (changes, end) = world.finish();
+    assert_eq!((changes, world.group.desired), (vec!["exit"], 3));
+    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
+}
+
+#[test]
 fn who_comes_for_another_node_is_no_replacement_of_this_one() {
     for (owner, changes) in [(OLD, vec!["exit"]), (OTHER, vec!["lower", "exit"])] {
         let mut world = World::new(FREE).with_replacement("Pending", true);
@@ -798,8 +819,8 @@ fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_on
     };
     assert!(gave_up(false).is_final(&end, at(9_999_999)));
     assert!(!gave_up(false).is_final(&way, at(1)));
-    assert!(gave_up(true).is_final(&way, at(REFUSED_PATIENCE - 1)));
-    assert!(!gave_up(true).is_final(&way, at(REFUSED_PATIENCE)));
+    assert!(gave_up(true).is_final(&way, at(6 * 3_600 - 1)));
+    assert!(!gave_up(true).is_final(&way, at(6 * 3_600)));
     for was_refused in [false, true] {
         assert_eq!(
             gave_up(was_refused).to_string().parse::<GaveUp>().unwrap(),
