@@ -944,5 +944,15 @@ mod tests {
             ),
             "somebody else's hook"
         );
+        let dead = in_state("terminated");
+        let has_ended = next_disposal_step(&Departure {
+            way_in: WayIn::Hook,
+            waits_for_our_hook: true,
+            ..departure(&old, Dispose::Terminate, Some(&volume), Some(&dead), &held, 0)
+        });
+        assert!(
+            complete(has_ended),
+            "nothing is waited for of a machine that is off"
+        );
     }
 }
