@@ -406,21 +406,23 @@ mod tests {
     fn the_volumes_with_which_an_instance_goes_are_named() {
         assert_eq!(describe_volumes_left(None), None);
         assert_eq!(describe_volumes_left(Some(&node("old"))), None);
-        let six = (0..6).map(|number| format!("kubernetes.io/csi/ebs.csi.aws.com^vol-{number}"));
-        let node = NodeFacts {
-            volumes: six.collect(),
-            ..node("old")
+        let of = |count: usize| {
+            let volumes = (0..count).map(|number| format!("kubernetes.io/csi/ebs.csi.aws.com^vol-{number}"));
+            NodeFacts {
+                volumes: volumes.collect(),
+                ..node("old")
+            }
         };
-        let text = describe_volumes_left(Some(&node)).unwrap();
-        assert!(
-            text.starts_with(
-                "with volumes that have not been detached in 300 seconds (vol-0, vol-1, vol-2, vol-3, vol-4, …): "
-            ),
-            "{text}"
-        );
+        for (count, more) in [(5, ""), (6, ", …")] {
+            let text = describe_volumes_left(Some(&of(count))).unwrap();
+            let named = format!(
+                "with volumes that have not been detached in 300 seconds (vol-0, vol-1, vol-2, vol-3, vol-4{more}): "
+            );
+            assert!(text.starts_with(&named), "{text}");
+        }
         let endless = NodeFacts {
             volumes: vec!["x".repeat(5_000)],
-            ..node
+            ..node("old")
         };
         assert!(describe_volumes_left(Some(&endless)).unwrap().len() < 300);
     }

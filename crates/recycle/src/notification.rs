@@ -500,6 +500,15 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_is_told_as_it_is_as_far_as_there_is_room() {
+        let tell =
+            |reason: &str| with_about(|about| about.tell(Happening::Started, Severity::Info, at(0), reason));
+        assert_eq!(tell("why").reason(), "why");
+        let long = tell(&"x".repeat(LONGEST_REASON + 1));
+        assert_eq!(long.reason().chars().count(), LONGEST_REASON);
+    }
+
+    #[test]
     fn the_documented_fields_are_those_of_the_message_in_their_order() {
         let told = with_about(|about| about.tell(Happening::Started, Severity::Info, at(0), "x"));
         let text = serde_json::to_string(&told).unwrap();
