@@ -772,6 +772,8 @@ mod tests {
                 restart_policy: "Never".to_owned(),
                 ..bare("script")
             },
+            with_label(bare("chosen"), "app", "batch"),
+            with_annotation(bare("asked"), "recycle-eks/drain", "wait"),
             pod("web"),
             PodFacts {
                 deletion_at: Some(at(60)),
@@ -805,11 +807,22 @@ mod tests {
         let survey = survey_pods(&pods, &terms);
         assert_eq!(
             names(&survey.awaited),
-            ["job", "endless", "lonely", "script", "finishing"]
+            [
+                "job",
+                "endless",
+                "lonely",
+                "script",
+                "chosen",
+                "asked",
+                "finishing"
+            ]
         );
         assert_eq!(names(&survey.evictable), ["web", "same-second", "typo"]);
         assert_eq!(names(&survey.terminating), ["leaving", "finishing"]);
-        assert_eq!(names(&survey.never_ends), ["endless", "lonely"]);
+        assert_eq!(
+            names(&survey.never_ends),
+            ["endless", "lonely", "chosen", "asked"]
+        );
         assert_eq!(names(&survey.bare), ["lonely", "script"]);
         assert_eq!(names(&survey.tolerates_taint), ["tolerant"]);
         assert_eq!(names(&survey.bad_annotation), ["typo"]);

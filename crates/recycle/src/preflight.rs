@@ -975,6 +975,18 @@ mod tests {
                 "is Warmed:Stopped: it waits in the warm pool of group workers",
             ),
             (
+                "no member any more, whatever the group said a moment ago",
+                World {
+                    group: Some(Group {
+                        members: vec![member(OTHER, "InService")],
+                        ..group()
+                    }),
+                    lifecycle_state: Some("InService"),
+                    ..world()
+                },
+                "is no longer a member of group workers",
+            ),
+            (
                 "Cluster Autoscaler removes it",
                 World::with_taint("ToBeDeletedByClusterAutoscaler"),
                 "Cluster Autoscaler is about to remove node old",

@@ -776,6 +776,21 @@ fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_a
 }
 
 #[test]
+fn a_launch_that_is_under_way_is_waited_for_before_the_group_gets_its_size_again() {
+    let mut world = World::new(AT_MINIMUM).with_replacement("Pending", false);
+    for expected in [
+        PutBackStep::Protect(vec![id(OLD), id(OTHER)]),
+        PutBackStep::ExitStandby { from: 2 },
+    ] {
+        assert_eq!(world.next(), expected);
+        world.take(&expected);
+    }
+    assert!(
+        matches!(world.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("still being launched"))
+    );
+}
+
+#[test]
 fn a_group_that_has_all_it_wants_is_not_made_smaller() {
     let mut world = World::new(FREE);
     world.group.members.push(member(NEW, "InService"));

@@ -67,6 +67,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
     let good = |selection: Value| json!({"trigger": "manual", "selection": selection});
     for selection in [
         json!({"instance_ids": [OLD]}),
+        json!({"instance_ids": vec![OLD; MOST_STARTS]}),
         json!({"instance_ids": [format!("arn:aws:ec2:eu-west-1:123456789012:instance/{OLD}")]}),
         json!({"outdated": {"kubelet": true, "node_labels": "pool in (a, b), !gpu"}}),
         json!({"outdated": {"launched_before": "2027-01-01T00:00:00Z"}}),
@@ -339,9 +340,17 @@ fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
             json!({"pick": "oldest"}),
             "it has 2 metrics: ClusterName=world, InstanceId=i-0aaaaaaaaaaaaaaaa / InstanceId=i-0bbbbbbbbbbbbbbbb",
         ),
+        (
+            event(&[json!({"a": "x".repeat(2_000)}), json!({})]),
+            json!({"pick": "oldest"}),
+            "it has 2 metrics: a=xxx",
+        ),
     ] {
         let refused = read_alarm(&event, &terms(given)).unwrap_err().to_string();
-        assert!(refused.contains(words), "{refused}");
+        assert!(
+            refused.contains(words) && refused.len() < LONGEST_REASON,
+            "{refused}"
+        );
     }
 }
 
