@@ -17,7 +17,7 @@ from typing import Any
 from campaign.judge import violations
 from campaign.people import OF_ROTATIONS, PEOPLE, SECOND
 from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
-from world.faults import INVOKE, NO_FUNCTION, Fault, Plan
+from world.faults import INVOKE, NO_FUNCTION, Plan
 from world.world import World
 
 #: Pairs of faults and seeds of the clock, for each scene.
@@ -283,21 +283,10 @@ def _meetings(known: Known) -> Iterator[Run]:
 
 def throttle(stage: Stage, minute: int) -> None:
     """AWS and the API server answer nothing else for a while."""
-    world = stage.world
-    asked: list[Fault] = []
-
-    def begin() -> None:
-        for action in THROTTLED:
-            how = TOO_MANY.get(action, {"code": "Throttling"})
-            asked.append(world.faults.refuse(action, message="Rate exceeded", times=None, **how))
-
-    def end() -> None:
-        for fault in asked:
-            fault.times = 0
-
-    begins = world.clock.elapsed() + minute * 60 + 30
-    world.at(begins, begin)
-    world.at(begins + THROTTLED_FOR * 60, end)
+    begins = stage.world.clock.elapsed() + minute * 60 + 30
+    for action in THROTTLED:
+        how = {"message": "Rate exceeded", "since": begins, "until": begins + THROTTLED_FOR * 60}
+        stage.world.faults.refuse(action, **how, **TOO_MANY.get(action, {"code": "Throttling"}))
 
 
 def explored(world: World, tell: Callable[[str], None] = lambda name: None) -> list[Known]:

@@ -180,11 +180,6 @@ class Stage:
 
     # What it sees
 
-    def pods_at_work(self, node: Node) -> list[str]:
-        """What the end of a machine would kill."""
-        pods = self.world.kubernetes.look_at_pods(on=node.kubernetes)
-        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-
     def node_of(self, instance_id: str) -> Node | None:
         return next((node for group in self.groups if (node := group.node_of(instance_id))), None)
 
@@ -201,7 +196,7 @@ class Stage:
     def _machine_changes(self, instance: Any, old: str, new: str) -> None:
         node = self.node_of(instance.id)
         if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand | self.unknown:
-            if killed := self.pods_at_work(node):
+            if killed := node.pods_at_work():
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
 
     def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:

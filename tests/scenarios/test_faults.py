@@ -13,15 +13,14 @@ def job(node):
     return node.job("train", labels={"app": "train"})
 
 
-def cluster_is_away(world, status: int = 503):
-    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=status, times=None)
+def cluster_is_away(world, since, until="100d", status=503):
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=status, since=since, until=until)
 
 
 @pytest.mark.parametrize("status", [401, 503])
 def test_an_api_server_that_is_away_for_an_hour_in_the_drain_is_waited_for(world, node, job, status):
     execution = world.recycle(node, label_selector="app=train")
-    world.at("5m", lambda: cluster_is_away(world, status))
-    world.at("65m", world.faults.clear)
+    cluster_is_away(world, "5m", "65m", status)
     world.at("70m", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
@@ -30,8 +29,7 @@ def test_an_api_server_that_is_away_for_an_hour_in_the_drain_is_waited_for(world
 def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(world, node, job):
     execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600)
     world.at("5m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-02T00:00:00Z"))
-    world.at("8m", lambda: cluster_is_away(world))
-    world.at("50m", world.faults.clear)
+    cluster_is_away(world, "8m", "50m")
     world.at("1h", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
@@ -39,8 +37,7 @@ def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(wo
 
 def test_it_is_waited_for_while_the_replacement_comes(world, node, job):
     execution = world.recycle(node, label_selector="app=train", replacement_timeout_seconds=3600)
-    world.at("1m", lambda: cluster_is_away(world))
-    world.at("30m", world.faults.clear)
+    cluster_is_away(world, "1m", "30m")
     world.at("1h", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
@@ -50,8 +47,7 @@ def test_it_is_waited_for_when_the_node_is_drained(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.at("20m", job.finishes)
     world.clock.run(until=lambda: bool(execution.entered("DetachTerminate")))
-    cluster_is_away(world)
-    world.at(world.clock.elapsed() + 1500, world.faults.clear)
+    cluster_is_away(world, world.clock.elapsed(), world.clock.elapsed() + 1500)
 
     assert execution.finishes().outcome == "recycled"
 
@@ -59,7 +55,7 @@ def test_it_is_waited_for_when_the_node_is_drained(world, node, job):
 def test_of_a_cluster_that_is_away_for_good_the_aws_half_is_put_back_and_the_next_execution_resumes(world, node, job):
     node.group.next_launch(takes="10m")
     execution = world.recycle(node, label_selector="app=train")
-    world.at("2m", lambda: cluster_is_away(world))
+    cluster_is_away(world, "2m")
 
     end = execution.finishes()
 

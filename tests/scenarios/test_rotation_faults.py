@@ -1,7 +1,6 @@
 """A rotation that is stopped, crashes, is started twice, throttled or disturbed: whatever comes, the world is whole afterwards,
 and started again it finishes the rest. What is judged is the world, never our own records."""
 
-import contextlib
 import json
 
 import pytest
@@ -13,8 +12,7 @@ class Fleet:
     """Groups of outdated nodes. Something serves on each node, and on the first of each group a job runs for 40 minutes."""
 
     def __init__(self, world, names=("api", "batch"), size=2):
-        self.world, self.died, self.by_hand = world, [], []
-        world.ec2.on_change.append(self.look)
+        self.world, self.by_hand = world, []
         self.groups = [world.group(name, size=size, minimum=1, maximum=6) for name in names]
         self.old = {group.name: list(group.instances) for group in self.groups}
         self.sizes = {group.name: group.sizes for group in self.groups}
@@ -37,21 +35,15 @@ class Fleet:
             job.finishes()
             self.done.append(job)
 
-    def at_work(self, node):
-        """The pods that a machine's end would kill."""
-        pods = self.world.kubernetes.look_at_pods(on=node.kubernetes)
-        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-
-    def look(self, instance, old, new):
-        """A machine goes off: what is still at work on it dies with it."""
-        if new in ("shutting-down", "stopping") and instance.id not in self.by_hand:
-            seen = [node for group in self.groups if (node := group.node_of(instance.id))]
-            self.died += [(instance.id, killed) for node in seen if (killed := self.at_work(node))]
-
     def expects_the_end_of(self, node):
         """A person, or the machine's own failure, ends it with all that is on it: none of our doing."""
         self.by_hand.append(node.instance_id)
         self.jobs = [job for job in self.jobs if not job.exists or job.node_name != node.name]
+
+    @property
+    def died(self):
+        """The machines that ended with pods at work, and none of them by hand."""
+        return [end for end in self.world.ends if end.pods and end.instance_id not in self.by_hand]
 
     @property
     def living(self):
@@ -75,7 +67,7 @@ class Fleet:
         assert sorted(job.name for job in self.done) == sorted(job.name for job in self.jobs)
         for group in self.living:
             (least, wanted, most), members = self.sizes[group.name], list(group.states.values())
-            new = [node for node in group.nodes if node.instance_id not in self.old[group.name] and self.at_work(node)]
+            new = [node for node in group.nodes if node.instance_id not in self.old[group.name] and node.pods_at_work()]
             came_back = min(len(self.left(group)), len(new))
             assert group.sizes in [(least, wanted + more, most) for more in range(came_back + 1)], group
             assert members == ["InService"] * group.sizes[1], group
@@ -123,16 +115,9 @@ def entered(world, state):
     )
 
 
-@contextlib.contextmanager
-def watched(fleet):
-    yield fleet
-    fleet.world.ec2.on_change.remove(fleet.look)
-
-
 @pytest.fixture
 def fleet(world):
-    with watched(Fleet(world)) as fleet:
-        yield fleet
+    return Fleet(world)
 
 
 PHASES = [
@@ -157,11 +142,11 @@ def test_stopped_in_any_phase_it_is_put_back_and_finished_by_the_next(world, fle
 @pytest.mark.parametrize("moment", ["2m", "12m"])
 def test_stopped_at_any_moment_in_any_order_it_is_put_back(world, seed, moment):
     world.reset(seed=seed)
-    with watched(Fleet(world)) as fleet:
-        rotation = world.rotate(**WAITED)
-        world.run(moment)
-        rotation.stop()
-        fleet.is_whole()
+    fleet = Fleet(world)
+    rotation = world.rotate(**WAITED)
+    world.run(moment)
+    rotation.stop()
+    fleet.is_whole()
 
 
 def test_aborted_from_the_command_line_its_nodes_are_put_back_too(world, cli, fleet):
@@ -212,13 +197,13 @@ def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, seed):
     world.reset(seed=seed)
-    with watched(Fleet(world)) as fleet:
-        rotations = [world.rotate(**WAITED) for _ in range(2)]
-        ends = [rotation.finishes() for rotation in rotations]
-        assert {end.outcome for end in ends} == {"rotated"}, ends
-        tells_the_truth(fleet, *ends)
-        assert not any(fleet.left(group) for group in fleet.groups)
-        fleet.is_whole()
+    fleet = Fleet(world)
+    rotations = [world.rotate(**WAITED) for _ in range(2)]
+    ends = [rotation.finishes() for rotation in rotations]
+    assert {end.outcome for end in ends} == {"rotated"}, ends
+    tells_the_truth(fleet, *ends)
+    assert not any(fleet.left(group) for group in fleet.groups)
+    fleet.is_whole()
 
 
 def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
@@ -253,13 +238,9 @@ def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fl
 
 
 def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
-    def throttle():
-        for service in ("autoscaling", "ec2", "states"):
-            world.faults.refuse(f"{service}:*", code="Throttling", message="Rate exceeded", times=None)
-        world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, times=None)
-
-    world.at("90s", throttle)
-    world.at("270s", world.faults.clear)
+    for service in ("autoscaling", "ec2", "states"):
+        world.faults.refuse(f"{service}:*", code="Throttling", message="Rate exceeded", since="90s", until="270s")
+    world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, since="90s", until="270s")
     end = world.rotate(**WAITED).finishes()
 
     assert end.outcome == "rotated", end
@@ -271,8 +252,7 @@ def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
 @pytest.fixture
 def three(world):
     """One group of three nodes."""
-    with watched(Fleet(world, names=("api",), size=3)) as fleet:
-        yield fleet
+    return Fleet(world, names=("api",), size=3)
 
 
 def never_ready(world, fleet):

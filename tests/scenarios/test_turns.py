@@ -303,8 +303,7 @@ def test_a_refusal_while_it_waits_gives_the_place_back(world):
 
 def test_an_outage_does_not_cost_the_place(world):
     holder, _, execution = held_group(world)
-    world.at("10m", lambda: world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None))
-    world.at("50m", world.faults.clear)
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, since="10m", until="50m")
     world.at("1h", lambda: let_go(holder))
 
     assert execution.finishes().outcome == "recycled"

@@ -25,11 +25,12 @@ import io
 import json
 import logging
 import re
-import socket
 import threading
+import traceback
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
@@ -48,11 +49,12 @@ from moto.core.request import Request, determine_request_protocol
 from moto.core.routing import get_service_router
 from moto.moto_api._internal import mock_random
 from moto.moto_api._internal.models import moto_api_backend
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.utilities import aws_headers
-from werkzeug.serving import BaseWSGIServer, make_server
 
+from world import moto_speed
 from world.faults import INVOKE, Caller, Fault, Plan, carry_out
+from world.serving import Server, read_body
 
 ACCOUNT = "123456789012"
 REGION = "eu-west-1"
@@ -191,8 +193,7 @@ class Aws:
         # Called by `reset`, with LOCK held, after the scenario's backends are empty.
         self.on_reset: list[Callable[[], None]] = []
         self.endpoint = ""
-        self._server: BaseWSGIServer | None = None
-        self._thread: threading.Thread | None = None
+        self._server: _Server | None = None
         self._clients: dict[str, BaseClient] = {}
         self._principals: dict[str, str] = {}
         self._recording: list[ReplayedRequest] | None = None
@@ -207,19 +208,15 @@ class Aws:
         """Starts the server of an empty account on a free loopback port and returns its URL."""
         _assert_none_is_started()
         self.wipe()
-        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
+        self._server = _Server(self._serve)
         Aws._started = self
-        self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=lambda: self._server.serve_forever(poll_interval=0.05), name="aws", daemon=True)
-        self._thread.start()
+        self._server.start("aws")
         return self.endpoint
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
+            self._server.stop()
             self._server = None
             self.wipe()
             Aws._started = None
@@ -304,22 +301,18 @@ class Aws:
 
     # Answering one request
 
-    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        body = _read_body(environ)
+    def _serve(self, environ: dict[str, Any], body: bytes) -> Answer | None:
+        """None: the connection is closed without an answer."""
         call = self._identify(environ, body)
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:
             call.caller.wait(self.latency(call.action))
-        answer = carry_out(
+        return carry_out(
             fault,
             call.caller,
             perform=lambda: self._perform(environ, body, call),
             refusal=lambda refused: self._refuse(call, refused),
         )
-        if answer is None:
-            _drop_connection(environ)
-        start_response(f"{answer.status} {_reason(answer.status)}", answer.headers)
-        return [answer.body]
 
     def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:
         denied = self.authorize(call)
@@ -359,7 +352,7 @@ class Aws:
 
     def _refuse(self, call: Identified, fault: Fault) -> Answer:
         self._record(call, fault.status)
-        return error_answer(call.protocol, fault.code, fault.message, fault.status)
+        return error_answer(call.protocol, fault.code, fault.message, fault.status, fault.headers)
 
     def _record(self, call: Identified, status: int, refused: bool = False) -> None:
         self.calls.append(
@@ -431,8 +424,8 @@ def load_requests(path: Path) -> list[ReplayedRequest]:
     return [ReplayedRequest.from_json(fields) for fields in json.loads(path.read_text())]
 
 
-def error_answer(protocol: str, code: str, message: str, status: int) -> Answer:
-    """An error as the service's protocol writes it, so that every SDK reads code and message from it."""
+def error_answer(protocol: str, code: str, message: str, status: int, more: Mapping[str, str] | None = None) -> Answer:
+    """An error as the service's protocol writes it, so that every SDK reads code and message from it. `more`: further headers."""
     if protocol.startswith(("json", "rest-json")):
         body = json.dumps({"__type": code, "message": message})
         headers = [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", code)]
@@ -448,22 +441,11 @@ def error_answer(protocol: str, code: str, message: str, status: int) -> Answer:
         )
         headers = [("Content-Type", "text/xml")]
     content = body.encode()
+    headers += (more or {}).items()
     return Answer(status, [*headers, ("x-amzn-RequestId", "world"), ("Content-Length", str(len(content)))], content)
 
 
 # Reading requests
-
-
-def _read_body(environ: dict[str, Any]) -> bytes:
-    """Takes the body out of the request and leaves a copy for moto."""
-    if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", ""):
-        body = environ["wsgi.input"].read()
-        environ["CONTENT_LENGTH"] = str(len(body))
-        environ.pop("HTTP_TRANSFER_ENCODING")
-    else:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    environ["wsgi.input"] = io.BytesIO(body)
-    return body
 
 
 def _credential(environ: dict[str, Any]) -> tuple[str, str]:
@@ -528,19 +510,25 @@ ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent"
 def _replayable(environ: dict[str, Any], body: bytes, status: int) -> ReplayedRequest:
     request = Request({**environ, "wsgi.input": io.BytesIO(b"")})
     headers = {name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers}
-    raw_path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or environ["PATH_INFO"]
+    raw_path = environ["RAW_URI"]
     return ReplayedRequest(
         environ["REQUEST_METHOD"], raw_path.partition("?")[0], environ.get("QUERY_STRING", ""), headers, body, status
     )
 
 
 def _environ_of(request: ReplayedRequest) -> dict[str, Any]:
-    headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
     uri = f"{request.path}?{request.query}" if request.query else request.path
+    return _environ(request.method, uri, request.headers.items(), request.body)
+
+
+def _environ(method: str, uri: str, headers: Iterable[tuple[str, str]], body: bytes) -> dict[str, Any]:
+    """A request as WSGI has it."""
+    path, _, query = uri.partition("?")
+    fields = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers}
     return {
-        "REQUEST_METHOD": request.method,
-        "PATH_INFO": unquote(request.path),
-        "QUERY_STRING": request.query,
+        "REQUEST_METHOD": method,
+        "PATH_INFO": unquote(path, "latin-1"),
+        "QUERY_STRING": query,
         "RAW_URI": uri,
         "REQUEST_URI": uri,
         "SCRIPT_NAME": "",
@@ -550,35 +538,59 @@ def _environ_of(request: ReplayedRequest) -> dict[str, Any]:
         "SERVER_PROTOCOL": "HTTP/1.1",
         "wsgi.url_scheme": "http",
         "wsgi.version": (1, 0),
-        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.input": io.BytesIO(body),
         "wsgi.errors": io.StringIO(),
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
-        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
-        "CONTENT_LENGTH": str(len(request.body)),
-        **headers,
+        **fields,
+        "CONTENT_TYPE": fields.get("HTTP_CONTENT_TYPE", ""),
+        "CONTENT_LENGTH": str(len(body)),
     }
 
 
-def _reason(status: int) -> str:
-    return "OK" if status < 400 else "Error"
+class _Server(Server):
+    """Answers with what `serve(environ, body)` makes of each request."""
+
+    def __init__(self, serve: Callable[[dict[str, Any], bytes], Answer | None]):
+        self.serve = serve
+        super().__init__(_Handler)
 
 
-def _drop_connection(environ: dict[str, Any]) -> None:
-    """Ends the request without an answer; werkzeug takes a ConnectionError as the peer's doing and says nothing."""
-    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-    raise ConnectionAbortedError
-
-
-class _Handler(MotoRequestHandler):
-    """werkzeug's handler with persistent connections and without an access log."""
-
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = -1  # one write for head and body
+    server: _Server
 
-    def log(self, type: str, message: str, *args: Any) -> None:
-        pass
+    def _any(self) -> None:
+        body = read_body(self)
+        headers = [(name, value) for name, value in self.headers.items() if name.lower() != "transfer-encoding"]
+        try:
+            answer = self.server.serve(_environ(self.command, self.path, headers, body), body)
+        except ConnectionAbortedError:
+            answer = None
+        except Exception:  # a defect of moto or of ours: whoever called shows it
+            answer = Answer(500, [("Content-Type", "text/plain")], traceback.format_exc().encode())
+        if answer is None:
+            self.close_connection = True
+            return
+        self.send_response_only(answer.status)
+        for name, value in answer.headers:
+            if name.lower() not in ("content-length", "connection"):
+                self.send_header(name, value)
+        if answer.status >= 200 and answer.status != 204:
+            length = dict(answer.headers).get("Content-Length") if self.command == "HEAD" else None
+            self.send_header("Content-Length", length or str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+        self.wfile.flush()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _any
+
+    def log_message(self, *_: Any) -> None:
+        """Silent: `Aws.calls` has it all."""
 
 
 # moto's internals. Everything that this file reaches inside of moto is below; a newer version fails here first.
@@ -625,6 +637,7 @@ def _install(clock: Clock) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     _VirtualDatetime.clock = clock
     moto_utils.datetime = types.SimpleNamespace(datetime=_VirtualDatetime)
+    moto_speed.install()
     _fix_request_ids()
     _seed_identifiers()
 

@@ -24,6 +24,7 @@ import datetime
 import heapq
 import itertools
 import random
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
@@ -36,6 +37,18 @@ PATIENCE = 300.0
 
 # At one instant the world's own timers come before sleepers: "at 10 s the pod ends" holds for who wakes up at 10 s.
 _WORLD, _SLEEPER = 0, 1
+
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+
+def seconds(time: str | float) -> float:
+    """Virtual seconds of "20h10m", "90s", "2d" or a number."""
+    if not isinstance(time, str):
+        return float(time)
+    if not re.fullmatch(r"(\d+(\.\d+)?[dhms])+", time):
+        raise ValueError(f"a time looks like 20h10m, 90s or 2d, not like {time!r}")
+    return sum(float(number) * _UNITS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([dhms])", time))
 
 
 class Killed(BaseException):

@@ -12,18 +12,19 @@ Whoever carries calls (the AWS server, the Kubernetes proxy, the Lambda host) as
 `carry_out` do what the fault says. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource`
 for Kubernetes.
 
-What this does not do: it knows no process, no protocol and no clock. A `Caller` stands for the process that makes a
-call.
+What this does not do: it knows no process and no protocol. A `Caller` stands for the process that makes a call.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeVar
+
+from .clock import seconds
 
 Kind = Literal["refuse", "kill", "lose_answer", "hang", "delay"]
 When = Literal["before", "after"]
@@ -54,7 +55,8 @@ class Caller(Protocol):
 
 @dataclass
 class Fault:
-    """One entry of the plan: it strikes from the `nth` matching call on, `times` calls in all (None: for ever)."""
+    """One entry of the plan: it strikes from the `nth` matching call on, `times` calls in all (None: for ever). Calls before
+    `since` and from `until` on, in virtual seconds since the start of the world, do not match."""
 
     action: str
     kind: Kind
@@ -63,15 +65,18 @@ class Fault:
     nth: int = 1
     times: int | None = 1
     where: Callable[[dict[str, Any]], bool] | None = None
+    since: float = 0.0
+    until: float = math.inf
     code: str = "InternalFailure"
     message: str = "injected by the fault plan"
     status: int = 400
+    headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     seen: int = 0
     struck: int = 0
 
-    def matches(self, action: str, function: str | None, parameters: dict[str, Any]) -> bool:
-        if not fnmatchcase(action, self.action):
+    def matches(self, action: str, function: str | None, parameters: dict[str, Any], elapsed: float) -> bool:
+        if not fnmatchcase(action, self.action) or not self.since <= elapsed < self.until:
             return False
         if self.function == NO_FUNCTION and function is not None:
             return False
@@ -93,8 +98,10 @@ def is_function(name: str | None, wanted: str) -> bool:
 class Plan:
     """The faults of a scenario. Safe to ask from any thread; every fault counts the calls that match it."""
 
-    def __init__(self) -> None:
+    def __init__(self, elapsed: Callable[[], float] = lambda: 0.0) -> None:
+        """`elapsed`: virtual seconds since the start of the world."""
         self._lock = threading.Lock()
+        self._elapsed = elapsed
         self.faults: list[Fault] = []
         #: They hear of each call, whatever the plan says; `clear` leaves them.
         self.witnesses: list[Witness] = []
@@ -112,10 +119,13 @@ class Plan:
         message: str = "injected by the fault plan",
         status: int = 400,
         after: bool = False,
+        headers: Mapping[str, str] | None = None,
         **which: Any,
     ) -> Fault:
-        """The call is answered with an error. `after`: it took effect nevertheless."""
-        return self._add(action, "refuse", "after" if after else "before", which, code=code, message=message, status=status)
+        """The call is answered with an error. `after`: it took effect nevertheless. `headers` are added to the answer's, such as
+        `Retry-After`; Lambda's Invoke by a state machine has none."""
+        what = {"code": code, "message": message, "status": status, "headers": headers or {}}
+        return self._add(action, "refuse", "after" if after else "before", which, **what)
 
     def kill(self, when: When, action: str, **which: Any) -> Fault:
         """The calling process dies before the call takes effect, or after it."""
@@ -154,8 +164,12 @@ class Plan:
         )
 
     def _add(self, action: str, kind: Kind, when: When, which: dict[str, Any], **what: Any) -> Fault:
-        unknown = set(which) - {"function", "nth", "times", "where"}
-        assert not unknown, f"a fault is chosen by function, nth, times and where, not by {sorted(unknown)}"
+        unknown = set(which) - {"function", "nth", "times", "where", "since", "until"}
+        assert not unknown, f"a fault is chosen by function, nth, times, where, since and until, not by {sorted(unknown)}"
+        if "until" in which:
+            # It is over when its time is.
+            which = {"times": None, **which}
+        which |= {name: seconds(which[name]) for name in ("since", "until") if name in which}
         fault = Fault(action, kind, when, **which, **what)
         with self._lock:
             self.faults.append(fault)
@@ -168,9 +182,9 @@ class Plan:
         for hears in list(self.witnesses):
             hears(action, function, parameters or {})
         with self._lock:
-            due = None
+            due, elapsed = None, self._elapsed()
             for fault in self.faults:
-                if not fault.matches(action, function, parameters or {}):
+                if not fault.matches(action, function, parameters or {}, elapsed):
                     continue
                 fault.seen += 1
                 if due is None and fault.is_due():
@@ -215,35 +229,11 @@ def carry_out(
     return None
 
 
-class Call(Protocol):
-    """What `mutations` needs to know of a recorded call (an AWS call or a Kubernetes call)."""
-
-    action: str
-    function: str | None
-    write: bool
+Point = TypeVar("Point")
 
 
-@dataclass(frozen=True)
-class Mutation:
-    """The nth time that a function makes a call that changes something."""
-
-    action: str
-    function: str
-    nth: int
-
-    def kill(self, plan: Plan, when: When) -> Fault:
-        return plan.kill(when, self.action, function=self.function, nth=self.nth)
-
-    def __str__(self) -> str:
-        return f"{self.function} {self.action} #{self.nth}"
-
-
-def mutations(calls: Iterable[Call]) -> list[Mutation]:
-    """Every mutating call that functions made in a run, for a campaign that kills the process before and after each."""
-    counted: Counter[tuple[str, str]] = Counter()
-    found = []
-    for call in calls:
-        if call.write and call.function is not None:
-            counted[call.action, call.function] += 1
-            found.append(Mutation(call.action, call.function, counted[call.action, call.function]))
-    return found
+def sample(points: Sequence[Point], count: int, first: int = 0) -> list[Point]:
+    """So many points of the places where a fault can strike, evenly spread, beginning with number `first`: each run of the tests
+    strikes there, `make campaign` everywhere."""
+    step = max(1, len(points) // count)
+    return list(points[first % step :: step])[:count]

@@ -6,9 +6,11 @@ Source of the rules: AWS docs, "Transforming data with JSONata in Step Functions
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -55,9 +57,9 @@ class Queries:
         """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name."""
         if not _has_expression(template):
             return template
-        return self._fill(template, {name: _with_nulls(value) for name, value in bindings.items()})
+        return self._fill(template, _Frame(bindings))
 
-    def _fill(self, template: Any, frame: dict[str, Any]) -> Any:
+    def _fill(self, template: Any, frame: _Frame) -> Any:
         if isinstance(template, dict):
             return {key: self._fill(value, frame) for key, value in template.items()}
         if isinstance(template, list):
@@ -65,10 +67,10 @@ class Queries:
         expression = expression_in(template)
         return template if expression is None else self._value_of(expression, frame)
 
-    def _value_of(self, expression: str, frame: dict[str, Any]) -> Any:
+    def _value_of(self, expression: str, frame: _Frame) -> Any:
         parsed = self.parse(expression)
         try:
-            value = parsed.evaluate(None, frame)
+            value = parsed.evaluate(None, frame.named_in(expression))
         except Exception as error:
             raise QueryError(f"The JSONata expression '{expression}' threw an error: {error}") from error
         if value is None:
@@ -93,6 +95,24 @@ class Queries:
 
     def _now(self, picture: str | None = None, timezone: str | None = None) -> str:
         return Functions.datetime_from_millis(round(self._clock.now() * 1000), picture, timezone)
+
+
+class _Frame:
+    """The values of variables as the library has them; each is made when an expression names it first."""
+
+    def __init__(self, bindings: dict[str, Any]) -> None:
+        self._bindings = bindings
+        self._made: dict[str, Any] = {}
+
+    def named_in(self, expression: str) -> dict[str, Any]:
+        names = _names_in(expression) & self._bindings.keys()
+        self._made |= {name: _with_nulls(self._bindings[name]) for name in names - self._made.keys()}
+        return {name: self._made[name] for name in names}
+
+
+@functools.cache
+def _names_in(expression: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\$(\w+)", expression))
 
 
 def _range(first: int, last: int, step: int) -> list[int]:

@@ -25,13 +25,11 @@ from typing import Any
 from .faults import Caller, Fault, Plan, carry_out
 from .kube_client import CLOSED_WHILE_IDLE, Connection, Json
 from .pki import Certificate
+from .serving import Server
 from .sts import Identity, access_key_of
 from .virtual_times import VirtualTimes
 
 _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
-_SHUTDOWN_POLL = 0.02
-"""Seconds within which the server notices that it is to stop."""
-
 _PATIENCE = 90.0
 """Seconds for the API server's answer; it gives up on its own requests after 60."""
 
@@ -101,18 +99,15 @@ class KubeProxy:
         self._intruders: list[_Intruder] = []
         self._upstream = _Upstream(api_port, authority_file)
         self._server = _Server(self, certificate)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="kube-proxy", daemon=True)
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:
         """Begins to answer."""
-        self._thread.start()
+        self._server.start("kube-proxy")
 
     def stop(self) -> None:
         """Closes the port and the connections behind it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
         self._upstream.close()
 
     def forget(self) -> None:
@@ -244,7 +239,7 @@ def _refusal(fault: Fault) -> _Response:
         "reason": fault.code,
         "code": fault.status,
     }
-    return _Response(fault.status, {"Content-Type": "application/json"}, json.dumps(status).encode())
+    return _Response(fault.status, {"Content-Type": "application/json", **fault.headers}, json.dumps(status).encode())
 
 
 class _Upstream:
@@ -288,15 +283,12 @@ class _Upstream:
         return Connection("127.0.0.1", self._port, context=self._tls, timeout=_PATIENCE)
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
+class _Server(Server):
     def __init__(self, proxy: KubeProxy, certificate: Certificate) -> None:
         self.proxy = proxy
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.load_cert_chain(certificate.certificate, certificate.key)
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Runs in the connection's own thread."""

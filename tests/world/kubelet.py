@@ -102,6 +102,11 @@ class Kubelet:
         """From now on nothing is detached from this node."""
         self._keeping_volumes.add(node_uid)
 
+    def release_volumes(self, node: str, node_uid: str) -> None:
+        """What no pod uses any more is detached again."""
+        self._keeping_volumes.discard(node_uid)
+        self._nodes_to_look_at.add(node)
+
     def act(self) -> bool:
         """Does everything that is due at this moment of virtual time; whether there was anything to do."""
         self._note_changes()

@@ -248,6 +248,11 @@ class Kubernetes:
         """From now on no volume is detached from this node."""
         self._kubelet.keep_volumes(node_uid)
 
+    def volumes_detach_from(self, node: Node) -> None:
+        """The end of `volumes_hang_on`."""
+        self._kubelet.release_volumes(node.name, node.uid)
+        self._touched.set()
+
     def apply(self, manifest: str) -> None:
         """Server-side apply of YAML documents. Rights given by it are in force on return."""
         documents = [document for document in yaml.safe_load_all(manifest) if document]
@@ -717,6 +722,10 @@ class Node:
         """From now on no volume is detached from it."""
         self._kubernetes.volumes_hang_on(self.uid)
 
+    def volumes_detach(self) -> None:
+        """Volumes are detached from it again as soon as no pod uses them."""
+        self._kubernetes.volumes_detach_from(self)
+
     def patch(self, change: Json) -> None:
         """Any merge patch."""
         self._kubernetes.must("PATCH", f"/api/v1/nodes/{self.name}", change, MERGE_PATCH)
@@ -772,8 +781,9 @@ class Pod:
 
     @property
     def phase(self) -> str:
-        """Pending, Running, Succeeded or Failed."""
-        return self.object["status"].get("phase", "Pending")
+        """Pending, Running, Succeeded or Failed; Gone if it is not listed any more."""
+        pod = self._find()
+        return pod["status"].get("phase", "Pending") if pod else "Gone"
 
     @property
     def is_ready(self) -> bool:

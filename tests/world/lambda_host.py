@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ from world.clock import Call, Clock, Process
 from world.control_plane import die_with_parent
 from world.faults import INVOKE, Plan
 from world.folders import temporary_folder
+from world.serving import Server, read_body
 from world.state_errors import ServiceError
 
 # AWS Lambda quotas: the init phase is limited to 10 s.
@@ -96,6 +97,7 @@ class Blueprint:
     environment: tuple[tuple[str, str], ...]
     log_format: str
     log_group: str
+    region: str
     code: Path
 
 
@@ -133,6 +135,8 @@ class LambdaHost:
         self.concurrency: int | None = None
         # Variables that a scenario sets instead of those that were deployed, by function name.
         self.variables: dict[str, dict[str, str]] = {}
+        # The region that a scenario's processes take for theirs, by function name; REGION otherwise.
+        self.regions: dict[str, str] = {}
         self.samples: list[Sample] = []
         # What functions are busy with: (name, payload).
         self.at_work: list[tuple[str, bytes]] = []
@@ -309,6 +313,7 @@ class LambdaHost:
     def reset(self) -> None:
         """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
         self.variables.clear()
+        self.regions.clear()
         with self._lock:
             doomed = list(self._busy)
             self._busy.clear()
@@ -376,6 +381,7 @@ class LambdaHost:
                 environment=tuple(sorted({**found.environment_vars, **self.variables.get(found.function_name, {})}.items())),
                 log_format=logging_config.get("LogFormat", "Text"),
                 log_group=logging_config.get("LogGroup", found.logs_group_name),
+                region=self.regions.get(found.function_name, REGION),
                 code=self._unpacked(found),
             )
             latest = get_backend(ACCOUNT, REGION).get_function(found.function_name)
@@ -423,7 +429,7 @@ class Sandbox:
         self._ready = threading.Event()
         self._init_error: bytes | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _RuntimeApi | None = None
         self._loans = 0
         self._loaned = 0.0
         self._closing = threading.Lock()
@@ -441,7 +447,8 @@ class Sandbox:
                     "Error: Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]",
                 )
             )
-        self._server = _serve_runtime_api(self)
+        self._server = _RuntimeApi(self)
+        self._server.start(f"runtime {self.function}")
         key, secret, token = self.host.credentials(self.blueprint)
         self.access_key = key
         self.host.aws.callers[key] = self
@@ -497,8 +504,8 @@ class Sandbox:
             "AWS_LAMBDA_LOG_FORMAT": blueprint.log_format,
             "AWS_LAMBDA_LOG_GROUP_NAME": blueprint.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": f"world/[{blueprint.version}]{key}",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": blueprint.region,
+            "AWS_DEFAULT_REGION": blueprint.region,
             "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": secret,
             "AWS_SESSION_TOKEN": token,
@@ -534,8 +541,7 @@ class Sandbox:
         self.alive = False
         self._requests.put(None)
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.stop()
 
     # Handling one request
 
@@ -612,21 +618,10 @@ def _vm_hwm_kb(pid: int) -> int | None:
 # The Runtime API, https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 
 
-def _serve_runtime_api(sandbox: Sandbox) -> ThreadingHTTPServer:
-    server = _RuntimeApi(("127.0.0.1", 0), _RuntimeHandler)
-    server.sandbox = sandbox
-    threading.Thread(
-        target=lambda: server.serve_forever(poll_interval=0.05), name=f"runtime {sandbox.function}", daemon=True
-    ).start()
-    return server
-
-
-class _RuntimeApi(ThreadingHTTPServer):
-    daemon_threads = True
-    sandbox: Sandbox
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A process that was killed leaves broken connections behind; that is no news."""
+class _RuntimeApi(Server):
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        super().__init__(_RuntimeHandler)
 
 
 class _RuntimeHandler(BaseHTTPRequestHandler):
@@ -656,23 +651,13 @@ class _RuntimeHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """/runtime/invocation/{id}/response, /runtime/invocation/{id}/error, /runtime/init/error"""
-        body = self._body()
+        body = read_body(self)
         found = re.search(r"/runtime/invocation/([^/]+)/(response|error)$", self.path)
         if found:
             self.server.sandbox.answered(found[1], "Unhandled" if found[2] == "error" else None, body)
         elif self.path.endswith("/runtime/init/error"):
             self.server.sandbox.init_failed(body)
         self._reply(202, b'{"status":"OK"}', {})
-
-    def _body(self) -> bytes:
-        if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b""
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
 
     def _reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)

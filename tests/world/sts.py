@@ -32,15 +32,13 @@ from moto.sts.models import sts_backends
 
 from .kube_client import Json
 from .pki import Authority
+from .serving import Server
 
 SIGNATURE_LIFE = 900
 """Seconds that AWS accepts a presigned GetCallerIdentity, whatever X-Amz-Expires says."""
 
 CLOCK_SKEW = 300
 """Seconds that a request may come from the future."""
-
-_SHUTDOWN_POLL = 0.02
-"""Seconds within which the server notices that it is to stop."""
 
 _STS_HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.amazonaws\.com")
 
@@ -202,20 +200,16 @@ class StsProxy:
         """`folder`: for its authority and certificates."""
         authority = Authority(folder, "world-sts-authority")
         self.authority_file = authority.file
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(sts, authority))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_SHUTDOWN_POLL,), name="sts-proxy", daemon=True)
+        self._server = Server(_handler(sts, authority))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> None:
         """Begins to answer."""
-        self._thread.start()
+        self._server.start("sts-proxy")
 
     def stop(self) -> None:
         """Closes the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
 
 def _handler(sts: Sts, authority: Authority) -> type[http.server.BaseHTTPRequestHandler]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from world.alarms import Alarms
 from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
 from world.aws import ACCOUNT, LOCK, REGION, Aws
 from world.balancers import Balancers, TargetGroup
-from world.clock import Call, Clock
+from world.clock import Call, Clock, seconds
 from world.cluster_autoscaler import ClusterAutoscaler
 from world.deployment import CLUSTER, Deployment, environment
 from world.ec2 import Ec2
@@ -40,6 +39,7 @@ from world.lambda_host import LambdaHost
 from world.metrics import Measurement, read_metrics
 from world.schedules import Schedules
 from world.sdk_integrations import AwsServices
+from world.settled import is_finished, name_of
 from world.stepfunctions import Engine
 from world.stepfunctions import Execution as EngineExecution
 from world.stepfunctions_api import MotoMachines
@@ -56,18 +56,6 @@ IMAGE = "ami-12c6146b"
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-
-
-def seconds(time: str | float) -> float:
-    """Virtual seconds of "20h10m", "90s", "2d" or a number."""
-    if not isinstance(time, str):
-        return float(time)
-    if not re.fullmatch(r"(\d+(\.\d+)?[dhms])+", time):
-        raise ValueError(f"a time looks like 20h10m, 90s or 2d, not like {time!r}")
-    return sum(float(number) * _UNITS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([dhms])", time))
-
-
 #: What we write on nodes and instances.
 OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
 OUT_OF_SERVICE = ("node.kubernetes.io/out-of-service", "recycle-eks")
@@ -77,6 +65,18 @@ RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recy
 DETACHED = ("recycle-eks/detached", "node.kubernetes.io/exclude-from-external-load-balancers")
 
 
+@dataclass(frozen=True)
+class EndOfInstance:
+    """An instance of a group began to shut down or to stop."""
+
+    at: float
+    """Virtual seconds since the scenario began."""
+    instance_id: str
+    node_name: str
+    pods: tuple[str, ...]
+    """What still ran on its node, and ended with it: `namespace/name` of each pod that was neither Succeeded nor Failed."""
+
+
 class World:
     """One world for many scenarios; `reset` between them takes well under a second."""
 
@@ -84,7 +84,7 @@ class World:
         """`say` gets a line for each slow step of `start`."""
         self._say = say
         self.clock = Clock()
-        self.faults = Plan()
+        self.faults = Plan(self.clock.elapsed)
         self.aws = Aws(self.clock, self.faults)
         self.ec2 = Ec2(self.aws, self.clock, self._emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
@@ -107,6 +107,9 @@ class World:
         self.groups: dict[str, Group] = {}
         self.has_cloud_controller = True
         """The cloud controller deletes the Nodes of terminated instances; a scenario may do without."""
+        self.ends: list[EndOfInstance] = []
+        """Every instance that was terminated or stopped since the scenario began, with the pods that ran on it then."""
+        self._listeners: list[tuple[list[Any], list[Any]]] = []
         self._uninstall = contextlib.ExitStack()
 
     # -- its life ------------------------------------------------------------------------------------------------
@@ -141,12 +144,18 @@ class World:
         self.autoscaling.on_in_service.append(self._joins)
         self.autoscaling.on_terminated.append(self._leaves)
         self.ec2.on_change.append(self._power_changes)
+        self._listeners = [(listeners, list(listeners)) for listeners in self._all_listeners()]
         self._say("starting the Kubernetes control plane (3 seconds)")
         self.kubernetes.start()
         self.kubernetes.proxy.caller_of = self.aws.callers.get
         self.kubernetes.proxy.calls = self.aws.calls
         self.eks.on_access_entries = self.kubernetes.set_access_entries
         self.eks.create_cluster(CLUSTER, self.kubernetes.endpoint, self.kubernetes.control_plane.authority.pem)
+
+    def _all_listeners(self) -> Iterator[list[Any]]:
+        """Where a scenario may add its own."""
+        yield from (self.clock.before_jump, self.clock.on_jump, self.faults.witnesses, self.engine.on_entered)
+        yield from (self.ec2.on_change, self.autoscaling.on_in_service, self.autoscaling.on_terminated)
 
     def finish_deployment(self) -> None:
         """What comes after Terraform: the cluster's rights, and the beginning of the first scenario."""
@@ -173,6 +182,8 @@ class World:
         """A new scenario: what was deployed stays, everything else goes. With a seed, what is ready at the same moment runs in
         an order of its own, the same for each seed."""
         self.clock.reset(seed=seed)
+        for listeners, at_the_start in self._listeners:
+            listeners[:] = at_the_start
         self.faults.clear()
         self.engine.reset()
         self.events.reset()
@@ -182,6 +193,7 @@ class World:
         self.host.reset()
         self.kubernetes.reset()
         self.groups.clear()
+        self.ends.clear()
         self.has_cloud_controller = True
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -489,6 +501,7 @@ class World:
         if node is None:
             return
         if new in ("shutting-down", "stopping"):
+            self.ends.append(EndOfInstance(self.clock.elapsed(), instance.id, node.name, node.pods_at_work()))
             self.clock.after(NODE_MONITOR_GRACE, lambda: self._falls_silent(node))
         elif new == "stopped" and node.exists:
             node.kubernetes.add_taint("node.cloudprovider.kubernetes.io/shutdown")
@@ -698,6 +711,11 @@ class Node:
     def has_taint(self, key: str) -> bool:
         """Whether it has a taint of this key."""
         return any(taint["key"] == key for taint in self.kubernetes.taints)
+
+    def pods_at_work(self) -> tuple[str, ...]:
+        """What the end of its machine would kill: `namespace/name` of each pod on it that has not ended."""
+        pods = self.group._world.kubernetes.look_at_pods(on=self.kubernetes)
+        return tuple(name_of(pod) for pod in pods if not is_finished(pod))
 
     def falls_silent(self) -> None:
         """Its kubelet is not heard of any more; the node controller says so, and gives its pods five minutes."""

@@ -1,10 +1,8 @@
 """The fault plan, without any server."""
 
-from dataclasses import dataclass
-
 import pytest
 
-from world.faults import Mutation, Plan, carry_out, mutations
+from world.faults import Plan, carry_out, sample
 
 
 class Process:
@@ -100,33 +98,28 @@ def test_a_misspelt_filter_is_refused():
         Plan().kill("before", "*", nht=2)
 
 
-@dataclass
-class Recorded:
-    action: str
-    function: str | None
-    write: bool
+def test_a_fault_with_times_strikes_every_call_between_them_and_no_other():
+    now = 0.0
+    plan, process = Plan(lambda: now), Process()
+    plan.refuse("ec2:*", code="Throttling", since="90s", until="2m")
+    answers = {}
+    for now in (0.0, 89.0, 90.0, 100.0, 119.0, 120.0, 500.0):
+        answers[now] = make_call(plan, process)
+    assert answers == {moment: "400 Throttling" if 90 <= moment < 120 else "answer" for moment in answers}
 
 
-def test_the_mutating_calls_of_a_run_are_numbered_per_function_and_action():
-    calls = [
-        Recorded("ec2:DescribeInstances", "claim-node", False),
-        Recorded("ec2:CreateTags", "claim-node", True),
-        Recorded("kubernetes:PATCH nodes", "claim-node", True),
-        Recorded("ec2:CreateTags", "standby-node", True),
-        Recorded("ec2:CreateTags", "claim-node", True),
-        Recorded("autoscaling:UpdateAutoScalingGroup", None, True),
-    ]
-    assert mutations(calls) == [
-        Mutation("ec2:CreateTags", "claim-node", 1),
-        Mutation("kubernetes:PATCH nodes", "claim-node", 1),
-        Mutation("ec2:CreateTags", "standby-node", 1),
-        Mutation("ec2:CreateTags", "claim-node", 2),
-    ]
+def test_a_fault_with_a_beginning_counts_from_there_and_strikes_as_often_as_it_says():
+    now = 0.0
+    plan, process = Plan(lambda: now), Process()
+    plan.refuse("ec2:*", code="Throttling", since=60, nth=2, times=2)
+    answers = []
+    for now in (0.0, 60.0, 61.0, 62.0, 63.0):  # noqa: B007 (the plan reads it)
+        answers.append(make_call(plan, process))
+    assert answers == ["answer", "answer", "400 Throttling", "400 Throttling", "answer"]
 
 
-def test_a_mutation_becomes_a_kill_of_exactly_that_call():
-    plan, process = Plan(), Process()
-    Mutation("ec2:CreateTags", "claim-node", 2).kill(plan, "before")
-    assert make_call(plan, process) == "answer"
-    assert make_call(plan, process) is None
-    assert process.story == ["took effect", "killed"]
+def test_a_sample_is_spread_over_all_points():
+    assert sample(range(20), 4) == [0, 5, 10, 15]
+    assert sample(range(20), 4, first=1) == [1, 6, 11, 16]
+    assert sample(range(3), 5, first=2) == [0, 1, 2]
+    assert sorted({*sample(range(8), 4), *sample(range(8), 4, first=1)}) == list(range(8))

@@ -374,3 +374,44 @@ def test_pods_leave_a_machine_that_is_off_at_once_when_somebody_says_so(world):
     world.run("21m")
     (moved,) = database.running_pods()
     assert moved.node_name != node.name
+
+
+# -- what a scenario may change, and a reset takes back ------------------------------------------------------------------
+
+
+def test_listeners_of_a_scenario_are_gone_after_a_reset(world):
+    heard = []
+    lists = [world.ec2.on_change, world.autoscaling.on_in_service, world.engine.on_entered, world.faults.witnesses]
+    before = [list(each) for each in lists]
+    for each in lists:
+        each.append(lambda *_: heard.append(1))
+    world.reset()
+    assert [list(each) for each in lists] == before
+    world.recycle(world.group("workers", size=1).nodes[0], dry_run=True).finishes()
+    assert heard == []
+
+
+def test_a_function_can_be_in_another_region(world):
+    node = world.group("workers", size=2).nodes[0]
+    world.host.regions["recycle-eks-claim-node"] = "us-east-1"
+    end = world.recycle(node, dry_run=True).finishes()
+    assert end.status == "FAILED", "its group is not there"
+
+    world.host.regions.clear()
+    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+
+def test_volumes_that_hung_are_detached_when_they_may(world):
+    node = world.group("workers", size=2).nodes[0]
+    claim = world.kubernetes.zonal_volume("data", node.zone)
+    pod = node.bare_pod("user", volume_claims=[claim])
+    node.kubernetes.volumes_hang()
+    world.run("1m")
+    attached = node.kubernetes.object["status"]["volumesAttached"]
+    pod.deleted()
+    world.run("5m")
+    assert (pod.phase, node.kubernetes.object["status"]["volumesAttached"]) == ("Gone", attached)
+
+    node.kubernetes.volumes_detach()
+    world.run("6m")
+    assert not node.kubernetes.object["status"].get("volumesAttached")

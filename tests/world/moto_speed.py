@@ -1,0 +1,86 @@
+"""Makes moto answer in half the time: what it works out anew for each answer, it works out once.
+
+The answers stay the same, to the byte: world_tests/test_moto_speed.py compares them with those of moto as it comes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import moto.core.responses
+import moto.core.serialize
+import xmltodict
+from moto.core.serialize import AttributePicker, AttributePickerContext, XFormedAttributePicker
+
+
+def install() -> None:
+    """Replaces three of moto's functions; more than once is the same as once."""
+    moto.core.responses.method_names_from_class = _Methods
+    moto.core.serialize.xmltodict = types.SimpleNamespace(unparse=unparse, parse=xmltodict.parse)
+    for picker in (AttributePicker, XFormedAttributePicker):
+        original = _ORIGINAL_KEYS.setdefault(picker, picker.get_possible_keys)
+        picker.get_possible_keys = _remembering(original)
+
+
+_ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}
+
+
+class _Methods:
+    """The names of a class's functions, as far as somebody asks whether one is among them. (moto lists them all.)"""
+
+    def __init__(self, owner: type) -> None:
+        self._owner = owner
+
+    def __contains__(self, name: str) -> bool:
+        return inspect.isfunction(getattr(self._owner, name, None))
+
+
+def _remembering(original: Callable[..., Any]) -> Callable[[Any, AttributePickerContext], tuple[str, ...]]:
+    """By which names an attribute is looked for depends on its shape and on the object's class."""
+    known: dict[Any, tuple[str, ...]] = {}
+
+    def get_possible_keys(self: AttributePicker, context: AttributePickerContext) -> tuple[str, ...]:
+        # The shape itself, which lives as long as its service's model: an id could be another's by now.
+        question = (context.key, context.shape, type(context.obj), tuple(self.alias_providers))
+        if question not in known:
+            known[question] = tuple(original(self, context))
+        return known[question]
+
+    return get_possible_keys
+
+
+def unparse(document: dict[str, Any], **how: Any) -> str:
+    """`xmltodict.unparse` as moto calls it; any other call is left to xmltodict itself."""
+    if how.get("pretty") or how.keys() != {"full_document", "short_empty_elements", "pretty"} or not how["short_empty_elements"]:
+        return xmltodict.unparse(document, **how)
+    head = '<?xml version="1.0" encoding="utf-8"?>\n' if how["full_document"] else ""
+    return head + "".join(part for name, value in document.items() for part in _elements(name, value))
+
+
+def _elements(name: str, value: Any) -> Iterator[str]:
+    for each in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(each, dict):
+            yield from _element(name, each)
+        else:
+            text = _text(each)
+            yield f"<{name}>{escape(text)}</{name}>" if text else f"<{name}/>"
+
+
+def _element(name: str, fields: dict[str, Any]) -> Iterator[str]:
+    attributes = "".join(f" {key[1:]}={quoteattr(_text(value))}" for key, value in fields.items() if key.startswith("@"))
+    inside = "".join(
+        part for key, value in fields.items() if not key.startswith(("@", "#")) for part in _elements(key, value)
+    ) + escape(_text(fields.get("#text")))
+    yield f"<{name}{attributes}>{inside}</{name}>" if inside else f"<{name}{attributes}/>"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)

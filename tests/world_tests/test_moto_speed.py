@@ -1,0 +1,45 @@
+"""The faster answers are moto's own, to the byte."""
+
+from __future__ import annotations
+
+import moto.core.serialize
+import pytest
+import xmltodict
+from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
+
+from world import moto_speed
+
+DOCUMENT = {
+    "DescribeAnswer": {
+        "@xmlns": "https://autoscaling.amazonaws.com/doc/2011-01-01/",
+        "Groups": {"member": [{"Name": "a & b", "Size": 3, "On": True, "Off": False}, {"Name": "<c>", "Nothing": None}]},
+        "Empty": "",
+        "EmptyList": [],
+        "EmptyMap": {},
+        "Texts": ["one", "two", None],
+        "WithAttribute": {"@kind": 'a "quoted" one', "#text": "x > y"},
+        "Number": 1.5,
+    }
+}
+
+
+@pytest.mark.parametrize("full_document", [False, True])
+@pytest.mark.parametrize("pretty", [None, False, True])
+def test_a_document_is_written_as_xmltodict_writes_it(full_document, pretty):
+    how = {"full_document": full_document, "short_empty_elements": True, "pretty": pretty}
+    assert moto_speed.unparse(DOCUMENT, **how) == xmltodict.unparse(DOCUMENT, **how)
+
+
+def test_an_attribute_is_looked_for_by_the_same_names_each_time():
+    class Shape:
+        name, type_name, serialization = "Size", "integer", {"name": "size"}
+
+    class Group:
+        pass
+
+    moto_speed.install()
+    picker, original = XFormedAttributePicker(), moto_speed._ORIGINAL_KEYS[XFormedAttributePicker]
+    for key in ("Size", "GroupName", "Size"):
+        context = AttributePickerContext(obj=Group(), key=key, shape=Shape, operation_model=None)
+        assert picker.get_possible_keys(context) == tuple(original(picker, context))
+    assert moto.core.serialize.XFormedAttributePicker.get_possible_keys is not original
