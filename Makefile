@@ -1,7 +1,7 @@
 # make demo      recycles one node of three before your eyes, on a local world that is real; ARGS=--help tells what else it can
-# make test      every test
-# make check     the fast part of them: under two minutes once built
-# make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file, wherever it lies
+# make test      every test; ARGS='--since main' for those that the changes since a commit can affect
+# make check     the fast part of them: under 90 seconds once built
+# make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
@@ -23,14 +23,14 @@ demo:
 	export PYTHONPATH=tests; $(python) -m demo $(ARGS)
 
 test:
-	$(python) tests/run.py test
+	$(python) tests/run.py test $(ARGS)
 
 check:
 	$(python) tests/run.py check
 
 scenario:
-	test -n "$(FILE)" || { echo 'usage: make scenario FILE=path/to/a_test.py' >&2; exit 2; }
-	$(python) tests/run.py scenario "$(FILE)" $(ARGS)
+	test -n "$(FILE)" || { echo "usage: make scenario FILE='path/to/a_test.py path/to/another'" >&2; exit 2; }
+	$(python) tests/run.py scenario $(FILE) $(ARGS)
 
 package:
 	python3 tests/package.py $(ARGS)

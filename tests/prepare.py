@@ -199,12 +199,14 @@ def missing_libraries(binary: Path) -> str:
 
 
 def build_lambdas() -> Path:
-    """Builds functions and command line for this machine, zips the functions as Terraform uploads them, returns the zips' folder.
+    """Builds functions, command line and what writes the generated pages, for this machine. Zips the functions as Terraform
+    uploads them, and returns the zips' folder.
 
     The whole workspace, as the tests build it: another selection of packages would build the AWS SDK again, with other features.
     """
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    done = subprocess.run(["cargo", "build", "--locked", "--workspace", "--bins"], cwd=ROOT, stdout=sys.stderr, check=False)
+    command = ["cargo", "build", "--locked", "--workspace", "--bins", "--examples"]
+    done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         fail("failed: cargo build (see above)")
     pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture(), level=1)

@@ -1,25 +1,28 @@
-#!/usr/bin/env python3
-"""Runs the checks and tests of the whole project, one step after the other, and sums them up.
+"""Runs the checks and tests of the whole project and sums them up.
 
 Commands:
 
-    run.py test              everything
-    run.py check             what needs no long scenario: under two minutes once built
-    run.py scenario FILE …   one scenario file; further arguments go to pytest
-    run.py generate          writes again what is generated from the code
+    run.py test [--since REF]    everything, or what the changes since a commit can affect
+    run.py check                 what needs no long scenario: under 90 seconds once built
+    run.py scenario FILE …       scenario files; what begins with a dash, and what follows it, goes to pytest
+    run.py generate              writes again what is generated from the code
 """
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import affected
+import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
 from module_page import PAGE, render_page
@@ -28,23 +31,36 @@ from prepare import version
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+REPORT = TARGET / "tests.json"
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
 RUFF = str(Path(sys.executable).with_name("ruff"))
+#: One waits for functions, controllers or Terraform while the others compute.
+WORKERS = (os.cpu_count() or 2) + 1
+#: Real seconds in which a step prints nothing before it counts as hung: the largest crate takes three minutes on one core.
+PATIENCE = 900
+#: Real seconds between two signs of life of steps that print nothing.
+EVERY = 30
 
 
 @dataclass
 class Step:
-    """One command; `count` reads from its output how many tests passed and failed."""
+    """One command. `count` reads from its output how many tests passed and failed."""
 
     name: str
     command: list[str]
+    usually: str
+    """How long it takes on two idle cores."""
     count: Callable[[str], tuple[int, int]] | None = None
     cwd: Path = ROOT
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def count_cargo(output: str) -> tuple[int, int]:
+    """A lint that warns counts as a test that failed; what warned when it was built, warns again each time."""
     results = re.findall(r"test result: \w+\. (\d+) passed; (\d+) failed", output)
-    return sum(int(passed) for passed, _ in results), sum(int(failed) for _, failed in results)
+    warnings = re.findall(r"^warning: (?!`)", output, re.MULTILINE)
+    return sum(int(passed) for passed, _ in results), sum(int(failed) for _, failed in results) + len(warnings)
 
 
 def count_pytest(output: str) -> tuple[int, int]:
@@ -55,41 +71,45 @@ def count_pytest(output: str) -> tuple[int, int]:
 
 
 def count_terraform(output: str) -> tuple[int, int]:
-    found = re.search(r"(\d+) passed, (\d+) failed", output)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    results = re.findall(r"(\d+) passed, (\d+) failed", output)
+    return sum(int(passed) for passed, _ in results), sum(int(failed) for _, failed in results)
 
 
-def checks() -> list[Step]:
-    """The fast part."""
+def rust() -> list[Step]:
+    """Clippy looks at the crates while their tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
+    environment = {
+        "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
+        # Elsewhere: what is deployed was built without.
+        "CARGO_BUILD_BUILD_DIR": str(TARGET),
+        "CARGO_TARGET_DIR": str(TARGET / "linted"),
+    }
+    test = ["cargo", "test", "--locked", "--workspace", "--quiet"]
     return [
-        Step("Rust format", ["cargo", "fmt", "--all", "--check"]),
-        Step(
-            "Rust lints",
-            ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
-        ),
-        Step("Rust tests", ["cargo", "test", "--locked", "--workspace", "--quiet"], count_cargo),
-        Step("Python lints", [RUFF, "check", "--quiet", "."], cwd=TESTS),
-        Step("Python format", [RUFF, "format", "--quiet", "--check", "."], cwd=TESTS),
-        Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"]),
-        Step("Terraform tests", [sys.executable, "-m", "world.terraform", "test"], count_terraform, TESTS),
-        Step("Contract tests", [*PYTEST, "contract"], count_pytest, TESTS),
+        Step("Rust format", ["cargo", "fmt", "--all", "--check"], "1 s"),
+        Step("Rust lints and tests", test, "25 s, 3 min the first time", count_cargo, environment=environment),
     ]
 
 
-def long_tests() -> list[Step]:
-    """The rest, the longest first. Each mostly waits, for one of its processes or another."""
-    scenarios = sorted(str(file.relative_to(TESTS)) for file in TESTS.glob("scenarios/test_*.py"))
+def others() -> list[Step]:
     return [
-        *(Step(f"Scenarios, part {part + 1} of 4", [*PYTEST, *scenarios[part::4]], count_pytest, TESTS) for part in range(4)),
-        Step("Tests of the local world", [*PYTEST, "world_tests"], count_pytest, TESTS),
-        Step("Terraform, packages, demo", [*PYTEST, "deployment"], count_pytest, TESTS),
-        Step("Documentation", [*PYTEST, "docs"], count_pytest, TESTS),
-        Step("A second interpreter", [*PYTEST, "second_interpreter"], count_pytest, TESTS),
+        Step("Python lints", [RUFF, "check", "--quiet", "."], "1 s", cwd=TESTS),
+        Step("Python format", [RUFF, "format", "--quiet", "--check", "."], "1 s", cwd=TESTS),
+        Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"], "1 s"),
+        Step("Terraform tests", [sys.executable, "-m", "world.terraform", "test"], "1 min", count_terraform, TESTS),
     ]
 
 
-#: A line with which pytest, cargo, clippy or Terraform names what failed; the summary repeats it.
-FAILURE = re.compile(r"(FAILED|ERROR) |---- .* ----$|error(:|\[)|\s+run \".*\"\.\.\. fail")
+def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) -> Step:
+    """`what`: files and folders below `tests/`."""
+    spread = ["--numprocesses", str(workers), "--dist", "worksteal"] if workers > 1 else []
+    report = {progress.REPORT: str(REPORT)}
+    return Step(name, [*PYTEST, "-p", "progress", *spread, *what], usually, count_pytest, TESTS, report)
+
+
+FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
+
+#: How much of a failed step's output is printed once more at the end.
+LINES_AGAIN = 400
 
 
 @dataclass
@@ -101,7 +121,7 @@ class Result:
     passed: int
     failed: int
     seconds: float
-    failures: list[str]
+    output: list[str]
 
     @property
     def counted(self) -> str:
@@ -110,71 +130,137 @@ class Result:
 
 def shown(command: list[str]) -> str:
     """The end of a command, where its sense is."""
-    return " ".join(command[-4:] if len(command) <= len(PYTEST) + 4 else ["pytest", *command[len(PYTEST) :]])
+    return " ".join(["pytest", *command[len(PYTEST) :]] if command[: len(PYTEST)] == PYTEST else command[-4:])
 
 
 class Run:
     """Steps with their output as it comes; ends what still runs when it is ended itself."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._begun = total, 0
+    def __init__(self, *lanes: list[Step]) -> None:
+        """`lanes` are worked on at once, the steps of each one after the other."""
+        self._lanes = [lane for lane in lanes if lane]
+        self._total, self._begun = sum(map(len, self._lanes)), 0
         self._processes: list[subprocess.Popen[str]] = []
-        self.results: list[Result] = []
+        self._lock = threading.Lock()
+        self._results: list[Result] = []
 
-    def take(self, steps: list[Step], at_once: int) -> None:
-        with ThreadPoolExecutor(at_once) as pool:
+    def result(self) -> int:
+        """Runs everything and sums it up: the exit code."""
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.unlink(missing_ok=True)
+        with ThreadPoolExecutor(len(self._lanes) or 1) as pool:
             try:
-                self.results += pool.map(self._take, steps)
+                for _ in pool.map(lambda lane: [self._take(step) for step in lane], self._lanes):
+                    pass
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in self._processes:
                     process.terminate()
                 raise
+        return self._sum_up()
 
-    def _take(self, step: Step) -> Result:
-        self._begun += 1
-        number = self._begun
-        print(f"[{number}/{self._total}] {step.name}: {shown(step.command)}", flush=True)
+    def _take(self, step: Step) -> None:
+        with self._lock:
+            self._begun += 1
+            number = self._begun
+        print(f"[{number}/{self._total}] {step.name} (usually {step.usually}): {shown(step.command)}", flush=True)
         started = time.monotonic()
         process = subprocess.Popen(
-            step.command, cwd=step.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
+            step.command,
+            cwd=step.cwd,
+            env={**os.environ, **step.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
         self._processes.append(process)
+        watch = Watch(process, lambda text: print(f"{number:>4}  {step.name}: {text}", flush=True))
         lines = []
         for line in process.stdout:
+            watch.heard()
             lines.append(line)
             print(f"{number:>4}  {line}", end="", flush=True)
         code = process.wait()
+        watch.stop()
         passed, failed = step.count("".join(lines)) if step.count else (0, 0)
-        failures = [line.rstrip() for line in lines if FAILURE.match(line)]
-        return Result(step, code, passed, failed or int(code != 0), time.monotonic() - started, failures)
+        seconds = time.monotonic() - started
+        print(f"[{number}/{self._total}] {step.name}: {'failed' if code else 'done'} after {seconds:.0f} s", flush=True)
+        self._results.append(Result(step, code, passed, failed or int(code != 0), seconds, lines))
 
-    def sum_up(self) -> int:
+    def _sum_up(self) -> int:
+        bad = [each for each in self._results if each.failed]
+        for each in bad:
+            print(f"\n== {each.step.name} has failed. Its output once more:\n")
+            print("".join(without_progress(each.output)[-LINES_AGAIN:]))
+        told = json.loads(REPORT.read_text()) if REPORT.exists() else {"folders": {}, "slowest": []}
+        if told["slowest"]:
+            print("\nThe slowest tests")
+            for seconds, test in told["slowest"]:
+                print(f"  {seconds:6.1f} s  {test}")
         print("\nSummary")
-        for each in self.results:
-            mark = "  <-- failed" if each.failed else ""
-            print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{mark}")
-            for line in each.failures if each.failed else []:
-                print(f"      {line}")
-        failed = sum(each.failed for each in self.results)
-        print(f"\n{sum(each.passed for each in self.results)} passed, {failed} failed")
-        return 1 if failed else 0
+        for each in self._results:
+            print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{'  <-- failed' if each.failed else ''}")
+            if progress.REPORT in each.step.environment and len(told["folders"]) > 1:
+                for folder, of in told["folders"].items():
+                    counted = f"{of['passed']} passed, {of['failed']} failed"
+                    print(f"      {folder:24} {counted:24} {of['seconds']:6.0f} s, all its tests together")
+        print(f"\n{sum(each.passed for each in self._results)} passed, {sum(each.failed for each in self._results)} failed")
+        return 1 if bad else 0
+
+
+def without_progress(output: list[str]) -> list[str]:
+    """Without pytest's dots, and what is said while they do not come."""
+    return [line for line in output if not re.match(r"[.sFEx]+\s*(\[\s*\d+%\])?$|\d+ of \d+ tests done; at work|$", line)]
+
+
+class Watch:
+    """Says that a step that prints nothing is at work, and ends it when it has said nothing for too long."""
+
+    def __init__(self, process: subprocess.Popen[str], say: Callable[[str], None]) -> None:
+        self._process, self._say = process, say
+        self._begun = self._heard = time.monotonic()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def heard(self) -> None:
+        self._heard = time.monotonic()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(EVERY):
+            now = time.monotonic()
+            if now - self._heard > PATIENCE:
+                self._say(f"has printed nothing for {PATIENCE} s: it hangs and is ended")
+                self._process.terminate()
+                return
+            if now - self._heard > EVERY:
+                self._say(f"at work for {now - self._begun:.0f} s")
 
 
 def check() -> int:
     """What needs no long scenario."""
-    steps = [*checks(), Step("A first scenario", [*PYTEST, "scenarios/test_first_node.py"], count_pytest, TESTS)]
-    run = Run(len(steps))
-    run.take(steps, at_once=1)
-    return run.sum_up()
+    first = python_tests("Contract, a first scenario", "40 s", "contract", "scenarios/test_first_node.py", workers=1)
+    return Run(rust(), others(), [first]).result()
 
 
-def test() -> int:
-    """Everything: first what uses every core by itself, then two of the long ones at a time."""
-    run = Run(len(checks()) + len(long_tests()))
-    run.take(checks(), at_once=1)
-    run.take(long_tests(), at_once=2)
-    return run.sum_up()
+def test(*arguments: str) -> int:
+    """Everything, or what changes can affect."""
+    match arguments:
+        case ():
+            steps, what = [*rust(), *others()], FOLDERS
+        case ("--since", reference):
+            found = affected.since(reference)
+            print(found)
+            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:2])]
+            what = found.python
+        case _:
+            print("usage: make test [ARGS='--since REF']", file=sys.stderr)
+            return 2
+    tests = [python_tests("Python tests", "35 min", *what)] if what else []
+    return Run(tests, steps).result()
 
 
 #: example of the crate `recycle` that prints it -> file
@@ -217,6 +303,13 @@ def printed_by(example: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+def scenario(arguments: list[str]) -> int:
+    """Files, and from the first dash on what is meant for pytest."""
+    options = next((number for number, each in enumerate(arguments) if each.startswith("-")), len(arguments))
+    files = [str(Path(file).resolve()) for file in arguments[:options]]
+    return subprocess.run([*PYTEST, *files, *arguments[options:]], cwd=TESTS, check=False).returncode
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # On a machine that calls itself a CI, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
@@ -227,8 +320,8 @@ def main() -> int:
     if what == "generate":
         return generate()
     if what == "scenario":
-        return subprocess.run([*PYTEST, *[str(Path(rest[0]).resolve()), *rest[1:]]], cwd=TESTS, check=False).returncode
-    return {"test": test, "check": check}[what]()
+        return scenario(rest)
+    return {"test": test, "check": check}[what](*rest)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
@@ -17,27 +17,60 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the session's world come last: it stays until the end, and moto has room for one account in a process."""
-    items.sort(key=lambda item: "deployed_world" in getattr(item, "fixturenames", ()))
+    """Tests of the deployed world come last: moto has room for one account in a process, so whatever starts an account of its own
+    ends that world, and it would have to start again."""
+    items.sort(key=_uses_deployed_world)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not _uses_deployed_world(item):
+        _deployed.stop()
+
+
+def pytest_unconfigure() -> None:
+    _deployed.stop()
+
+
+def _uses_deployed_world(item: pytest.Item) -> bool:
+    return "deployed_world" in getattr(item, "fixturenames", ())
+
+
+class _Deployed:
+    """The process's one deployed world: started by the first test that uses it, stopped by the next one that does not."""
+
+    def __init__(self) -> None:
+        self._world: World | None = None
+
+    def running(self, say: Callable[[str], None]) -> World:
+        if self._world is None:
+            world = World(say)
+            world.start()
+            self._world = world
+        return self._world
+
+    def stop(self) -> None:
+        world, self._world = self._world, None
+        if world is not None:
+            world.stop()
+
+
+_deployed = _Deployed()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-@pytest.fixture(scope="session")
-def deployed_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """One world for the whole session."""
+@pytest.fixture(scope="module")
+def deployed_world(request: pytest.FixtureRequest) -> World:
+    """One world for many tests."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def say(text: str) -> None:
         with capture.global_and_fixture_disabled():
             print(f"\n  world: {text}", flush=True)
 
-    world = World(say)
-    world.start()
-    yield world
-    world.stop()
+    return _deployed.running(say)
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""A pytest plugin for `run.py`: what is at work while nothing is printed, what each folder's tests took, and an end to a hang.
+
+With several workers it runs in the process that hands the tests out, which hears of each test's beginning and end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+#: Real seconds between two signs of life.
+EVERY = 30.0
+#: Real seconds in which no test has begun or ended: longer than any test may take (`timeout` in pytest.ini), and its fixtures.
+PATIENCE = 900.0
+#: Real seconds for pytest's own farewell.
+FAREWELL = 30.0
+#: The environment variable with the file that is written at the end: what `run.py` sums up.
+REPORT = "RECYCLE_EKS_REPORT"
+#: Where this process's output goes, whatever pytest captures: plugins are imported before it begins to.
+OUTPUT = os.fdopen(os.dup(1), "w", buffering=1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(), "progress-of-all")
+
+
+class Progress:
+    """The tests of one run."""
+
+    def __init__(self) -> None:
+        self._at_work: dict[str, float] = {}
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._outcomes: dict[str, str] = {}
+        self._total = 0
+        self._last_event = time.monotonic()
+        self._ended = threading.Event()
+
+    def pytest_sessionstart(self) -> None:
+        threading.Thread(target=self._watch, name="progress", daemon=True).start()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._total = self._total or len(session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._total = len(ids)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._at_work[nodeid] = self._last_event = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._at_work.pop(nodeid, None)
+        self._last_event = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._outcomes[report.nodeid] = "failed"
+        elif report.when == "call":
+            self._outcomes.setdefault(report.nodeid, report.outcome)
+
+    def pytest_sessionfinish(self) -> None:
+        self._ended.set()
+        if path := os.environ.get(REPORT):
+            Path(path).write_text(json.dumps({"folders": self._folders(), "slowest": self._slowest()}))
+
+    def _folders(self) -> dict[str, dict[str, float]]:
+        folders: dict[str, dict[str, float]] = {}
+        for test, outcome in sorted(self._outcomes.items()):
+            folder = folders.setdefault(re.split("[/:]", test)[0], {"passed": 0, "failed": 0, "seconds": 0})
+            folder[outcome] = folder.get(outcome, 0) + 1
+            folder["seconds"] += self._seconds[test]
+        return folders
+
+    def _slowest(self) -> list[tuple[float, str]]:
+        return sorted(((seconds, test) for test, seconds in self._seconds.items()), reverse=True)[:20]
+
+    # While nothing is printed
+
+    def _watch(self) -> None:
+        while not self._ended.wait(EVERY):
+            OUTPUT.write(f"\n{len(self._outcomes)} of {self._total} tests done; at work: {', '.join(self._lines())}\n")
+            if time.monotonic() - self._last_event > PATIENCE:
+                OUTPUT.write(f"no test has begun or ended for {PATIENCE:.0f} seconds: this run hangs and is ended\n")
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(FAREWELL)
+                os._exit(3)
+
+    def _lines(self) -> Iterator[str]:
+        now = time.monotonic()
+        yield from (f"{test} ({now - begun:.0f} s)" for test, begun in list(self._at_work.items()))
