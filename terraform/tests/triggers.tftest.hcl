@@ -224,84 +224,92 @@ run "a_value_that_changes_invokes_start_rotation" {
   }
 }
 
-run "refuses_an_alarm_trigger_without_alarms" {
+# Each of the following has one bad value of each of several variables, as a run takes seconds: each has to be refused. (What looks
+# at another variable is refused only beside a good value of that one.)
+
+run "refuses_the_first_bad_value_of_each" {
   command = plan
 
   variables {
-    alarm_triggers = { cpu = { alarm_names = [] } }
+    # No alarm, no path to an instance, no expression, no value.
+    alarm_triggers   = { cpu = { alarm_names = [] } }
+    event_triggers   = { sick = { event_pattern = { source = ["mine"] } } }
+    schedules        = { weekly = { schedule_expression = "weekly", selection = { outdated = { ami = true } } } }
+    rotate_on_change = { workers = { selection = { outdated = { ami = true } } } }
   }
 
-  expect_failures = [var.alarm_triggers]
+  expect_failures = [var.alarm_triggers, var.event_triggers, var.schedules, var.rotate_on_change]
 }
 
-run "refuses_a_misspelt_term_of_an_alarm_trigger" {
+run "refuses_the_second_bad_value_of_each" {
   command = plan
 
   variables {
-    alarm_triggers = { cpu = { alarm_names = ["cpu"] }, busy = { alarm_names = ["busy"], pik = "oldest" } }
+    # A misspelt term, a name that is too long, no selection, two selections.
+    alarm_triggers   = { cpu = { alarm_names = ["cpu"] }, busy = { alarm_names = ["busy"], pik = "oldest" } }
+    event_triggers   = { thirty-four-characters-are-too-many = { event_pattern = { source = ["mine"] }, instance_id_path = "$.detail.id" } }
+    schedules        = { weekly = { schedule_expression = "rate(7 days)" } }
+    rotate_on_change = { workers = { value = "1", selection = { outdated = { ami = true }, instance_ids = [] } } }
   }
 
-  expect_failures = [var.alarm_triggers]
+  expect_failures = [var.alarm_triggers, var.event_triggers, var.schedules, var.rotate_on_change]
 }
 
-run "refuses_a_field_that_executions_do_not_have" {
+run "refuses_the_third_bad_value_of_each" {
   command = plan
 
   variables {
-    alarm_triggers = { cpu = { alarm_names = ["cpu"], recycle = { evikt = "none" } } }
+    # A field that executions do not have, a schedule for an alarm, a share of nothing.
+    alarm_triggers   = { cpu = { alarm_names = ["cpu"], recycle = { evikt = "none" } } }
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { alarm = {} } } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, at_once = "0%" } }
   }
 
-  expect_failures = [var.alarm_triggers]
+  expect_failures = [var.alarm_triggers, var.schedules, var.rotate_on_change]
 }
 
-run "refuses_an_alarm_trigger_whose_rule_has_too_long_a_name" {
+run "refuses_the_fourth_bad_value_of_each" {
   command = plan
 
   variables {
+    # A name that is too long for its rule, a misspelt term.
     alarm_triggers = { thirty-four-characters-are-too-many = { alarm_names = ["cpu"] } }
+    schedules      = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, time_zone = "UTC" } }
   }
 
-  expect_failures = [var.alarm_triggers]
+  expect_failures = [var.alarm_triggers, var.schedules]
 }
 
-run "refuses_an_event_trigger_without_a_path" {
-  command = plan
-
-  variables {
-    event_triggers = { sick = { event_pattern = { source = ["mine"] } } }
-  }
-
-  expect_failures = [var.event_triggers]
-}
-
-run "refuses_an_event_trigger_whose_rule_has_too_long_a_name" {
-  command = plan
-
-  variables {
-    event_triggers = { thirty-four-characters-are-too-many = { event_pattern = { source = ["mine"] }, instance_id_path = "$.detail.id" } }
-  }
-
-  expect_failures = [var.event_triggers]
-}
-
-run "refuses_what_is_no_topic" {
+run "refuses_what_is_no_topic_and_a_schedule_with_too_long_a_name" {
   command = plan
 
   variables {
     alarm_topics = { ops = "arn:aws:sqs:eu-west-1:123456789012:ops" }
+    schedules    = { forty-one-characters-are-more-than-allowed = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } } } }
   }
 
-  expect_failures = [var.alarm_topics]
+  expect_failures = [var.alarm_topics, var.schedules]
 }
 
-run "refuses_a_topic_twice" {
+run "refuses_a_topic_twice_and_more_nodes_at_once_than_the_module_allows" {
   command = plan
 
   variables {
     alarm_topics = { one = "arn:aws:sns:eu-west-1:123456789012:ops", two = "arn:aws:sns:eu-west-1:123456789012:ops" }
+    schedules    = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, at_once = 6 } }
   }
 
-  expect_failures = [var.alarm_topics]
+  expect_failures = [var.alarm_topics, var.schedules]
+}
+
+run "refuses_a_term_with_a_value_that_it_cannot_have" {
+  command = plan
+
+  variables {
+    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+  }
+
+  expect_failures = [var.schedules]
 }
 
 run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {
@@ -313,95 +321,4 @@ run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {
   }
 
   expect_failures = [var.alarm_topics]
-}
-
-run "refuses_a_schedule_that_is_no_expression" {
-  command = plan
-
-  variables {
-    schedules = { weekly = { schedule_expression = "weekly", selection = { outdated = { ami = true } } } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_schedule_without_a_selection" {
-  command = plan
-
-  variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)" } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_schedule_for_an_alarm" {
-  command = plan
-
-  variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { alarm = {} } } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_misspelt_term_of_a_schedule" {
-  command = plan
-
-  variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, time_zone = "UTC" } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_schedule_with_too_long_a_name" {
-  command = plan
-
-  variables {
-    schedules = { forty-one-characters-are-more-than-allowed = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } } } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_change_without_a_value" {
-  command = plan
-
-  variables {
-    rotate_on_change = { workers = { selection = { outdated = { ami = true } } } }
-  }
-
-  expect_failures = [var.rotate_on_change]
-}
-
-run "refuses_a_change_that_selects_twice" {
-  command = plan
-
-  variables {
-    rotate_on_change = { workers = { value = "1", selection = { outdated = { ami = true }, instance_ids = [] } } }
-  }
-
-  expect_failures = [var.rotate_on_change]
-}
-
-run "refuses_more_nodes_at_once_than_the_module_allows" {
-  command = plan
-
-  variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, at_once = 6 } }
-  }
-
-  expect_failures = [var.schedules]
-}
-
-run "refuses_a_term_with_a_value_that_it_cannot_have" {
-  command = plan
-
-  variables {
-    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
-    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, at_once = "0%" } }
-  }
-
-  expect_failures = [var.schedules, var.rotate_on_change]
 }
