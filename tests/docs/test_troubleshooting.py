@@ -61,9 +61,9 @@ def test_a_member_is_protected(world, node):
 
 def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     (quote,) = quoted("TurnTimedOut")
-    world.budget(node.deployment("web", replicas=2), min_available=2)
-    world.recycle(node)
+    stopped = world.recycle(node)
     world.run("1m")
+    stopped.stop()
     ends(world.recycle(node.group.nodes[1]).finishes(), "TurnTimedOut", quote)
 
 

@@ -5,10 +5,12 @@ import json
 import pytest
 
 from world.autoscaling import Unknowns
+from world.faults import sample
 
 HOUR = 3600
 DAY = 24 * HOUR
-SWITCHES = [name for name in vars(Unknowns) if not name.startswith("_")]
+#: Two of the readings, other ones in each file; test_unknowns.py tries them all.
+SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=0)]
 
 
 @pytest.fixture
@@ -254,4 +256,5 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(dep
     faults = sorted({(call.function, call.action, 1) for call in world.writes()})
     assert {"evict-pods", "check-pods", "detach-terminate"} <= {fault[0].removeprefix("recycle-eks-") for fault in faults}
 
-    assert [(fault, ending) for fault in faults if (ending := run(fault)) != same] == []
+    struck = sample(faults, 5, first=2 * list(INPUTS).index(on_drain_timeout) + (moment == "after"))
+    assert [(fault, ending) for fault in struck if (ending := run(fault)) != same] == []
