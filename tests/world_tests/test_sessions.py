@@ -45,10 +45,12 @@ def begin_session(scenario: Path) -> subprocess.Popen[str]:
 
 
 def read_until(session: subprocess.Popen[str], text: str) -> None:
+    said = []
     for line in session.stdout:
+        said.append(line)
         if text in line:
             return
-    pytest.fail(f"the session ended before it said {text!r}")
+    pytest.fail(f"the session ended before it said {text!r}; it said\n{''.join(said)}")
 
 
 @pytest.fixture
@@ -56,14 +58,18 @@ def sessions(deployed_world: World, tmp_path: Path) -> Iterator[list[subprocess.
     """Three sessions at once, each in the middle of a scenario. (`deployed_world`, so that there is a deployment to repeat.)"""
     scenario = tmp_path / "test_standing_still.py"
     scenario.write_text(STANDS_STILL)
-    started = [begin_session(scenario) for _ in range(3)]
-    for session in started:
-        read_until(session, "standing still")
-    yield started
-    for session in started:
-        session.kill()
-        session.wait()
-        session.stdout.close()
+    started: list[subprocess.Popen[str]] = []
+    try:
+        for _ in range(3):
+            # One after the other: they start sooner, and all are there at the end.
+            started.append(begin_session(scenario))
+            read_until(started[-1], "standing still")
+        yield started
+    finally:
+        for session in started:
+            session.kill()
+            session.wait()
+            session.stdout.close()
 
 
 def test_sessions_run_side_by_side_and_leave_nothing_however_they_end(sessions):
