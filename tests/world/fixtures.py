@@ -1,5 +1,6 @@
 """The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves."""
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -46,11 +47,15 @@ class _Deployed:
             world = World(say)
             world.start()
             self._world = world
+            # What a deployed world consists of stays: looking through all of it for garbage was a tenth of a scenario's work.
+            gc.collect()
+            gc.freeze()
         return self._world
 
     def stop(self) -> None:
         world, self._world = self._world, None
         if world is not None:
+            gc.unfreeze()
             world.stop()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from world import asl
 from world.clock import TIMED_OUT, Signal, Timeout
-from world.jsonata_queries import QueryError
+from world.jsonata_queries import QueryError, has_expression
 from world.state_errors import StateError, matches
 from world.tasks import Task
 from world.texts import iso, text_of
@@ -469,6 +469,8 @@ class Interpreter:
 
     def evaluate(self, visit: Visit, template: Json, map_item: dict[str, Json] | None = None, **extra: Json) -> Json:
         """A template's value. `extra` are fields of `$states` besides input and context: result, errorOutput."""
+        if not has_expression(template):
+            return template
         states = {"input": visit.input, "context": self._context(visit, map_item), **extra}
         try:
             return self.engine.queries.evaluate(template, {**visit.scope.visible_variables(), "states": states})

@@ -55,8 +55,6 @@ class Queries:
 
     def evaluate(self, template: Any, bindings: dict[str, Any]) -> Any:
         """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name."""
-        if not _has_expression(template):
-            return template
         return self._fill(template, _Frame(bindings))
 
     def _fill(self, template: Any, frame: _Frame) -> Any:
@@ -98,21 +96,34 @@ class Queries:
 
 
 class _Frame:
-    """The values of variables as the library has them; each is made when an expression names it first."""
+    """The values of variables as the library has them; each is made when an expression names it first, and of an object only the
+    fields that are named."""
 
     def __init__(self, bindings: dict[str, Any]) -> None:
         self._bindings = bindings
-        self._made: dict[str, Any] = {}
+        self._made: dict[tuple[str, ...], Any] = {}
 
     def named_in(self, expression: str) -> dict[str, Any]:
-        names = _names_in(expression) & self._bindings.keys()
-        self._made |= {name: _with_nulls(self._bindings[name]) for name in names - self._made.keys()}
-        return {name: self._made[name] for name in names}
+        return {name: self._part(name, fields) for name, fields in _named_in(expression).items() if name in self._bindings}
+
+    def _part(self, name: str, fields: frozenset[str]) -> Any:
+        value = self._bindings[name]
+        if not fields or not isinstance(value, dict):
+            return self._converted((name,), value)
+        return {field: self._converted((name, field), value[field]) for field in fields if field in value}
+
+    def _converted(self, path: tuple[str, ...], value: Any) -> Any:
+        if path not in self._made:
+            self._made[path] = _with_nulls(value)
+        return self._made[path]
 
 
 @functools.cache
-def _names_in(expression: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\$(\w+)", expression))
+def _named_in(expression: str) -> dict[str, frozenset[str]]:
+    """The variables of an expression, each with the fields that are read; no fields: it is also used as a whole."""
+    paths = re.findall(r"\$(\w+)(?:\.(\w+))?", expression)
+    named = {name: frozenset(field for each, field in paths if each == name) for name, _ in paths}
+    return {name: frozenset() if "" in fields else fields for name, fields in named.items()}
 
 
 def _range(first: int, last: int, step: int) -> list[int]:
@@ -123,11 +134,12 @@ def _refuse_eval(*_: Any) -> None:
     raise ValueError("$eval is not supported by Step Functions; use $parse")
 
 
-def _has_expression(template: Any) -> bool:
+def has_expression(template: Any) -> bool:
+    """Whether there is anything to evaluate in a template."""
     if isinstance(template, dict):
-        return any(_has_expression(value) for value in template.values())
+        return any(has_expression(value) for value in template.values())
     if isinstance(template, list):
-        return any(_has_expression(value) for value in template)
+        return any(has_expression(value) for value in template)
     return expression_in(template) is not None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from typing import Any
 
 
+@functools.lru_cache(1024)
 def iso(moment: float) -> str:
     """A moment (epoch seconds) as in contexts and results: 2027-01-01T00:00:00.000Z."""
     instant = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.UTC)

@@ -9,7 +9,7 @@ import pytest
 from world import kubernetes as kubernetes_module
 from world import settled
 from world.clock import Clock
-from world.kube_client import Answer
+from world.kube_client import Answer, Refused
 from world.kubernetes import Kubernetes, Node, NotSettled, Pod
 
 HOUR = 3600.0
@@ -124,6 +124,13 @@ def test_first_replicas_are_placed_where_the_scenario_says(kubernetes: Kubernete
     assert [(pod.name, pod.node_name) for pod in database.pods()] == [("db-0", "new"), ("db-1", "old"), ("db-2", "new")]
     assert [pod.node_name for pod in job.pods()] == ["new"]
     assert all(pod.phase == "Running" and pod.is_ready for pod in kubernetes.pods())
+
+
+def test_a_pod_that_is_on_its_node_already_needs_no_second_placing(kubernetes: Kubernetes, old: Node, new: Node) -> None:
+    pod = kubernetes.job("train", on=old).pods()[0]
+    kubernetes._bind(pod, old)
+    with pytest.raises(Refused, match="already assigned to node"):
+        kubernetes._bind(pod, new)
 
 
 def test_an_evicted_replica_comes_back_on_another_node(kubernetes: Kubernetes, old: Node, new: Node) -> None:
