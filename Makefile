@@ -7,7 +7,7 @@
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
 # make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
-# make dashboard runs two days of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
+# make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
 .PHONY: help demo test check scenario package bench scale campaign mutants dashboard generate

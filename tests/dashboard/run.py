@@ -12,11 +12,11 @@ from world.world import World
 
 PICTURE = ROOT / "docs" / "dashboard.svg"
 MESSAGES = ROOT / "docs" / "messages.md"
-DAYS = 2
+DAYS = 1
 
 
 def live_through(world: World) -> None:
-    """A node is recycled, one waits 20 hours for its job, one is blocked and goes back, one is refused, one has no way back."""
+    """A node is recycled, one waits ten hours for its job, one is blocked and goes back, one is refused, one has no way back."""
     workers = world.group("workers", size=4, minimum=2, maximum=8)
     plain, long, blocked, protected = workers.nodes
     fixed = world.group("reserved", size=2, minimum=2, maximum=2).nodes[0]
@@ -25,12 +25,12 @@ def live_through(world: World) -> None:
     world.budget(blocked.deployment("web", replicas=2), min_available=2)
     workers.protect(protected)
     world.let_sweep()
-    world.at("2h", lambda: world.recycle(plain))
-    world.at("4h", lambda: world.recycle(long, label_selector="app=train"))
-    world.at("24h", train.finishes)
-    world.at("26h", lambda: world.recycle(protected))
-    world.at("28h", lambda: world.recycle(blocked, drain_timeout_seconds=36_000))
-    world.at("30h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout_seconds=7_200))
+    world.at("1h", lambda: world.recycle(plain))
+    world.at("2h", lambda: world.recycle(long, label_selector="app=train"))
+    world.at("12h", train.finishes)
+    world.at("13h", lambda: world.recycle(protected))
+    world.at("14h", lambda: world.recycle(blocked, drain_timeout_seconds=21_600))
+    world.at("15h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout_seconds=7_200))
     world.run(f"{DAYS}d")
 
 

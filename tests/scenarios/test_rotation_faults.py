@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 7200}}
+WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 3600}}
 
 
 class Fleet:
-    """Groups of outdated nodes. Something serves on each node, and on the first of each group a job runs for 40 minutes."""
+    """Groups of outdated nodes. Something serves on each node, and on the first of each group a job runs for 15 minutes."""
 
     def __init__(self, world, names=("api", "batch"), size=2):
         self.world, self.by_hand = world, []
@@ -23,7 +23,7 @@ class Fleet:
                 web = node.deployment(f"web-{group.name}-{number}", replicas=2)
                 world.budget(web, max_unavailable=1)
             self.jobs.append(self.first(group).job(f"train-{group.name}", labels={"app": "train"}))
-            world.at("40m", lambda job=self.jobs[-1]: self.finish(job))
+            world.at("15m", lambda job=self.jobs[-1]: self.finish(job))
         world.forget_calls()
 
     def first(self, group):
@@ -55,7 +55,7 @@ class Fleet:
         running = lambda: [each for each in world.engine.executions.values() if each.status == "RUNNING"]  # noqa: E731
         world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 5 * 86_400)
         for pause in ("6m", "15m"):
-            world.run(max(world.clock.elapsed(), 2400) + world.seconds(pause))
+            world.run(max(world.clock.elapsed(), 900) + world.seconds(pause))
             assert world.sweep().finishes().status == "SUCCEEDED"
             world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
 
@@ -138,8 +138,7 @@ def test_stopped_in_any_phase_it_is_put_back_and_finished_by_the_next(world, fle
     fleet.is_finished_by_another()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("moment", ["2m", "12m"])
+@pytest.mark.parametrize(("seed", "moment"), [(1, "2m"), (2, "12m"), (3, "12m")])
 def test_stopped_at_any_moment_in_any_order_it_is_put_back(world, seed, moment):
     world.reset(seed=seed)
     fleet = Fleet(world)
@@ -194,7 +193,7 @@ def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, 
     fleet.is_finished_by_another()
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+@pytest.mark.parametrize("seed", [None, 1])
 def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, seed):
     world.reset(seed=seed)
     fleet = Fleet(world)
@@ -219,7 +218,7 @@ def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(wo
     fleet.is_whole()
 
 
-@pytest.mark.parametrize("moment", ["1m", "10m", "50m"])
+@pytest.mark.parametrize("moment", ["1m", "10m", "25m"])
 def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fleet, moment):
     api, batch = fleet.groups
 
@@ -265,7 +264,7 @@ def never_drained(world, fleet):
     """Its pods need longer than they may."""
     job = sorted(fleet.groups[0].nodes, key=lambda node: node.instance_id)[1].job("slow", labels={"app": "train"})
     fleet.jobs.append(job)
-    world.at("12h", lambda: fleet.finish(job))
+    world.at("4h", lambda: fleet.finish(job))
 
 
 @pytest.mark.parametrize("trouble", [never_ready, never_drained])
@@ -279,7 +278,7 @@ def test_a_node_that_fails_in_the_middle_is_put_back_and_stops_the_others_or_not
     told = groups_of(end)["api"]
     assert (told["recycled"], [each["node"] for each in told["failed"]], told["left"]) == (recycled, [second], left)
     tells_the_truth(three, end)
-    world.run(max(world.clock.elapsed(), world.seconds("12h5m")))
+    world.run(max(world.clock.elapsed(), world.seconds("4h5m")))
     three.is_whole()
     three.is_finished_by_another()
 
@@ -304,7 +303,7 @@ def test_a_node_that_is_lost_has_failed_although_it_is_gone(world, three, terms,
         (again,) = [pod for pod in world.kubernetes.pods() if pod.name.startswith("train-api") and pod.phase == "Running"]
         again.finishes()
 
-    world.at("45m", its_job_is_done_elsewhere)
+    world.at("20m", its_job_is_done_elsewhere)
     world.at("10m", is_lost)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
     told = groups_of(end)["api"]
@@ -341,8 +340,8 @@ def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, thr
 
     world.at("5m", lambda: client.create_or_update_tags(Tags=[paused]))
     world.at("10m", terminate)
-    world.at("15m", world.sweep)
-    world.at("20m", lambda: client.exit_standby(AutoScalingGroupName=group.name, InstanceIds=[first.instance_id]))
+    world.at("11m", world.sweep)
+    world.at("13m", lambda: client.exit_standby(AutoScalingGroupName=group.name, InstanceIds=[first.instance_id]))
     world.at("2h", lambda: client.delete_tags(Tags=[tag]))
 
     end = world.rotate(at_once=1, on_failure="continue", **WAITED).finishes()
