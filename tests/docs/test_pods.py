@@ -66,11 +66,11 @@ def test_a_job_that_nobody_selected_starts_again_elsewhere(world, node):
 
 def test_a_job_whose_pod_fails_goes_on_elsewhere_and_the_node_does_not_wait_for_it(world, node):
     job = node.job("train", labels={"app": "train"})
-    world.at("1h", job.fails)
+    world.at("15m", job.fails)
 
     end = world.recycle(node, label_selector="app=train").finishes()
 
-    assert end.outcome == "recycled" and end.at < world.seconds("1h10m")
+    assert end.outcome == "recycled" and end.at < world.seconds("25m")
     running = [pod for pod in world.kubernetes.pods() if pod.name.startswith("train") and pod.phase == "Running"]
     assert [pod.node_name != node.name for pod in running] == [True]
 
@@ -91,7 +91,7 @@ def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
     world.budget(single, min_available=1)
     other = node.deployment("other").pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=3600).finishes()
+    end = world.recycle(node, drain_timeout_seconds=1200).finishes()
 
     assert (end.error, other.exists) == ("DrainTimedOut", False)
     assert [pod.node_name for pod in single.running_pods()] == [node.name]
@@ -99,9 +99,9 @@ def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
 
 def test_a_bare_pod_is_waited_for_even_if_nothing_is_evicted_until_somebody_gives_it_up(world, node):
     debug = node.bare_pod("debug")
-    world.at("1h", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
+    world.at("15m", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
     execution = world.recycle(node, evict="none")
-    world.run("59m")
+    world.run("14m")
     assert asked_to_go(world) == set()
 
     assert execution.finishes().outcome == "recycled"
@@ -109,15 +109,15 @@ def test_a_bare_pod_is_waited_for_even_if_nothing_is_evicted_until_somebody_give
 
 
 def test_a_grace_period_is_waited_for_and_never_shortened(world, node):
-    slow = node.deployment("slow", grace=20 * 3600, exits_after=19 * 3600).pods()[0]
-    deaf = node.deployment("deaf", grace=3600, ignores_sigterm=True).pods()[0]
+    slow = node.deployment("slow", grace=2 * 3600, exits_after=5400).pods()[0]
+    deaf = node.deployment("deaf", grace=2400, ignores_sigterm=True).pods()[0]
     execution = world.recycle(node)
     world.run("30m")
     assert slow.is_terminating and deaf.is_terminating
 
     end = execution.finishes()
 
-    assert end.outcome == "recycled" and end.at > world.seconds("19h")
+    assert end.outcome == "recycled" and end.at > world.seconds("90m")
     assert execution.answers("CheckPods")[-2]["names"]["terminating"] == [f"default/{slow.name}"]
 
 
@@ -125,7 +125,7 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     node.deployment("kept", finalizers=["example.com/never"])
     stuck = node.deployment("stuck", stuck=True).pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=3600).finishes()
+    end = world.recycle(node, drain_timeout_seconds=1200).finishes()
 
     assert end.error == "DrainTimedOut"
     assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause
@@ -134,9 +134,9 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
 def test_who_tolerates_the_taint_and_comes_later_is_neither_evicted_nor_waited_for(world, node):
     train = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
-    world.run("30m")
+    world.run("10m")
     late = node.job("late", labels={"app": "train"}, tolerations=EVERYTHING)
-    world.at("1h", train.finishes)
+    world.at("20m", train.finishes)
 
     assert execution.finishes().outcome == "recycled"
     assert execution.answers("CheckPods")[-1]["names"] == {"tolerates_taint": [f"default/{late.name}"]}
@@ -146,9 +146,9 @@ def test_who_tolerates_the_taint_and_comes_later_is_neither_evicted_nor_waited_f
 def test_with_evict_none_the_others_run_until_the_instance_goes(world, node):
     job = node.job("train", labels={"app": "train"})
     web = node.deployment("web").pods()[0]
-    world.at("1h", job.finishes)
+    world.at("15m", job.finishes)
     execution = world.recycle(node, label_selector="app=train", evict="none")
-    world.run("1h")
+    world.run("15m")
 
     assert web.phase == "Running" and web.node_name == node.name
     assert execution.finishes().outcome == "recycled"

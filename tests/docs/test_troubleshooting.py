@@ -64,12 +64,22 @@ def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     stopped = world.recycle(node)
     world.run("1m")
     stopped.stop()
-    ends(world.recycle(node.group.nodes[1]).finishes(), "TurnTimedOut", quote)
+    queued = node.group.nodes[1]
+    job = queued.job("other", labels={"app": "train"})
+    execution = world.recycle(queued)
+    end = execution.finishes()
+    ends(end, "TurnTimedOut", quote)
+    assert 0 <= execution.entered("RestoreNode")[0] - execution.entered("ClaimNode")[0] - 86_400 <= 2
+    assert end.history_events < 4_000
+    assert not [key for key in {**queued.annotations, **queued.labels} if key.startswith("recycle-eks/")]
+    assert not [key for key in world.instance(queued.instance_id).tags if key.startswith("recycle-eks:")]
+    assert not queued.unschedulable and not queued.has_taint("recycle-eks/draining")
+    assert (queued.group.states[queued.instance_id], job.phase) == ("InService", "Running")
 
 
 def test_a_node_object_is_deleted(world, node, job):
     (quote,) = quoted("NodeLost")
-    world.at("20m", lambda: world.kubernetes.remove_node(node.name))
+    world.at("8m", lambda: world.kubernetes.remove_node(node.name))
     ends(world.recycle(node, label_selector="app=train").finishes(), "NodeLost", quote)
 
 
@@ -83,7 +93,7 @@ def test_nothing_is_launched(world, node, job):
 def test_a_budget_never_lets_go(world, node):
     (quote,) = quoted("DrainTimedOut")
     world.budget(node.deployment("web", replicas=2), min_available=2)
-    ends(world.recycle(node, drain_timeout_seconds=7200).finishes(), "DrainTimedOut", quote)
+    ends(world.recycle(node, drain_timeout_seconds=2400).finishes(), "DrainTimedOut", quote)
 
 
 def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_path):
@@ -106,14 +116,14 @@ def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_
 
 def test_a_claim_is_removed(world, node, job):
     (quote,) = quoted("ClaimLost")
-    world.at("20m", lambda: node.annotate("recycle-eks/claim", None))
+    world.at("8m", lambda: node.annotate("recycle-eks/claim", None))
     ends(world.recycle(node, label_selector="app=train").finishes(), "ClaimLost", quote)
 
 
 def test_the_cluster_goes_away_for_good(world, node, job):
     (quote,) = quoted("ServiceUnavailable")
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=3600)
-    world.run("20m")
+    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=1200)
+    world.run("8m")
     world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
     ends(execution.finishes(), "ServiceUnavailable", quote)
 
@@ -124,7 +134,7 @@ def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
     ends(world.recycle(node, label_selector="app=train").finishes(), "ServiceRefused", denied)
 
     execution = world.recycle(node, label_selector="app=train")
-    world.run("20m")
+    world.run("8m")
     node.kubernetes.remove_taints("recycle-eks/draining")
     job.finishes()
     ends(execution.finishes(), "ServiceRefused", untainted)
@@ -132,7 +142,7 @@ def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
 
 def test_a_record_is_edited(world, node, job):
     (quote,) = quoted("InternalError")
-    world.at("20m", lambda: node.annotate("recycle-eks/record", "mine"))
+    world.at("8m", lambda: node.annotate("recycle-eks/record", "mine"))
     ends(world.recycle(node, label_selector="app=train").finishes(), "InternalError", quote)
 
 

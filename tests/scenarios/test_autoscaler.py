@@ -32,7 +32,7 @@ def test_neither_the_old_node_nor_its_replacement_is_taken_away_while_they_are_w
     job = node.job("train", labels={"app": "train"})
     autoscaler = world.cluster_autoscaler()
     execution = world.recycle(node, label_selector="app=train", load_balancer_grace_seconds=1800)
-    world.run("2h")
+    world.run("40m")
     replacement = workers.newest
     assert node.annotations[DISABLED] == replacement.annotations[DISABLED] == "true"
     assert replacement.labels["recycle-eks/kept-for"] == node.instance_id
@@ -130,12 +130,12 @@ def test_a_replacement_that_is_removed_in_the_drain_is_told_and_the_drain_goes_o
     need_the_others(workers)
     job = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
-    world.run("20m")
+    world.run("8m")
     replacement = workers.newest
     # Somebody took the mark away.
     replacement.annotate(DISABLED, None)
     autoscaler = world.cluster_autoscaler()
-    world.run("40m")
+    world.run("25m")
     assert autoscaler.removed == {replacement.instance_id: "unneeded"}
     assert "replacement_removed_by_autoscaler" in execution.answers("CheckPods")[-1]["reason"]
     job.finishes()
@@ -158,14 +158,13 @@ def test_marks_of_an_execution_that_was_stopped_are_taken_back_by_the_sweep(worl
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world, moment):
     """The writes on Nodes, whichever carry the marks: all of them."""
-    world.reset()
     endings = []
     for nth in range(1, 9):
         world.reset()
         workers = world.group("workers", size=2, minimum=1, maximum=3)
         node = workers.nodes[0]
         job = node.job("train", labels={"app": "train"})
-        world.at("20m", job.finishes)
+        world.at("8m", job.finishes)
         world.faults.kill(
             moment, "kubernetes:PATCH nodes", function="standby-node" if nth <= 4 else "detach-terminate", nth=(nth - 1) % 4 + 1
         )

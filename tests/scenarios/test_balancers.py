@@ -18,7 +18,7 @@ def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(w
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
     job = node.job("train", labels={"app": "train"})
-    world.at("20m", job.finishes)
+    world.at("8m", job.finishes)
 
     end = world.recycle(node, label_selector="app=train").finishes()
     world.run(end.at + 900)
@@ -49,7 +49,7 @@ def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
     job = node.job("train", labels={"app": "train"})
-    world.at("20m", job.finishes)
+    world.at("8m", job.finishes)
 
     execution = world.recycle(node, label_selector="app=train", replacement="after")
     world.run("19m")
@@ -61,7 +61,7 @@ def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_
     assert ingress.cut_off == []
     assert ingress.targets == {workers.nodes[0].instance_id: "healthy"} and not node.exists
     (unserved,) = ingress.unserved()
-    assert unserved[0] >= world.seconds("20m"), "not before its pods were done"
+    assert unserved[0] >= world.seconds("8m"), "not before its pods were done"
 
 
 def test_with_after_the_second_of_two_targets_waits_until_the_first_ones_successor_is_healthy(world):
@@ -129,7 +129,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     node = workers.nodes[0]
     nodes = world.target_group("nodes", deregistration_delay="1m")
     job = node.job("train", labels={"app": "train"})
-    world.at("20m", job.finishes)
+    world.at("8m", job.finishes)
 
     end = world.recycle(node, label_selector="app=train", load_balancer_grace_seconds=90).finishes()
     world.run(end.at + 900)
@@ -142,7 +142,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     if switch != "terminate_from_standby_launches_extra":
         assert victims == [] == nodes.unserved()
     (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
-    assert left >= world.seconds("20m"), "it serves as long as its pods are waited for"
+    assert left >= world.seconds("8m"), "it serves as long as its pods are waited for"
     assert sorted(nodes.targets) == sorted(workers.states)
 
 

@@ -8,12 +8,12 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_of_two_executions_in_the_same_second_one_works(world, seed):
     world.reset(seed=seed)
     node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
     job = node.job("train", labels={"app": "train"})
-    world.at("1h", job.finishes)
+    world.at("10m", job.finishes)
 
     first, second = (world.recycle(node, label_selector="app=train") for _ in range(2))
     ends = [first.finishes(), second.finishes()]
@@ -24,10 +24,10 @@ def test_of_two_executions_in_the_same_second_one_works(world, seed):
     assert len(world.calls("autoscaling:EnterStandby")) == 1
 
 
-@pytest.mark.parametrize("stop_at", ["10s", "2m", "30m", "1h0m40s"])
+@pytest.mark.parametrize("stop_at", ["10s", "2m", "5m", "10m40s"])
 def test_the_next_execution_resumes_what_a_stopped_one_left(world, node, stop_at):
     job = node.job("train", labels={"app": "train"})
-    world.at("1h", job.finishes)
+    world.at("10m", job.finishes)
     stopped = world.recycle(node, label_selector="app=train")
     world.run(stop_at)
     stopped.stop()
@@ -43,7 +43,7 @@ def test_the_next_execution_resumes_what_a_stopped_one_left(world, node, stop_at
 def test_a_redriven_execution_touches_nothing(world, node):
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
-    world.run("30m")
+    world.run("5m")
     execution.stop()
     calls = len(world.writes())
 

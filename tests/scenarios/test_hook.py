@@ -61,7 +61,7 @@ def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
 def test_an_instance_refresh_or_anybody_else_that_terminates_a_member_waits(world, name):
     workers = world.group(name, size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
-    job = with_job(world, node, "3h")
+    job = with_job(world, node, "90m")
 
     workers.terminate(node)
     (end,) = ended(world)
@@ -114,7 +114,7 @@ def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "3h")
+    job = with_job(world, node, "1h")
 
     workers.terminate(node)
     (end,) = ended(world)
@@ -127,7 +127,7 @@ def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
 def test_an_event_that_comes_twice_starts_nothing_twice(world):
     world.events.repeat("*:stateMachine:recycle-eks-recycle-node*")
     workers = group_of(world)
-    with_job(world, workers.nodes[0], "1h")
+    with_job(world, workers.nodes[0], "10m")
 
     workers.terminate(workers.nodes[0])
 
@@ -139,14 +139,14 @@ def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_na
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "5h")
+    job = with_job(world, node, "3h")
 
     workers.terminate(node)
     (end,) = ended(world)
 
     if retains:
         assert "RestoreNode" not in world.executions()[0].path
-        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("5h")
+        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("3h")
     else:
         assert end.error == "NodeLost" and "train" in end.cause and end.at < world.seconds("2h")
 
@@ -156,15 +156,15 @@ def test_an_execution_that_dies_is_followed_by_another(world, retains):
     world.let_sweep()
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "4h")
+    job = with_job(world, node, "90m")
     workers.terminate(node)
-    world.run("1h")
+    world.run("20m")
     world.executions()[0].stop()
 
     ends = ended(world, 2)
 
     assert [end.outcome for end in ends] == [None, "recycled"] and job.phase == "Succeeded"
-    assert world.executions()[1].steps[0][0] <= world.seconds("1h30m")
+    assert world.executions()[1].steps[0][0] <= world.seconds("50m")
 
 
 @pytest.mark.parametrize("retains", [False, True])
@@ -183,7 +183,7 @@ def test_a_node_whose_time_is_over_keeps_its_taint_and_is_a_persons_where_it_is_
     assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags
     world.run(world.clock.elapsed() + 60)
     told = len(world.notifications)
-    world.run("8h")
+    world.run("3h")
 
     assert len(world.executions()) == 1 and len(world.notifications) == told
     if retains:
@@ -314,9 +314,9 @@ def test_the_termination_of_an_empty_replacement_in_a_put_back_is_completed_too(
 def test_the_hook_takes_a_planned_drain_over(world):
     workers = group_of(world)
     node = workers.nodes[0]
-    job = with_job(world, node, "3h")
+    job = with_job(world, node, "1h")
     planned = world.recycle(node)
-    world.run("1h")
+    world.run("20m")
 
     workers.terminate(node)
     ends = ended(world, 2)
@@ -333,9 +333,9 @@ def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_aliv
         world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
-    job = with_job(world, node, "3h")
+    job = with_job(world, node, "100m")
     world.recycle(node, urgency=urgency, replacement="after")
-    world.run("1h")
+    world.run("20m")
 
     workers.terminate(node)
     ends = ended(world, 1 if is_lost else 2)
@@ -364,7 +364,7 @@ def test_what_fails_after_the_claim_is_gone_on_with_by_the_sweep(world):
     world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=11)
     workers = group_of(world, retains=True)
     node = workers.nodes[0]
-    job = with_job(world, node, "5h")
+    job = with_job(world, node, "2h")
     workers.terminate(node)
     ends = ended(world, 2)
 

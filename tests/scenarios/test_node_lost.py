@@ -8,7 +8,7 @@ import pytest
 from world.faults import sample
 
 #: Those that touch a way through Standby and a termination.
-SWITCHES = [None, "terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
+SWITCHES = ["terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -19,6 +19,10 @@ CASES = {
     "stopped in the console": (lambda node: node.is_stopped_in_the_console(), "it has not been Ready since"),
     "object deleted": (lambda node: node.object_is_deleted(), "its Node object is gone"),
 }
+
+
+#: What else might have become of it.
+WAYS = [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}]
 
 
 @pytest.fixture
@@ -43,14 +47,13 @@ def is_clean(world, node):
     assert world.leftovers(group) == []
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "switch"), [*((case, None) for case in CASES), *zip(CASES, SWITCHES * 2, strict=True)])
 def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     happens, says = CASES[case]
     jobs(node, count=7)
-    lost_at = "20m" if switch else "7h"
+    lost_at = "10m" if switch or case != "silent" else "7h"
     world.at(lost_at, lambda: happens(node))
     sizes = node.group.sizes
 
@@ -71,12 +74,11 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
     is_clean(world, node)
 
 
-@pytest.mark.parametrize("fields", [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}], ids=str)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "fields"), sample([(case, fields) for fields in WAYS for case in CASES], 4))
 def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, case, fields):
     happens, says = CASES[case]
     jobs(node)
-    world.at("20m", lambda: happens(node))
+    world.at("10m", lambda: happens(node))
 
     end = recycle(world, node, **fields).finishes()
     world.run(end.at + 1800)
@@ -88,7 +90,7 @@ def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, cas
 
 def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
     web = node.deployment("web", annotations={"recycle-eks/drain": "wait"})
-    world.at("20m", node.is_terminated_in_the_console)
+    world.at("10m", node.is_terminated_in_the_console)
 
     end = recycle(world, node).finishes()
     world.run(end.at + 600)
@@ -101,9 +103,9 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
 @pytest.mark.parametrize("silent_for", ["1m", "4m30s"])
 def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_had_been(world, node, silent_for):
     (job,) = jobs(node)
-    world.at("20m", node.falls_silent)
-    world.at(world.seconds("20m") + world.seconds(silent_for), node.reports_again)
-    world.at("40m", job.finishes)
+    world.at("10m", node.falls_silent)
+    world.at(world.seconds("10m") + world.seconds(silent_for), node.reports_again)
+    world.at("25m", job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()
@@ -113,7 +115,7 @@ def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_ha
 
 def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
     job = node.job("patient", labels={"app": "train"}, tolerations=[{"key": UNREACHABLE, "operator": "Exists"}])
-    world.at("20m", node.falls_silent)
+    world.at("10m", node.falls_silent)
     execution = recycle(world, node, load_balancer_grace_seconds=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.reports_again()
@@ -139,9 +141,9 @@ def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
         for each in nodes:
             each.reports_again()
 
-    world.at("20m", all_fall_silent)
-    world.at("50m", all_report)
-    world.at("1h", job.finishes)
+    world.at("10m", all_fall_silent)
+    world.at("40m", all_report)
+    world.at("45m", job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()
@@ -153,7 +155,7 @@ def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
 def test_a_stopped_machine_that_is_started_again_takes_pods_as_before(world, node):
     database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
     node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
-    world.at("20m", node.is_stopped_in_the_console)
+    world.at("10m", node.is_stopped_in_the_console)
     execution = recycle(world, node, load_balancer_grace_seconds=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     assert not node.has_taint(OUT_OF_SERVICE)
@@ -173,17 +175,17 @@ def test_an_api_server_that_is_away_is_no_lost_node(world, node):
     def reachable(yes: bool) -> None:
         world.kubernetes.proxy.is_reachable = yes
 
-    world.at("20m", lambda: reachable(False))
-    world.at("2h20m", lambda: reachable(True))
-    world.at("3h", job.finishes)
+    world.at("10m", lambda: reachable(False))
+    world.at("2h10m", lambda: reachable(True))
+    world.at("2h30m", job.finishes)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 
 
 def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
     (job,) = jobs(node)
-    world.at("20m", job.finishes)
-    world.at("20m", node.falls_silent)
+    world.at("10m", job.finishes)
+    world.at("10m", node.falls_silent)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 
@@ -199,8 +201,8 @@ def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that
         elif node.exists:
             world.clock.after(0.5, watch)
 
-    world.at("20m", node.is_stopped_in_the_console)
-    world.at("20m", watch)
+    world.at("10m", node.is_stopped_in_the_console)
+    world.at("10m", watch)
 
     end = recycle(world, node).finishes()
     world.run(end.at + 600)
@@ -227,8 +229,8 @@ def test_a_silent_machine_that_runs_keeps_its_volumes_until_it_is_off(world, nod
         else:
             world.clock.after(5, watch)
 
-    world.at("20m", node.falls_silent)
-    world.at("20m", watch)
+    world.at("10m", node.falls_silent)
+    world.at("10m", watch)
 
     end = recycle(world, node).finishes()
 
@@ -245,7 +247,7 @@ def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
         )
         node.object_is_deleted()
 
-    world.at("20m", detach)
+    world.at("10m", detach)
     end = recycle(world, node).finishes()
 
     assert (end.status, end.error) == ("FAILED", "NodeLost"), end.cause
@@ -271,7 +273,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
 def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_put_back(world, node):
     jobs(node)
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
-    world.at("20m", node.object_is_deleted)
+    world.at("10m", node.object_is_deleted)
 
     end = recycle(world, node).finishes()
 
@@ -320,7 +322,7 @@ def story(world, case):
     node = workers.nodes[0]
     jobs(node, count=2)
     node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
-    world.at("20m", lambda: CASES[case][0](node))
+    world.at("8m", lambda: CASES[case][0](node))
     return workers, node
 
 
@@ -342,7 +344,7 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
     case, calls = loss_calls
     endings = []
     first = 2 * list(CASES).index(case) + (moment == "after")
-    for function, action, nth in sample(calls, 4, first):
+    for function, action, nth in sample(calls, 2, first):
         world.reset()
         workers, node = story(world, case)
         world.faults.kill(moment, action, function=function, nth=nth)

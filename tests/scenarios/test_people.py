@@ -37,12 +37,12 @@ def test_who_is_brought_back_into_service_while_the_replacement_is_on_its_way_st
 @pytest.mark.parametrize("person", ["exits Standby", "removes the taint"])
 def test_a_node_that_somebody_put_to_use_during_the_drain_is_not_disposed_of(world, node, job, person):
     execution = world.recycle(node, label_selector="app=train")
-    world.run("20m")
+    world.run("8m")
     if person == "exits Standby":
         exit_standby(world, node)
     else:
         node.kubernetes.remove_taints("recycle-eks/draining")
-    world.at("40m", job.finishes)
+    world.at("15m", job.finishes)
 
     end = execution.finishes()
 
@@ -54,16 +54,16 @@ def test_a_node_that_somebody_put_to_use_during_the_drain_is_not_disposed_of(wor
 
 def test_an_uncordoned_node_is_recycled_because_the_taint_still_keeps_pods_away(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
-    world.at("20m", node.kubernetes.uncordon)
-    world.at("40m", job.finishes)
+    world.at("8m", node.kubernetes.uncordon)
+    world.at("15m", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
 
 
 def test_a_claim_that_a_person_took_away_ends_the_execution_and_the_next_resumes(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
-    world.at("20m", lambda: node.annotate("recycle-eks/claim", None))
-    world.at("40m", job.finishes)
+    world.at("8m", lambda: node.annotate("recycle-eks/claim", None))
+    world.at("15m", job.finishes)
 
     end = execution.finishes()
 
@@ -133,9 +133,9 @@ def test_a_pod_that_is_to_be_waited_for_after_all_begins_the_disposal_anew(world
         change = {"metadata": {"annotations": {"recycle-eks/drain": word}}}
         world.kubernetes.must("PATCH", side.path, change, "application/merge-patch+json")
 
-    world.at("20m", job.finishes)
-    world.at("20m30s", lambda: say("wait"))
-    world.at("1h30m", lambda: say("ignore"))
+    world.at("8m", job.finishes)
+    world.at("8m30s", lambda: say("wait"))
+    world.at("40m", lambda: say("ignore"))
     execution = world.recycle(node, label_selector="app=train", dispose="stop", load_balancer_grace_seconds=120)
 
     end = execution.finishes()

@@ -42,7 +42,7 @@ def a_recycling(world, cli):
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
     node.deployment("web", replicas=2)
-    world.at("1h", job.finishes)
+    world.at("10m", job.finishes)
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
 
@@ -69,10 +69,10 @@ def detached(world, cli):
 
 
 def a_hook(world, cli):
-    """It is kept alive for hours, and completed by whoever disposes."""
+    """It is kept alive, and completed by whoever disposes."""
     workers = world.group("impatient", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
-    world.at("3h", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
     workers.terminate(node)
     wait(world, "1m")
     everything_ends(world)
@@ -102,9 +102,9 @@ def a_hook_that_nobody_hears_of_in_a_drain(world, cli):
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
-    world.at("3h", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
     execution = world.recycle(node, replacement="after")
-    world.run("1h")
+    world.run("10m")
     workers.terminate(node)
     assert execution.finishes().outcome == "recycled"
 

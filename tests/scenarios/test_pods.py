@@ -99,23 +99,23 @@ def test_a_debug_container_keeps_no_pod_and_who_runs_it_may_ask_for_time(world, 
     debug(world, web, RUNNING)
     debug(world, kept, RUNNING)
     kept.annotate(**{"recycle-eks/drain": "wait"})
-    world.at("2h", lambda: kept.annotate(**{"recycle-eks/drain": None}))
+    world.at("20m", lambda: kept.annotate(**{"recycle-eks/drain": None}))
 
     end = world.recycle(node).finishes()
 
-    assert end.outcome == "recycled" and end.at > 2 * HOUR
+    assert end.outcome == "recycled" and end.at > 1200
     assert not web.exists and not kept.exists
 
 
 def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, node):
     web = node.deployment("web", starts_after=40 * HOUR).pods()[0]
-    train = node.job("train", labels={"app": "train"}, starts_after=2 * HOUR)
+    train = node.job("train", labels={"app": "train"}, starts_after=600)
     assert (web.phase, train.phase) == ("Pending", "Pending")
-    world.at("3h", train.finishes)
+    world.at("20m", train.finishes)
 
     end = world.recycle(node, label_selector="app=train").finishes()
 
-    assert end.outcome == "recycled" and end.at > 3 * HOUR
+    assert end.outcome == "recycled" and end.at > 1200
     assert asked_to_go(world) == ["web"]
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_finishes_within_20_hours_of_termination_grace_is_a_normal_dr
 
 def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(world, node):
     stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
-    slow = node.deployment("slow", grace=2 * HOUR, exits_after=2 * HOUR - 30).pods()[0]
+    slow = node.deployment("slow", grace=1800, exits_after=1770).pods()[0]
     execution = world.recycle(node)
     world.run("15m30s")
     assert kinds(story(node)["names"]) == {"terminating": ["slow", "stuck"]}
@@ -149,7 +149,7 @@ def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(worl
     (_, event) = events(world, node, "RecyclePods")[-2:]
     assert f"stuck 1 (default/{stuck.name})" in event["message"]
 
-    world.at("3h", stuck.gets_unstuck)
+    world.at("40m", stuck.gets_unstuck)
     assert execution.finishes().outcome == "recycled"
     assert not slow.exists
 
@@ -208,9 +208,9 @@ def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_m
     for pod in broken.pods():
         pod.becomes_unready()
     budget = world.kubernetes.budget("broken", broken, min_available=2)
-    world.at("2h", lambda: budget.change(unhealthyPodEvictionPolicy="AlwaysAllow"))
+    world.at("30m", lambda: budget.change(unhealthyPodEvictionPolicy="AlwaysAllow"))
     execution = world.recycle(node)
-    world.run("1h")
+    world.run("15m")
 
     (blocker,) = story(node)["blocked"]
     assert blocker["what"] == "budget default/broken"

@@ -204,12 +204,12 @@ MEANWHILE = {
 @pytest.mark.parametrize("name", MEANWHILE)
 def test_what_comes_up_in_the_drain_is_told_at_the_next_poll_and_the_drain_goes_on(world, node, job, name):
     execution = world.recycle(node, label_selector="app=train")
-    world.at("20m", lambda: MEANWHILE[name](world, node))
-    world.run("30m")
+    world.at("8m", lambda: MEANWHILE[name](world, node))
+    world.run("12m")
     told = [answer["reason"] for answer in execution.answers("CheckPods")]
     assert name not in told[0] and name in told[-1]
     assert name in node.annotations["recycle-eks/progress"]
-    world.at("1h", job.finishes)
+    world.at("15m", job.finishes)
 
     end = execution.finishes()
 
@@ -224,8 +224,8 @@ def test_a_managed_group_update_that_begins_in_the_drain_is_told(world):
     job = node.job("train", labels={"app": "train"})
     world.eks.set_node_group("world", "blue", "ACTIVE")
     execution = world.recycle(node, label_selector="app=train")
-    world.at("20m", lambda: world.eks.set_node_group("world", "blue", "UPDATING"))
-    world.at("1h", job.finishes)
+    world.at("8m", lambda: world.eks.set_node_group("world", "blue", "UPDATING"))
+    world.at("15m", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
     assert "managed_group_update" in execution.answers("CheckPods")[-2]["reason"]
@@ -233,14 +233,14 @@ def test_a_managed_group_update_that_begins_in_the_drain_is_told(world):
 
 def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at_the_next_poll(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
-    world.run("20m")
+    world.run("8m")
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
 
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
     assert "which was not our doing; it is not drained any more" in end.cause
-    assert end.at < world.seconds("30m")
+    assert end.at < world.seconds("15m")
     assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert node.group.states[node.instance_id] == "InService"
 

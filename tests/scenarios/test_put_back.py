@@ -21,10 +21,10 @@ TABLE = {
     "Launch suspended": {"not launched": SUSPENDED, "empty": SUSPENDED, "has pods": SUSPENDED},
 }
 CELLS = [(row, column) for row, columns in TABLE.items() for column in columns]
-#: Each cell under the readings that we assume, and under another one, which take turns.
-UNDER = [
-    (*cell, switch) for switches in ([None], SWITCHES) for cell, switch in zip(CELLS, itertools.cycle(switches), strict=False)
-]
+#: Each cell under the readings that we assume, and some under another one, which take turns.
+UNDER = [(*cell, None) for cell in CELLS] + sample(
+    [(*cell, switch) for cell, switch in zip(CELLS, itertools.cycle(SWITCHES), strict=False)], 6
+)
 
 
 class Story:
@@ -301,7 +301,7 @@ def put_back_calls(deployed_world):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_put_back_killed_around_any_mutating_call_ends_the_same(world, put_back_calls, moment):
     endings = []
-    for function, action, nth in sample(put_back_calls, 5, first=moment == "after"):
+    for function, action, nth in sample(put_back_calls, 4, first=moment == "after"):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)

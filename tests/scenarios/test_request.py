@@ -39,7 +39,7 @@ def events(world, node, reason):
 def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world, workers, effect):
     node = workers.nodes[0]
     job = node.job("train", annotations={"recycle-eks/drain": "wait"})
-    world.at("1h", job.finishes)
+    world.at("20m", job.finishes)
     world.let_sweep()
     ask(node, effect)
 
@@ -130,7 +130,7 @@ def test_an_execution_that_somebody_else_has_started_does_not_answer_when_it_is_
 def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(world, workers):
     node = workers.nodes[0]
     job = node.job("train", annotations={"recycle-eks/drain": "wait"})
-    world.at("1h", job.finishes)
+    world.at("20m", job.finishes)
     execution = world.recycle(node)
     world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=3600)
     ask(node)

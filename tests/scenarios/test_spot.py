@@ -99,7 +99,7 @@ def test_a_recommendation_is_an_ordinary_drain_that_waits_for_nobodys_turn(world
     world.recycle(first)
     world.run("5m")
     job = second.job("train", annotations=WAITS)
-    world.at("1h", job.finishes)
+    world.at("20m", job.finishes)
 
     end = world.recycle(second, urgency="spot").finishes()
 

@@ -315,7 +315,7 @@ def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
 def story(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
-    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
+    world.at("8m", node.job("train", labels={"app": "train"}).finishes)
     return workers, node
 
 
@@ -335,7 +335,7 @@ def disposal_calls(request, deployed_world):
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls, moment):
     dispose, calls = disposal_calls
     endings = []
-    for action, nth in sample(calls, 4, first=moment == "after"):
+    for action, nth in sample(calls, 3, first=moment == "after"):
         world.reset()
         workers, node = story(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

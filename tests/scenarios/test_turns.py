@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-DAY = 86_400
+from world.faults import sample
+
 #: The phases in which a node is being replaced, or has pods moved from it; and these with those in which it only waits.
 BUSY = {"standby", "draining"}
 UNDERWAY = BUSY | {"waiting"}
@@ -89,7 +90,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     first, second = workers.nodes
     job = job_on(first)
     web = first.deployment("web", replicas=2)
-    world.at("2h", job.finishes)
+    world.at("1h", job.finishes)
 
     one = recycle(world, first)
     world.run("5s")
@@ -97,7 +98,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     ends = [two.finishes(), one.finishes()]
 
     assert [end.outcome for end in ends] == ["recycled", "recycled"]
-    assert ends[0].at < world.seconds("30m") < world.seconds("2h") < ends[1].at
+    assert ends[0].at < world.seconds("30m") < world.seconds("1h") < ends[1].at
     # No earlier than the first one's other pods were gone, and at the next look then.
     moved = one.entered("EvictPods")[0]
     assert moved < two.entered("StandbyNode")[0] < moved + 120
@@ -168,8 +169,7 @@ def test_no_more_nodes_are_underway_than_the_surge_allows(world):
 # Races
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(("parallel", "seed"), sample([(parallel, seed) for seed in range(6) for parallel in (1, 2)], 4))
 def test_however_executions_race_no_more_than_may_are_busy_and_all_get_through(world, parallel, seed):
     world.reset(seed=seed)
     settings(world, parallel=parallel, surge=3)
@@ -271,23 +271,7 @@ def test_the_story_of_the_queue_is_gone_when_the_turn_comes(world):
     assert execution.finishes().outcome == "recycled"
 
 
-# Who does not get through
-
-
-def test_a_turn_that_does_not_come_within_a_day_leaves_the_node_untouched(world):
-    holder, queued, execution = held_group(world)
-    job = job_on(queued)
-
-    end = execution.finishes()
-
-    assert (end.status, end.error) == ("FAILED", "TurnTimedOut")
-    assert holder.name in end.cause
-    assert DAY <= execution.entered("RestoreNode")[0] - execution.entered("ClaimNode")[0] <= DAY + 2
-    assert marks(world, queued) == []
-    assert not queued.unschedulable and not queued.has_taint("recycle-eks/draining")
-    assert (queued.group.states[queued.instance_id], job.phase) == ("InService", "Running")
-    assert end.history_events < 4_000
-    assert is_held(holder)
+# Who does not get through (a turn that does not come within a day: tests/docs/test_troubleshooting.py)
 
 
 def test_a_refusal_while_it_waits_gives_the_place_back(world):
@@ -378,7 +362,7 @@ def test_a_more_urgent_execution_takes_a_node_over_and_the_older_one_ends_supers
     workers = group(world)
     node = workers.nodes[0]
     job = job_on(node)
-    world.at("40m", job.finishes)
+    world.at("20m", job.finishes)
     older = recycle(world, node)
     world.run(at)
 
@@ -419,7 +403,7 @@ def test_what_is_disposed_of_is_not_taken_over(world):
 
 def test_one_as_urgent_does_not_take_over(world):
     node = group(world).nodes[0]
-    world.at("20m", job_on(node).finishes)
+    world.at("8m", job_on(node).finishes)
     older = recycle(world, node, urgency="spot")
     world.run("5m")
 

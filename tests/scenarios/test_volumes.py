@@ -116,7 +116,7 @@ def test_a_node_that_only_holds_pods_lets_the_next_one_have_its_turn_which_may_f
     workers.next_launch(zone=THERE)
     database = old.stateful_set("db", volume_claims=[world.kubernetes.zonal_volume("data", HERE)])
     first = world.recycle(old)
-    world.run("1h")
+    world.run("20m")
     second = world.recycle(other)
 
     assert [second.finishes().outcome, first.finishes().outcome] == ["recycled", "recycled"]
@@ -130,7 +130,7 @@ def test_a_node_in_the_zone_that_takes_no_pods_is_no_place(world):
     other = world.group("other", size=1, minimum=1, maximum=2, zones=[HERE]).nodes[0]
     other.kubernetes.add_taint("dedicated", value="gpu")
     execution = world.recycle(story.node)
-    world.run("1h")
+    world.run("20m")
     assert story.is_held()
 
     other.kubernetes.remove_taints("dedicated")
@@ -146,7 +146,7 @@ def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
     world.kubernetes.settle()
     (pod,) = cache.pods()
     execution = world.recycle(node)
-    world.run("1h")
+    world.run("20m")
     assert f"kubernetes.io/hostname in ({node.name})" in execution.answers("CheckPods")[-1]["reason"]
     assert pod.exists and not pod.is_terminating
 
@@ -171,7 +171,7 @@ def test_a_volume_that_cannot_be_read_now_is_waited_for(world, action):
     story = Story(world)
     world.faults.refuse(action, code="ServiceUnavailable", status=503, times=5)
     execution = world.recycle(story.node)
-    world.run("1h")
+    world.run("20m")
 
     assert "the cluster cannot be asked" in execution.answers("CheckPods")[0]["reason"]
     assert story.is_held() and story.evictions_of("db") == [] and story.evictions_of("web") != []
@@ -185,7 +185,7 @@ def test_without_claims_no_volume_is_asked_for(world):
     node.deployment("web", replicas=2, uses_empty_dir=True)
     node.job("train", labels={"app": "train"}, volume_claims=[world.kubernetes.zonal_volume("scratch", HERE)])
     execution = world.recycle(node, label_selector="app=train")
-    world.run("1h")
+    world.run("20m")
 
     assert execution.answers("CheckPods")[-1]["counts"]["awaited"] == 1
     assert world.calls("kubernetes:GET persistentvolume*") == []

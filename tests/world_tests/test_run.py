@@ -102,3 +102,19 @@ def test_a_step_that_prints_nothing_is_said_to_be_at_work_and_ended_when_it_hang
 def test_pytests_dots_are_not_printed_again():
     output = ["....F.. [ 12%]\n", "\n", "12 of 30 tests done; at work: a (3 s)\n", "E   assert 1 == 2\n"]
     assert run.without_progress(output) == ["E   assert 1 == 2\n"]
+
+
+def test_a_warning_of_clippy_fails_the_step_of_the_rust_tests_each_time(capfd, monkeypatch, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "Cargo.toml").write_text('[package]\nname = "careless"\nedition = "2024"\n[lints.clippy]\nall = "warn"\n')
+    (tmp_path / "src" / "lib.rs").write_text("pub fn is_empty(text: &str) -> bool {\n    return text.len() == 0;\n}\n")
+    subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=tmp_path, capture_output=True, check=True)
+    monkeypatch.setattr(run, "TARGET", tmp_path)
+    monkeypatch.setattr(run, "REPORT", tmp_path / "report.json")
+    (_, step) = run.rust()
+    step.cwd = tmp_path
+    for _ in range(2):
+        assert run.Run([step]).result() == 1
+        told = capfd.readouterr().out
+        assert "needless_return" in told, told
+        assert re.search(r"^0 passed, 1 failed$", told, re.MULTILINE), told
