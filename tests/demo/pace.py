@@ -8,7 +8,7 @@ from typing import Any
 
 from world.cli import Cli
 from world.clock import Deadlock, LimitReached
-from world.world import World
+from world.world import Execution, World
 
 #: Real seconds for which time stands when something has happened, and after each stretch.
 STANDS, RESTS = 0.35, 0.08
@@ -22,6 +22,7 @@ class Pace:
     def __init__(self, world: World, cli: Cli) -> None:
         self._world, self._cli = world, cli
         self._seen: Any = None
+        self._states: dict[str, tuple[int, frozenset[str]]] = {}
 
     def stands_still(self, is_over: Callable[[], bool]) -> None:
         """No time passes until that is so; what needs none goes on."""
@@ -60,7 +61,7 @@ class Pace:
 
     def _look(self) -> Any:
         """What a person would call news: states entered for the first time, ends, members, pods and where they are."""
-        executions = [(execution.status, frozenset(execution.path)) for execution in self._world.executions()]
+        executions = [(execution.status, self._entered_by(execution)) for execution in self._world.executions()]
         members = [group.states for group in self._world.groups.values()]
         pods = {
             pod["metadata"]["uid"]: (
@@ -71,3 +72,11 @@ class Pace:
             for pod in self._world.kubernetes.look_at_pods()
         }
         return executions, members, pods
+
+    def _entered_by(self, execution: Execution) -> frozenset[str]:
+        """The states; only what came since the last look is read, as there are thousands of looks."""
+        events = self._world.engine.execution(execution.arn).events
+        read, states = self._states.get(execution.arn, (0, frozenset()))
+        new = {event["stateEnteredEventDetails"]["name"] for event in events[read:] if "stateEnteredEventDetails" in event}
+        self._states[execution.arn] = len(events), states | new
+        return states | new

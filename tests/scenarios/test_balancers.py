@@ -52,7 +52,7 @@ def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_
     world.at("8m", job.finishes)
 
     execution = world.recycle(node, label_selector="app=train", replacement="after")
-    world.run("19m")
+    world.run("7m")
     assert ingress.targets == {node.instance_id: "healthy"}
     end = execution.finishes()
     world.run(end.at + 900)

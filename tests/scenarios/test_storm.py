@@ -8,7 +8,7 @@ def test_fifty_nodes_that_a_group_terminates_at_once_are_all_drained(world):
     workers = world.group("held", size=NODES, minimum=0, maximum=NODES)
     jobs = [node.job(f"train-{number}", annotations=WAITS) for number, node in enumerate(workers.nodes)]
     for job in jobs:
-        world.at("12m", job.finishes)
+        world.at("22m", job.finishes)
     world.host.concurrency = 10
     for function in ("claim-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"):
         world.host.duration[f"recycle-eks-{function}"] = 6.0

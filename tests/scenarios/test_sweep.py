@@ -310,7 +310,7 @@ def test_two_nodes_of_a_group_are_put_back_one_after_the_other(world):
 
 def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_turn(world, node):
     execution = begin(world, node, drain_timeout_seconds=900)
-    world.run("30m")
+    world.run("10m")
     world.aws.client("autoscaling").detach_instances(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
     )

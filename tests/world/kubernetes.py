@@ -101,7 +101,7 @@ class Kubernetes:
         self._settledness: settled.Settledness
         self._kubelet: Kubelet
         self._entries: AccessEntries
-        self._settled_at = -1
+        self._settled_at = self._empty_at = -1
         self._resets = 0
         self._touched = threading.Event()
         self._undo = contextlib.ExitStack()
@@ -159,6 +159,14 @@ class Kubernetes:
         self.proxy.forget()
         self.sts.fault = None
         self.sts.answers.clear()
+        self._empty()
+        self._kubelet.forget_everything()
+        self.times.forget_everything()
+
+    def _empty(self) -> None:
+        self.state.catch_up()
+        if not self._touched.is_set() and self.state.followed_revision == self._empty_at:
+            return
         self.state.erase(_ERASED_ON_RESET)
         self._resets += 1
         canaries.create(self._admin(), self._resets)
@@ -167,9 +175,7 @@ class Kubernetes:
         self._await_idleness()
         self.state.erase(_ERASED_ON_RESET)
         self.state.catch_up()
-        self._kubelet.forget_everything()
-        self.times.forget_everything()
-        self._settled_at = self.state.followed_revision
+        self._settled_at = self._empty_at = self.state.followed_revision
 
     def settle(self) -> None:
         """Returns when nothing in the cluster is going to change by itself any more at this moment of virtual time. Costs
