@@ -259,7 +259,7 @@ def test(*arguments: str) -> int:
         case _:
             print("usage: make test [ARGS='--since REF']", file=sys.stderr)
             return 2
-    tests = [python_tests("Python tests", "35 min", *what)] if what else []
+    tests = [python_tests("Python tests", "45 min", *what)] if what else []
     return Run(tests, steps).result()
 
 
