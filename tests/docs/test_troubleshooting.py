@@ -65,7 +65,7 @@ def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     world.run("1m")
     stopped.stop()
     queued = node.group.nodes[1]
-    job = queued.job("other", labels={"app": "train"})
+    other = queued.job("other", labels={"app": "train"})
     execution = world.recycle(queued)
     end = execution.finishes()
     ends(end, "TurnTimedOut", quote)
@@ -74,7 +74,8 @@ def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     assert not [key for key in {**queued.annotations, **queued.labels} if key.startswith("recycle-eks/")]
     assert not [key for key in world.instance(queued.instance_id).tags if key.startswith("recycle-eks:")]
     assert not queued.unschedulable and not queued.has_taint("recycle-eks/draining")
-    assert (queued.group.states[queued.instance_id], job.phase) == ("InService", "Running")
+    assert (queued.group.states[queued.instance_id], other.phase) == ("InService", "Running")
+    assert node.name in end.cause and "recycle-eks/claim" in node.annotations
 
 
 def test_a_node_object_is_deleted(world, node, job):

@@ -55,8 +55,8 @@ _AUTHENTICATOR_HEALTH_PORT = 21363
 """Hard-coded in aws-iam-authenticator, which answers "ok" there on every address of the machine."""
 
 _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
-"""One caller at a time is served: more threads would mostly look for work, and the garbage of a small heap would be collected all
-the time. Takes a fifth off the processor time of API server and etcd, for some 200 MB of memory."""
+"""There are few callers at a time: more threads would mostly look for work, and the garbage of a small heap would be collected all
+the time. Took a fifth off the processor time of API server and etcd."""
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1

@@ -47,7 +47,7 @@ class _Deployed:
             world = World(say)
             world.start()
             self._world = world
-            # What a deployed world consists of stays: looking through all of it for garbage was a tenth of a scenario's work.
+            # What a deployed world consists of stays: nobody need look through all of it for garbage again and again.
             gc.collect()
             gc.freeze()
         return self._world
