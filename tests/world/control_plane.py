@@ -55,7 +55,7 @@ _AUTHENTICATOR_HEALTH_PORT = 21363
 """Hard-coded in aws-iam-authenticator, which answers "ok" there on every address of the machine."""
 
 _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
-"""There are few callers at a time: more threads would mostly look for work, and the garbage of a small heap would be collected all
+"""There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
 the time. Took a fifth off the processor time of API server and etcd."""
 
 _LIBC = ctypes.CDLL(None)
