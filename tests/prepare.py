@@ -206,11 +206,52 @@ def build_lambdas() -> Path:
     """
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     command = ["cargo", "build", "--locked", "--workspace", "--bins", "--examples"]
-    done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
-    if done.returncode != 0:
-        fail("failed: cargo build (see above)")
+    with dependencies_of_another_clone(target / "debug"):
+        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+        if done.returncode != 0:
+            fail("failed: cargo build (see above)")
     pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture(), level=1)
     return target / "world"
+
+
+#: Where Cargo keeps what it has built, below `target/debug`.
+BUILT = ["deps", "build", ".fingerprint"]
+
+
+@contextlib.contextmanager
+def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
+    """A new clone gets what another new clone has built of crates.io, if pins, profiles and compiler are the same. Our own crates
+    are built in each clone.
+
+    The AWS SDK and the other 250 crates are nearly all of a first build. Cargo decides what of it holds, as with whatever is in
+    `target/`.
+    """
+    compiler = subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout
+    pins = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml")
+    kept = cache_folder() / f"cargo-{pins}-{hashlib.sha256(compiler).hexdigest()[:12]}"
+    with locked("cargo"):
+        is_new = not profile.exists()
+        if is_new and kept.exists():
+            partial = profile.with_name(f"{profile.name}-partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(kept, partial)
+            partial.rename(profile)
+    yield
+    with locked("cargo"):
+        if is_new and not kept.exists():
+            for older in cache_folder().glob("cargo-*"):
+                shutil.rmtree(older)
+            ours = re.compile(rf"(lib)?({'|'.join(own_crates())})-[0-9a-f]{{16}}\b.*")
+            partial = cache_folder() / f"cargo-partial-{os.getpid()}"
+            for part in BUILT:
+                shutil.copytree(profile / part, partial / part, ignore=lambda _, names: set(filter(ours.fullmatch, names)))
+            partial.rename(kept)
+
+
+def own_crates() -> list[str]:
+    """Names of packages, programs and examples as they begin the files that Cargo writes."""
+    sources = [*ROOT.glob("crates/*"), *ROOT.glob("crates/*/examples/*.rs")]
+    return [spelling for name in {source.stem for source in sources} for spelling in (name, name.replace("-", "_"))]
 
 
 def pack(binaries: Mapping[str, Path], folder: Path, level: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scale.report import lines, troubles
 from scale.rotation import SMALL, measure
 from world.world import World
 
 
+@pytest.mark.long
 def test_a_fleet_is_rotated_in_little_more_than_the_least_time_and_within_the_quotas(world: World) -> None:
     figures = measure(world, SMALL, lambda what, done, of: None)
 

@@ -1,9 +1,12 @@
 """Fifty scale-ins in one minute in an account that runs ten functions at once: every heartbeat in time, nothing failed."""
 
+import pytest
+
 WAITS = {"recycle-eks/drain": "wait"}
 NODES = 50
 
 
+@pytest.mark.long
 def test_fifty_nodes_that_a_group_terminates_at_once_are_all_drained(world):
     workers = world.group("held", size=NODES, minimum=0, maximum=NODES)
     jobs = [node.job(f"train-{number}", annotations=WAITS) for number, node in enumerate(workers.nodes)]

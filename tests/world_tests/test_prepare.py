@@ -1,0 +1,66 @@
+"""What a new clone gets of what another has built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import prepare
+
+HASH = "0123456789abcdef"
+THIRD_PARTY = {
+    f"deps/libserde-{HASH}.rlib",
+    f"deps/recycle_tool-{HASH}.d",
+    f"build/ring-{HASH}/output",
+    f".fingerprint/serde-{HASH}/lib-serde",
+}
+OURS = {
+    f"deps/librecycle-{HASH}.rlib",
+    f"deps/check_pods-{HASH}",
+    f"deps/contract-{HASH}.d",
+    f".fingerprint/check-pods-{HASH}/bin-check-pods",
+}
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], set[str]]:
+    """Builds in the clone of a name: says what was there when Cargo began."""
+    monkeypatch.setenv("RECYCLE_EKS_CACHE", str(tmp_path / "cache"))
+
+    def build(clone: str) -> set[str]:
+        profile = tmp_path / clone / "debug"
+        with prepare.dependencies_of_another_clone(profile):
+            found = {str(file.relative_to(profile)) for file in profile.rglob("*") if file.is_file()}
+            for file in THIRD_PARTY | OURS:
+                (profile / file).parent.mkdir(parents=True, exist_ok=True)
+                (profile / file).write_text(clone)
+        return found
+
+    return build
+
+
+def test_a_new_clone_gets_what_another_new_one_has_built_of_others(build):
+    assert build("first") == set()
+    assert build("second") == THIRD_PARTY
+    assert build("second") == THIRD_PARTY | OURS
+
+
+def test_what_was_built_with_other_pins_or_another_compiler_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
+    build("first")
+    monkeypatch.setattr(prepare, "fingerprint", lambda *_: "others")
+    assert build("second") == set()
+    assert len(list((tmp_path / "cache").glob("cargo-*"))) == 1
+
+
+def test_a_clone_that_had_built_before_keeps_nothing_for_others(build, tmp_path):
+    (tmp_path / "old" / "debug").mkdir(parents=True)
+    build("old")
+    assert build("new") == set()
+
+
+def test_a_build_that_fails_keeps_nothing_for_others(build, tmp_path):
+    with pytest.raises(RuntimeError), prepare.dependencies_of_another_clone(tmp_path / "first" / "debug"):
+        raise RuntimeError
+    assert build("second") == set()
