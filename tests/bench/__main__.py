@@ -36,7 +36,7 @@ from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step
 from prepare import LAMBDAS, TESTS, Steps, host_architecture, install_python, say, version
 from scale import rotation
 from scale.report import troubles
-from scale.rotation import SMALL
+from scale.rotation import MEDIUM
 from world import deployment
 from world.lambda_host import Sandbox
 from world.world import World
@@ -113,7 +113,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
             world.start()
         with steps.step("Drains of 20 hours", "15 seconds each"):
             drained = drains(world, plan)
-        with steps.step(f"A rotation of {SMALL.groups * SMALL.nodes_each} nodes", "two minutes"):
+        with steps.step(f"A rotation of {MEDIUM.groups * MEDIUM.nodes_each} nodes", "two minutes"):
             rotated = rotations(world)
         scene = set_up(world, peer)
         with steps.step("Cold starts, in turns", f"{plan.cold_starts * 3} seconds"):
@@ -167,7 +167,7 @@ def drains(world: World, plan: Plan) -> list[Measure]:
 
 def rotations(world: World) -> list[Measure]:
     """Of a small fleet, once: it comes out the same each time."""
-    figures = rotation.measure(world, SMALL, lambda what, done, of: None)
+    figures = rotation.measure(world, MEDIUM, lambda what, done, of: None)
     if found := troubles(figures):
         raise BenchFailed(f"a rotation: {found}")
     name = f"a rotation of {figures.nodes} nodes"

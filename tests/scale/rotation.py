@@ -35,7 +35,9 @@ class Plan:
 
 
 FULL = Plan(groups=20, nodes_each=50)
-SMALL = Plan(groups=3, nodes_each=20, alone=2)
+#: For `make bench`, and for `make test`.
+MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
+SMALL = Plan(groups=3, nodes_each=10, alone=2)
 
 
 def measure(world: World, plan: Plan, tell: Tell) -> Figures:

@@ -234,7 +234,10 @@ def test_whoever_stops_reading_ends_it_quietly(cli, node):
 
 def test_whoever_stops_reading_what_is_watched_has_not_seen_its_end(world, cli, node):
     node.job("train", labels={"app": "train"})
-    told = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1").ends()
+    watching = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1", pace=0)
+    watching.sees("started arn:")
+    # Its other lines come once head has gone.
+    told = watching.ends(pace=60)
     assert (told.code, told.errors) == (130, "") and told.text.startswith("started arn:"), told
     assert [execution.status for execution in world.executions()] == ["RUNNING"]
 

@@ -15,8 +15,8 @@ def test_a_fleet_is_rotated_in_little_more_than_the_least_time_and_within_the_qu
 
     print("\n".join(lines(figures)))
     assert troubles(figures) == []
-    assert figures.nodes == figures.recycled == 60
+    assert figures.nodes == figures.recycled == 30
     # The bound is no free lunch: it is what each group's nodes take by themselves.
-    assert figures.bound > 20 / figures.at_once * min(times.alone for times in figures.own_times.values())
+    assert figures.bound > 10 / figures.at_once * min(times.alone for times in figures.own_times.values())
     # Nothing that a node costs grows with the fleet: it is what a node costs alone, and some looks while it waits for its turn.
-    assert figures.requests["kubernetes:GET nodes"] < 60 * 60
+    assert figures.requests["kubernetes:GET nodes"] < 30 * 60

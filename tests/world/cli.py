@@ -191,8 +191,9 @@ class Running:
                 return
         raise AssertionError(f"it has ended without showing {text!r}:\n{self.text}\n{''.join(self._err)}")
 
-    def ends(self) -> Told:
-        """Lets time pass until it has ended."""
+    def ends(self, pace: float | None = None) -> Told:
+        """Lets time pass until it has ended, from here on at a pace of its own if one is given."""
+        self._pace = self._pace if pace is None else pace
         for _ in self._meanwhile():
             pass
         for reader in self._readers:
