@@ -52,6 +52,7 @@ TOOLS = [
     ),
     ("npm", ["npm", "--version"], (9, 0), "npm, it comes with Node.js"),
     ("tmux", ["tmux", "-V"], (3, 2), "tmux, the terminal of the demo's pictures and their tests, from your package manager"),
+    ("setpriv", ["setpriv", "--version"], (2, 33), "util-linux, from your package manager"),
     ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),
 ]
 

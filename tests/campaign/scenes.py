@@ -68,7 +68,7 @@ class Stage:
         self.by_hand: set[str] = set()
         """Instances that a person ended."""
         self.unknown: set[str] = set()
-        """Instances whose Node a person deleted: their pods end."""
+        """Instances whose Node a person deleted, or of which nobody hears any more: their pods end."""
         self.is_unclaimed = False
         """Somebody has taken a claim away."""
         self.is_idle = False
@@ -153,6 +153,12 @@ class Stage:
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
         node.object_is_deleted()
+
+    def falls_silent(self, node: Node) -> None:
+        """Its kubelet ends, and nobody can tell what its pods do."""
+        self.unknown.add(node.instance_id)
+        self._loses_jobs(node)
+        node.falls_silent()
 
     def _loses_jobs(self, node: Node) -> None:
         self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
@@ -319,6 +325,21 @@ def put_back(stage: Stage) -> None:
     stage.world.forget_calls()
 
 
+def evicted(stage: Stage) -> None:
+    """The pod that is waited for needs longer than it may, and the input says that it is evicted then."""
+    node = stage.recycles(stage.group().nodes[0], until="2h", serves=False)
+    stage.jobs.clear()
+    stage.world.recycle(node, label_selector="app=train", drain_timeout_seconds=300, on_drain_timeout="evict")
+    stage.world.forget_calls()
+
+
+def lost(stage: Stage) -> None:
+    """Nobody hears of the node any more, in its drain."""
+    node = stage.recycles(stage.group().nodes[0], until="2h")
+    stage.to_do["WaitForPods"] = lambda: stage.falls_silent(node)
+    _started(stage)
+
+
 def sweep(stage: Stage) -> None:
     """Somebody has stopped the execution in its drain; a sweep finds what it left."""
     stage.recycles(stage.group().nodes[0], until="2h", serves=False)
@@ -351,6 +372,8 @@ SCENES = [
     Scene("hook-retain", hook_retain, "recycled"),
     Scene("spot", spot, "started"),
     Scene("put-back", put_back, "DrainTimedOut"),
+    Scene("evicted", evicted, "recycled"),
+    Scene("lost", lost, "NodeLost"),
     Scene("sweep", sweep, "ABORTED"),
     Scene("rotation", rotation, "rotated"),
 ]

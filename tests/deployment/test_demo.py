@@ -16,8 +16,8 @@ import pytest
 
 from prepare import ROOT, TESTS
 from world import kube_binaries
-from world.terminal import PATIENCE, Terminal
-from world_tests.processes import descendants, eventually, is_running
+from world.terminal import Terminal
+from world_tests.processes import descendants, eventually, is_running, run_to_its_end
 
 COLUMNS, ROWS = 120, 50
 
@@ -106,8 +106,7 @@ def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(termin
 
 
 def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "demo", *arguments]
-    return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return run_to_its_end([sys.executable, "-m", "demo", *arguments], TESTS)
 
 
 def test_without_a_terminal_each_change_is_a_line():

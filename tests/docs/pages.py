@@ -23,7 +23,7 @@ from world import kube_binaries
 
 LEFT_OUT = "…"
 #: Real seconds for one block. The longest, `terraform apply`, takes about one minute.
-PATIENCE = 600
+PATIENCE = 400
 
 _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world: (?P<action>.+?) -->$", re.DOTALL | re.MULTILINE)
 #: What differs from run to run, and what it is taken for.
@@ -157,6 +157,10 @@ class Shell:
         ) as process:
             try:
                 printed, _ = process.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                printed, _ = process.communicate()
+                raise AssertionError(f"{script}\nhangs: within {PATIENCE} s it printed\n{printed}") from None
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -26,7 +26,7 @@ import boto3
 
 from contract.scripts import INPUT, Script, Walk
 from prepare import LAMBDAS, install_python
-from world.control_plane import die_with_parent, free_ports
+from world.control_plane import DIES_WITH_ITS_PARENT, free_ports
 from world.folders import temporary_folder
 from world.in_memory import FunctionFailed
 
@@ -84,13 +84,12 @@ class Ministack:
         }
         log = (self.folder / "log").open("wb")
         return subprocess.Popen(
-            [python, "-m", "ministack"],
+            [*DIES_WITH_ITS_PARENT, python, "-m", "ministack"],
             env={"PATH": os.environ["PATH"], **settings},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent,
         )
 
     def _wait_until_ready(self, url: str) -> None:

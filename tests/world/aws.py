@@ -273,7 +273,11 @@ class Aws:
         """An empty account: everything is gone, what was deployed too."""
         with LOCK:
             moto_api_backend.reset()
+            # A new account has a network, whose identifiers are drawn. Drawn here, they are the same in every process, whatever
+            # it did before: a deployment that one process recorded is replayed in others.
+            ec2 = _backend("ec2")
             _seed_identifiers()
+            ec2.reset()
             self._principals.clear()
             self.calls.clear()
             for action in self.on_reset:

@@ -44,8 +44,9 @@ from world.world import World
 #: Real seconds between two looks of the command line, between two questions whether it has looked, and after which it is not
 #: waited for.
 LOOK, STEP, LOST = 0.03, 0.005, 2.0
-#: Real seconds after which a command line that neither ends nor shows what is waited for is given up.
-PATIENCE = 60.0
+#: Real seconds after which a command line that neither ends nor shows what is waited for is given up: before pytest ends the test
+#: (`timeout` in pytest.ini), and long enough for a busy machine.
+PATIENCE = 300.0
 #: Rows and columns of a terminal.
 TERMINAL = (40, 130)
 #: What a terminal is told beside the text.

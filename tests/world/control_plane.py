@@ -10,7 +10,6 @@ cluster, so that whatever runs in between sees a world that stands still.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import pathlib
@@ -58,8 +57,12 @@ _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 """There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
 the time. Took a fifth off the processor time of API server and etcd."""
 
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
+"""Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
+once etcd is gone.
+
+Not by `preexec_fn`, which runs Python between fork and exec: a lock that another thread holds at that moment, such as the dynamic
+linker's, is never released in the child, and the start hangs. Without it, Python uses vfork, which also costs less."""
 
 
 class ControlPlane:
@@ -306,13 +309,12 @@ class ControlPlane:
     def _spawn(self, name: str, *arguments: str, **environment: str) -> None:
         with open(self.folder / f"{name}.log", "ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(self._binaries / name), *arguments],
+                [*DIES_WITH_ITS_PARENT, str(self._binaries / name), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **_FRUGAL, **environment},
                 process_group=0,
-                preexec_fn=die_with_parent,
             )
 
     def _wait_until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -353,11 +355,6 @@ class ComponentDied(RuntimeError):
 
 class PortTaken(ComponentDied):
     """A component ended because somebody else took its port."""
-
-
-def die_with_parent() -> None:
-    """Runs in the child between fork and exec. SIGKILL: the API server takes a minute to end once etcd is gone."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _threads(pid: int) -> list[pathlib.Path]:

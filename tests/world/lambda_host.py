@@ -28,7 +28,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -43,7 +43,7 @@ from moto.sts.models import sts_backends
 
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
 from world.clock import Call, Clock, Process
-from world.control_plane import die_with_parent
+from world.control_plane import DIES_WITH_ITS_PARENT
 from world.faults import INVOKE, Plan
 from world.folders import temporary_folder
 from world.serving import Server, read_body
@@ -305,9 +305,7 @@ class LambdaHost:
     def sandbox(self, function: str) -> Sandbox:
         """A started environment for whoever measures one: no invocation is given it. Its owner closes it."""
         sandbox = Sandbox(self, self._blueprint(function)[0])
-        # Python forks to run a `preexec_fn`, else it uses vfork: the fork of a process as large as ours costs its child more
-        # than a start of the function does.
-        sandbox.start(preexec_fn=None)
+        sandbox.start(wrapper=())
         return sandbox
 
     def reset(self) -> None:
@@ -437,7 +435,7 @@ class Sandbox:
 
     # Life
 
-    def start(self, preexec_fn: Callable[[], None] | None = die_with_parent) -> None:
+    def start(self, wrapper: Sequence[str] = DIES_WITH_ITS_PARENT) -> None:
         """Starts the process and waits for its first request for work. Raises InitFailed."""
         bootstrap = self.blueprint.code / "bootstrap"
         if not os.access(bootstrap, os.X_OK):
@@ -455,13 +453,12 @@ class Sandbox:
         started = time.perf_counter()
         with open(self.host.log_path(self.function), "ab") as log:
             self._process = self.host.spawn(
-                [str(bootstrap)],
+                [*wrapper, str(bootstrap)],
                 env=self._environment(key, secret, token),
                 cwd=self.blueprint.code,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=preexec_fn,
             )
         self.alive = True
         threading.Thread(target=self._watch, name=f"watch {self.function}", daemon=True).start()

@@ -22,8 +22,8 @@ set -g status off
 set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
-#: Real seconds after which it is given up, and between two looks.
-PATIENCE, GLANCE = 600.0, 0.05
+#: Real seconds after which it is given up, before pytest ends its test (`timeout` in pytest.ini), and between two looks.
+PATIENCE, GLANCE = 300.0, 0.05
 #: Runs the program and writes down how it ended: of one in ten that end at once tmux 3.3a never learns it. Ctrl-C is for the
 #: program alone.
 NOTING = ["sh", "-c", 'trap : INT; code="$1"; shift; "$@"; echo $? >"$code.part"; mv "$code.part" "$code"', "sh"]

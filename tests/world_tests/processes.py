@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import shlex
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+#: Real seconds after which a command counts as hung: before pytest ends its test (`timeout` in pytest.ini), which would lose what
+#: the command has printed. Seconds in which a Python that is told to abort writes where its threads are.
+HUNG, FAREWELL = 300.0, 10.0
+
+
+def run_to_its_end(command: Sequence[str], cwd: pathlib.Path, patience: float = HUNG) -> subprocess.CompletedProcess[str]:
+    """Runs a Python command and captures its output. If it hangs, the error has what it printed and where each thread is."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(FAREWELL)
+            _end_group(process)
+            out, err = process.communicate()
+            raise AssertionError(f"{shlex.join(command)} hangs: within {patience:g} s it printed\n{out}\n{err}") from None
+        except BaseException:
+            _end_group(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """The children, too: they hold its output open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def eventually(holds: Callable[[], bool]) -> bool:

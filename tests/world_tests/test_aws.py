@@ -7,17 +7,20 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
 import zipfile
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from prepare import TESTS
 from world.autoscaling import AutoScaling
 from world.aws import ROOT, Aws, ReplayFailed, load_requests, save_requests
 from world.clock import Clock
 from world.ec2 import Ec2
 from world.faults import Plan
 from world.terraform_gaps import Eks
+from world_tests.processes import run_to_its_end
 
 ROLE = "arn:aws:iam::123456789012:role/claim-node"
 
@@ -173,6 +176,31 @@ def test_identifiers_depend_on_what_was_created_and_not_on_what_was_read(account
 
 
 # Reset
+
+
+BEFORE = """
+from world.aws import Aws
+from world.clock import Clock
+
+before = Aws(Clock())
+before.start()
+before.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")
+before.reset()
+before.stop()
+"""
+TEMPLATE = """
+from world_tests.test_aws import Account
+
+data = {"ImageId": "ami-12345678"}
+made = Account().client("ec2").create_launch_template(LaunchTemplateName="workers", LaunchTemplateData=data)
+print(made["LaunchTemplate"]["LaunchTemplateId"])
+"""
+
+
+def test_identifiers_are_the_same_in_a_new_process_and_in_one_that_had_an_account_before():
+    new, used = (run_to_its_end([sys.executable, "-c", script], TESTS) for script in (TEMPLATE, BEFORE + TEMPLATE))
+    assert new.stdout.startswith("lt-"), new.stderr
+    assert used.stdout == new.stdout
 
 
 def test_a_reset_keeps_what_was_deployed_and_throws_the_rest_away(account):

@@ -28,19 +28,17 @@ def test_that_never_ends(world):
 """
 
 
-def take_signals_as_at_a_terminal() -> None:
-    """Whoever runs these tests in the background may ignore SIGINT, which children would inherit."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+#: A shell that runs these tests in the background ignores SIGINT, which children would inherit.
+AS_AT_A_TERMINAL = ["env", "--default-signal=INT"]
 
 
 def begin_session(scenario: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-s", "-c", "pytest.ini", "--rootdir", ".", str(scenario)],
+        [*AS_AT_A_TERMINAL, sys.executable, "-m", "pytest", "-s", "-c", "pytest.ini", "--rootdir", ".", str(scenario)],
         cwd=TESTS,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=take_signals_as_at_a_terminal,
     )
 
 
