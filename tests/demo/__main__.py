@@ -191,7 +191,12 @@ def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subproces
     # Its output is no terminal then.
     called = ["bash", "-o", "pipefail", "-c", '"$@" | cat', "bash", *called] if plain else called
     with subprocess.Popen(called, env=cli.environment()) as process:
-        yield process
+        try:
+            yield process
+        except BaseException:
+            # Time stands still from here on: it would wait for ever, and hide what happened.
+            process.kill()
+            raise
 
 
 def take_picture(world: World, cli: Cli, pace: Pace, shown: Show, file: Path) -> None:

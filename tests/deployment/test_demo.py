@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import boto3
 import pytest
 
+from demo.__main__ import watched
 from prepare import ROOT, TESTS
 from world import kube_binaries
 from world.terminal import Terminal
@@ -121,6 +122,12 @@ def test_without_a_terminal_each_change_is_a_line():
         r"^outcome          recycled",
     ):
         assert re.search(line, done.stdout, re.MULTILINE), f"{line} in\n{done.stdout}"
+
+
+def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_whose_time_stands(world, cli):
+    node = world.group(size=2).nodes[0]
+    with pytest.raises(RuntimeError, match="not settled"), watched(cli, ["recycle", node.name], plain=False):
+        raise RuntimeError("not settled")
 
 
 def test_a_rotation_recycles_twelve_nodes(terminal):

@@ -286,6 +286,9 @@ class Aws:
     # Recording a deployment and replaying it
 
     def start_recording(self) -> None:
+        """Identifiers are drawn anew from here on, as in `replay`: later requests name what earlier ones made."""
+        with LOCK:
+            _seed_identifiers()
         self._recording = []
 
     def stop_recording(self) -> list[ReplayedRequest]:
@@ -295,6 +298,8 @@ class Aws:
 
     def replay(self, requests: Iterable[ReplayedRequest]) -> None:
         """Makes recorded requests again, without HTTP. Raises ReplayFailed where the status is another one."""
+        with LOCK:
+            _seed_identifiers()
         for request in requests:
             answer = self._ask_moto(_environ_of(request))
             if answer.status != request.status:

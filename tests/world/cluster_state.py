@@ -23,6 +23,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import orjson
+
 from .kube_client import Json
 
 KINDS = (
@@ -193,7 +195,7 @@ class ClusterState:
             watch.request("POST", "/v3/watch", json.dumps(request))
             answer = watch.getresponse()
             while line := answer.readline():
-                self._take(json.loads(line)["result"].get("events", []))
+                self._take(orjson.loads(line)["result"].get("events", []))
             ended = "(the watch ended)"
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             ended = f"({type(error).__name__}: {error})"
@@ -252,7 +254,7 @@ class ClusterState:
             connection = _UndelayedConnection("127.0.0.1", self._port, timeout=_CATCH_UP_LIMIT)
             self._questions.connection = connection
         connection.request("POST", path, json.dumps(question))
-        return json.loads(connection.getresponse().read())
+        return orjson.loads(connection.getresponse().read())
 
 
 def _change(event: Json) -> tuple[str, str, Json | None, int] | None:
@@ -268,7 +270,7 @@ def _change(event: Json) -> tuple[str, str, Json | None, int] | None:
     revision = int(stored["mod_revision"])
     if event.get("type") == "DELETE":
         return kind, rest, None, revision
-    thing: Any = json.loads(base64.b64decode(stored["value"]))
+    thing: Any = orjson.loads(base64.b64decode(stored["value"]))
     thing["metadata"]["resourceVersion"] = stored["mod_revision"]
     return kind, rest, thing, revision
 

@@ -13,6 +13,8 @@ import ssl
 import threading
 from typing import Any, NamedTuple
 
+import orjson
+
 from .pki import Certificate
 
 Json = dict[str, Any]
@@ -120,7 +122,7 @@ class KubeClient:
             connection.close()
             raise
         try:
-            return Answer(response.status, json.loads(raw))
+            return Answer(response.status, orjson.loads(raw))
         except ValueError:
             return Answer(response.status, raw.decode(errors="replace"))
 

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from .faults import Caller, Fault, Plan, carry_out
 from .kube_client import CLOSED_WHILE_IDLE, Connection, Json
 from .pki import Certificate
@@ -167,7 +169,7 @@ class KubeProxy:
         document = _json_or_none(response.body)
         if isinstance(document, dict) and response.status < 300:
             self._times.translate(document)
-            response.body = json.dumps(document, separators=(",", ":")).encode()
+            response.body = orjson.dumps(document)
         return response
 
 
@@ -223,7 +225,7 @@ def _read_path(path: str) -> tuple[str, dict[str, Any]]:
 
 def _json_or_none(content: bytes | None) -> Any:
     try:
-        return json.loads(content) if content else None
+        return orjson.loads(content) if content else None
     except ValueError:
         return None
 

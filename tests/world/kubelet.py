@@ -134,6 +134,8 @@ class Kubelet:
             elif change.kind == "nodes":
                 self._pods_to_look_at.update(map(_key, self._state.pods_on(change.key)))
                 self._nodes_to_look_at.add(change.key)
+            elif change.kind == "poddisruptionbudgets":
+                self._pods_to_look_at.update(_awaited_by(change.before))
             elif change.kind in ("persistentvolumeclaims", "persistentvolumes"):
                 self._nodes_to_look_at.update(node["metadata"]["name"] for node in self._state.all("nodes"))
 
@@ -148,6 +150,8 @@ class Kubelet:
         if node is None:
             return self._due_for_orphan(pod)
         self._orphaned_since.pop(pod["metadata"]["uid"], None)
+        if is_terminating(pod) and self._is_awaited_by_a_budget(pod):
+            return None
         if not is_terminating(pod) and not is_finished(pod) and self._is_evicted_by_taint(pod, node):
             return lambda: self._evict_by_taint(pod)
         if is_terminating(pod) and not is_ready(node) and _is_out_of_service(node):
@@ -188,6 +192,15 @@ class Kubelet:
         if _is_only_held_by_finalizers(pod) or not self._is_due(pod, since + ORPHAN_LIFE):
             return None
         return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
+
+    def _is_awaited_by_a_budget(self, pod: Json) -> bool:
+        """Whether the disruption controller has not seen yet that an evicted pod terminates.
+
+        A real pod needs longer to end than the controller needs to look. If it were gone before that look, and a StatefulSet had
+        made the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
+        minutes (buildDisruptedPodMap in pkg/controller/disruption).
+        """
+        return any(_key(pod) in _awaited_by(budget) for budget in self._state.all("poddisruptionbudgets"))
 
     def _is_evicted_by_taint(self, pod: Json, node: Json) -> bool:
         """As the taint eviction controller: at once without a toleration, else when the shortest one runs out."""
@@ -349,6 +362,13 @@ def status_of_volumes(names: Iterable[str]) -> Json:
 
 _NODE_NOT_READY = "NodeNotReady"
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def _awaited_by(budget: Json | None) -> set[str]:
+    """Keys of the pods that were evicted under a budget, and of which its controller has not seen the deletion."""
+    if budget is None:
+        return set()
+    return {key_of(name, budget["metadata"]["namespace"]) for name in budget.get("status", {}).get("disruptedPods") or ()}
 
 
 def _is_out_of_service(node: Json) -> bool:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from world import asl
 from world.state_errors import ApiError, ServiceError, StateError
 from world.texts import text_of
@@ -199,7 +201,7 @@ class Task:
 
 def _json_or_text(payload: bytes) -> Json:
     try:
-        return json.loads(payload) if payload else None
+        return orjson.loads(payload) if payload else None
     except ValueError:
         return payload.decode(errors="replace")
 

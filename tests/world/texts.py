@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import functools
-import json
 from typing import Any
+
+import orjson
 
 
 @functools.lru_cache(1024)
@@ -17,4 +18,4 @@ def iso(moment: float) -> str:
 
 def text_of(value: Any) -> str:
     """A JSON value as compact text."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return orjson.dumps(value).decode()

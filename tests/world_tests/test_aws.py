@@ -254,6 +254,10 @@ def deploy(account):
     account.client("sns").create_topic(Name="notifications")
     account.client("sqs").create_queue(QueueName="dead-letters")
     account.client("iam").get_role(RoleName="claim-node")
+    data = {"ImageId": "ami-12345678"}
+    made = account.client("ec2").create_launch_template(LaunchTemplateName="workers", LaunchTemplateData=data)
+    template = made["LaunchTemplate"]["LaunchTemplateId"]
+    account.client("ec2").create_launch_template_version(LaunchTemplateId=template, LaunchTemplateData=data)
 
 
 def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tmp_path):
@@ -261,10 +265,12 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     account.aws.start_recording()
     deploy(account)
     requests = account.aws.stop_recording()
-    assert len(requests) == 7
+    assert len(requests) == 9
     save_requests(requests, tmp_path / "deployment.json")
 
     account.aws.wipe()
+    # Whatever has drawn identifiers in this process before.
+    account.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")
     told = []
     account.eks.on_access_entries = told.append
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")

@@ -162,6 +162,25 @@ def test_nothing_moves_between_two_settlings(kubernetes: Kubernetes, old: Node, 
     assert evict(kubernetes, second).status == 201
 
 
+def test_an_evicted_pod_goes_when_its_budget_knows_and_the_next_of_its_name_is_not_taken_for_it(
+    kubernetes: Kubernetes, old: Node, new: Node
+) -> None:
+    database = kubernetes.stateful_set("db", replicas=2, on=old)
+    budget = kubernetes.budget("db", database, max_unavailable=1)
+    kubernetes.settle()
+    evicted = database.pods()[0]
+    assert evict(kubernetes, evicted).status == 201
+
+    # The controllers are frozen, the kubelets are not.
+    kubernetes._let_kubelets_act()
+    assert evicted.exists and evicted.is_terminating
+
+    kubernetes.settle()
+    (successor,) = (pod for pod in database.pods() if pod.name == evicted.name)
+    assert successor.uid != evicted.uid and successor.is_ready
+    assert budget.disruptions_allowed == 1
+
+
 def test_the_same_evictions_get_the_same_answers_each_time(kubernetes: Kubernetes, clock: Clock) -> None:
     for _ in range(3):
         old = kubernetes.add_node("old", "aws:///a/i-1")
