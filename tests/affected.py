@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def affected_by(changed: list[str]) -> Affected:
     python = [test for test in tests if touched & _uses(f"tests/{test}")]
     return Affected(
         changed,
-        rust=any(path.startswith("crates/") for path in changed),
+        rust=any(path.startswith("crates/") or path in _read_by_rust() for path in changed),
         terraform=any(path.startswith(("terraform/", "state-machine/")) for path in changed),
         python=python,
     )
@@ -100,6 +101,16 @@ def _touched_by(path: str) -> Iterator[str]:
         yield top
     elif path.endswith(".md") or path == "Makefile":
         yield "pages"
+
+
+@cache
+def _read_by_rust() -> set[str]:
+    """Files outside of the crates that their tests are compiled with."""
+    return {
+        os.path.normpath(file.relative_to(ROOT).parent / included)
+        for file in ROOT.glob("crates/**/*.rs")
+        for included in re.findall(r'include_str!\("([^"]+)"', file.read_text())
+    }
 
 
 @cache

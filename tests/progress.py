@@ -20,7 +20,7 @@ import pytest
 #: Real seconds between two signs of life.
 EVERY = 30.0
 #: Real seconds in which no test has begun or ended: longer than any test may take (`timeout` in pytest.ini), and its fixtures.
-PATIENCE = 900.0
+PATIENCE = 1200.0
 #: Real seconds for pytest's own farewell.
 FAREWELL = 30.0
 #: The environment variable with the file that is written at the end: what `run.py` sums up.

@@ -30,7 +30,8 @@ TABLE = {
         ["contract/test_walk.py"],
     ),
     "terraform/tests/hooks.tftest.hcl": (False, True, [], ["scenarios/test_hook.py"]),
-    "state-machine/recycle-node.asl.json": (False, True, ["contract/test_walk.py", "scenarios/test_hook.py"], []),
+    "docs/troubleshooting.md": (True, False, ["docs/test_troubleshooting.py"], ["scenarios/test_hook.py"]),
+    "state-machine/recycle-node.asl.json": (True, True, ["contract/test_walk.py", "scenarios/test_hook.py"], []),
 }
 
 

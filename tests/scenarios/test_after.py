@@ -5,7 +5,7 @@ import pytest
 from world.autoscaling import Unknowns
 from world.faults import sample
 
-#: Two of the readings, other ones in each file; test_unknowns.py tries them all.
+#: Two of the readings; test_unknowns.py tries them all.
 SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=2)]
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "alone": (1, 1, 1)}
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"

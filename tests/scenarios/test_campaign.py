@@ -22,7 +22,8 @@ def runs(deployed_world):
 
 @pytest.mark.parametrize("scene", [scene.name for scene in SCENES])
 def test_whatever_goes_wrong_once_the_world_is_whole_afterwards(world, runs, scene):
-    played = [run for run in runs.values() if run.scene.name == scene]
+    # The first has nothing go wrong: that run told which places there are, and was judged.
+    played = [run for run in runs.values() if run.scene.name == scene][1:]
     violations = {run.name: run.make(world)[1] for run in played[:: min(EVERY, len(played) // LEAST)]}
     assert len(violations) >= LEAST
     assert {name: found for name, found in violations.items() if found} == {}

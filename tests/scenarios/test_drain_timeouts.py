@@ -9,7 +9,7 @@ from world.faults import sample
 
 HOUR = 3600
 DAY = 24 * HOUR
-#: Two of the readings, other ones in each file; test_unknowns.py tries them all.
+#: Two of the readings; test_unknowns.py tries them all.
 SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=0)]
 
 

@@ -11,11 +11,11 @@ def test_each_node_waits_for_its_own_job(world, what):
     workers = world.group("retained", size=2, minimum=2, maximum=4, retains=True)
     old = workers.nodes
     jobs = [node.job(f"train-{number}", annotations=WAITS) for number, node in enumerate(old)]
-    for minutes, job in zip((65, 70), jobs, strict=True):
+    for minutes, job in zip((75, 80), jobs, strict=True):
         world.at(f"{minutes}m", job.finishes)
 
     getattr(workers, what)(*(["10m"] if what == "lets_members_live" else []))
-    world.run("62m")
+    world.run("72m")
     assert all(workers.states[node.instance_id] == "Terminating:Wait" for node in old)
     assert sorted(workers.states.values()).count("InService") == 2, "replaced at once"
     world.run("3h")

@@ -1,14 +1,17 @@
 """What Step Functions and Lambda have room for, counted on the real machine: events of the history, bytes of the answers."""
 
 import json
+import re
+
+from prepare import ROOT
 
 TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "DetachTerminate", "RestoreNode"]
 #: Step Functions ends an execution at 25,000 events; 1,900 are for retries.
 ROOM = 23_100
 HOUR = 3_600
-#: Looks of an execution at the most (POLL_BUDGET in crates/recycle/src/poll.rs, where a drain of 30 days is counted), and what it
-#: tells people in 30 days.
-LOOKS, TOLD = 1_206, 33
+#: Looks of an execution at the most, as the crate that counts a drain of 30 days says, and what it tells people in 30 days.
+LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/poll.rs").read_text())[1])
+TOLD = 33
 #: In events, as the poll law's tests reckon with: a look (nine, and five more with an eviction), a notification, all else.
 LOOK, TELL, REST = 14, 7, 200
 

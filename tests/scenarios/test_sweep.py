@@ -41,7 +41,7 @@ def wait(world, time):
     world.run(world.clock.elapsed() + world.seconds(time))
 
 
-@pytest.mark.parametrize("state", sample(STATES, 6))
+@pytest.mark.parametrize("state", [*sample(STATES, 6), "TaintNode", "WaitForDisposal"])
 def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
     if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
         job = node.job("short", labels={"app": "train"})

@@ -8,7 +8,7 @@ from world.autoscaling import Unknowns
 from world.faults import sample
 from world.world import World
 
-#: Two of the readings, other ones in each file; test_unknowns.py tries them all.
+#: Two of the readings; test_unknowns.py tries them all.
 SWITCHES = [None, *sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=1)]
 HERE, THERE = "eu-west-1a", "eu-west-1b"
 #: The longest time between two looks.

@@ -57,6 +57,11 @@ _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 """There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
 the time. Took a fifth off the processor time of API server and etcd."""
 
+_PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
+"""No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
+seconds would take its connections for lost, and does not know then what became of its last requests. A scheduler ended itself
+over a pod that was on another node than it believed."""
+
 DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
 """Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
 once etcd is gone.
@@ -313,7 +318,7 @@ class ControlPlane:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **_FRUGAL, **environment},
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **_FRUGAL, **_PATIENT, **environment},
                 process_group=0,
             )
 

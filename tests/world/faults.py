@@ -234,9 +234,9 @@ Point = TypeVar("Point")
 
 
 def sample(points: Sequence[Point], count: int, first: int = 0) -> list[Point]:
-    """So many points of the places where a fault can strike, evenly spread, beginning with number `first`: each run of the tests
-    strikes there, `make campaign` everywhere, and with `WHOLE=1 make scenario` a scenario does."""
+    """`count` of the places where a fault can strike, evenly spread over all of them, beginning with number `first`. All of them
+    under `WHOLE=1 make scenario`; `make campaign` has places of its own."""
     if os.environ.get("WHOLE"):
         return list(points)
-    step = max(1, len(points) // count)
-    return list(points[first % step :: step])[:count]
+    many = min(count, len(points))
+    return [points[(first + number * len(points) // many) % len(points)] for number in range(many)]

@@ -204,8 +204,8 @@ class Kubernetes:
             business = self._settledness.unfinished_business()
             if not business and (quiet_looks >= _QUIET_LOOKS or not settled.has_unpredictable_pods(self.state)):
                 return
+            self.control_plane.check_alive()
             if time.monotonic() > deadline:
-                self.control_plane.check_alive()
                 raise NotSettled(f"after {SETTLE_LIMIT:.0f} s: " + "; ".join(business or ["pods come and go"]))
             self.state.wait_for_change(revision, _LOOK_AGAIN)
             is_quiet = self.state.followed_revision == revision and not self.control_plane.is_at_work()

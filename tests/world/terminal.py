@@ -23,7 +23,7 @@ set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
 #: Real seconds after which it is given up, before pytest ends its test (`timeout` in pytest.ini), and between two looks.
-PATIENCE, GLANCE = 300.0, 0.05
+PATIENCE, GLANCE = 400.0, 0.05
 #: Runs the program and writes down how it ended: of one in ten that end at once tmux 3.3a never learns it. Ctrl-C is for the
 #: program alone.
 NOTING = ["sh", "-c", 'trap : INT; code="$1"; shift; "$@"; echo $? >"$code.part"; mv "$code.part" "$code"', "sh"]

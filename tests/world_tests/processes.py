@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 #: Real seconds after which a command counts as hung: before pytest ends its test (`timeout` in pytest.ini), which would lose what
 #: the command has printed. Seconds in which a Python that is told to abort writes where its threads are.
-HUNG, FAREWELL = 300.0, 10.0
+HUNG, FAREWELL = 400.0, 10.0
 
 
 def run_to_its_end(command: Sequence[str], cwd: pathlib.Path, patience: float = HUNG) -> subprocess.CompletedProcess[str]:

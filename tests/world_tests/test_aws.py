@@ -10,8 +10,10 @@ import json
 import sys
 import zipfile
 
+import moto.backends
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
+from moto.moto_api._internal import mock_random
 
 from prepare import TESTS
 from world.autoscaling import AutoScaling
@@ -201,6 +203,21 @@ def test_identifiers_are_the_same_in_a_new_process_and_in_one_that_had_an_accoun
     new, used = (run_to_its_end([sys.executable, "-c", script], TESTS) for script in (TEMPLATE, BEFORE + TEMPLATE))
     assert new.stdout.startswith("lt-"), new.stderr
     assert used.stdout == new.stdout
+
+
+def test_images_of_another_region_do_not_shift_identifiers(account):
+    def template():
+        account.aws.wipe()
+        data = {"ImageId": "ami-12345678"}
+        made = account.client("ec2").create_launch_template(LaunchTemplateName="workers", LaunchTemplateData=data)
+        return made["LaunchTemplate"]["LaunchTemplateId"]
+
+    before = template()
+    # It remembers of no region how many identifiers its images take.
+    Ec2(account.aws, account.clock, lambda *event: None)
+    mock_random.seed(0)
+    assert moto.backends.get_backend("ec2")["999999999999"]["eu-central-1"].amis
+    assert template() == before
 
 
 def test_a_reset_keeps_what_was_deployed_and_throws_the_rest_away(account):

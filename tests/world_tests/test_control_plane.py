@@ -7,11 +7,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from world import control_plane, folders, kube_binaries
-from world.control_plane import ComponentDied, ControlPlane
+from world.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
 from world_tests.processes import eventually, is_running, listening_addresses
 
 STARTER = """
@@ -49,6 +50,26 @@ def test_every_port_is_on_loopback_only() -> None:
     finally:
         plane.stop()
     assert not plane.folder.exists()
+
+
+def test_components_that_were_frozen_for_a_minute_go_on_with_the_connections_they_had() -> None:
+    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
+    plane.start()
+    client = plane.client()
+
+    def namespace_gets_its_account(name: str) -> bool:
+        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        return eventually(lambda: client.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default").status == 200)
+
+    try:
+        assert namespace_gets_its_account("before")
+        plane.freeze(*FROZEN_BETWEEN_SETTLES)
+        time.sleep(60)
+        plane.thaw(*FROZEN_BETWEEN_SETTLES)
+        assert namespace_gets_its_account("after")
+        assert [name for name in FROZEN_BETWEEN_SETTLES if "connection lost" in plane.log(name)] == []
+    finally:
+        plane.stop()
 
 
 def test_a_component_that_cannot_start_is_named_with_its_log(tmp_path: pathlib.Path) -> None:

@@ -121,5 +121,8 @@ def test_a_fault_with_a_beginning_counts_from_there_and_strikes_as_often_as_it_s
 def test_a_sample_is_spread_over_all_points():
     assert sample(range(20), 4) == [0, 5, 10, 15]
     assert sample(range(20), 4, first=1) == [1, 6, 11, 16]
-    assert sample(range(3), 5, first=2) == [0, 1, 2]
+    assert sample(range(11), 4) == [0, 2, 5, 8]
+    assert sample(range(11), 4, first=3) == [3, 5, 8, 0]
+    assert sorted(sample(range(3), 5, first=2)) == [0, 1, 2]
+    assert sample([], 5) == []
     assert sorted({*sample(range(8), 4), *sample(range(8), 4, first=1)}) == list(range(8))
