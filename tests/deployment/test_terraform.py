@@ -67,11 +67,16 @@ def with_value(value: object, **selection: object) -> dict[str, object]:
     return {**variables(), "rotate_on_change": {"workers": {"value": value, "selection": {"outdated": selected}}}}
 
 
-def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applied):
+@pytest.fixture
+def workers(world, applied):
+    """The group whose value changes. Each test has its own, as another process may run the test before."""
     world.finish_deployment()
     for hooked in HOOKED:
         world.group(hooked, size=0, minimum=0)
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    return world.group("workers", size=2, minimum=1, maximum=4)
+
+
+def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applied, workers):
     old = set(workers.states)
     template = {"LaunchTemplateName": "workers", "LaunchTemplateData": {"ImageId": IMAGE, "EbsOptimized": True}}
     world.aws.client("ec2").create_launch_template_version(**template)
@@ -89,7 +94,7 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
     assert len(world.executions("rotate-nodes")) == 1
 
 
-def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied):
+def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied, workers):
     with pytest.raises(
         TerraformFailed, match="outdated needs launch_template, ami, kubelet, older_than_hours, launched_before or all"
     ):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from pathlib import Path
 
 from prepare import install_python
 from world import kube_binaries
+from world_tests.processes import run_to_its_end
 
 LEFT_OUT = "…"
-#: Real seconds for one block. The longest, `terraform apply`, takes about one minute.
-PATIENCE = 400
 
 _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world: (?P<action>.+?) -->$", re.DOTALL | re.MULTILINE)
 #: What differs from run to run, and what it is taken for.
@@ -145,29 +143,12 @@ class Shell:
     def run(self, script: str) -> str:
         """What it printed, on either stream. A command that fails ends it."""
         command = ["bash", "-a", "-e", "-o", "pipefail", "-c", f"{script}\nenv -0 > '{self._after}'"]
-        with subprocess.Popen(
-            command,
-            cwd=self._environment["PWD"],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            process_group=0,
-        ) as process:
-            try:
-                printed, _ = process.communicate(timeout=PATIENCE)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                printed, _ = process.communicate()
-                raise AssertionError(f"{script}\nhangs: within {PATIENCE} s it printed\n{printed}") from None
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-        assert process.returncode == 0, f"{script}\nended with {process.returncode}:\n{printed}"
+        folder = Path(self._environment["PWD"])
+        done = run_to_its_end(command, folder, environment=self._environment, stderr=subprocess.STDOUT)
+        assert done.returncode == 0, f"{script}\nended with {done.returncode}:\n{done.stdout}"
         pairs = self._after.read_text().split("\0")
         self._environment = dict(pair.split("=", 1) for pair in pairs if pair)
-        return printed
+        return done.stdout
 
 
 def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:

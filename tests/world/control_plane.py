@@ -81,6 +81,7 @@ class ControlPlane:
         self._sts_proxy = sts_proxy
         self._sts_authority_file = sts_authority_file
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._frozen: set[str] = set()
         self._health_port_holder: socket.socket | None = None
         self._authenticator_port = 0
         self.folder: pathlib.Path
@@ -114,6 +115,7 @@ class ControlPlane:
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
+        self._frozen.clear()
         if self._health_port_holder:
             self._health_port_holder.close()
             self._health_port_holder = None
@@ -142,12 +144,20 @@ class ControlPlane:
         return KubeClient(self.api_port, self.authority.file, self.admin)
 
     def freeze(self, *components: str) -> None:
-        """Stops components where they are (SIGSTOP)."""
-        for name in components:
-            self._processes[name].send_signal(signal.SIGSTOP)
+        """Stops components where they are (SIGSTOP); they stand still on return. The signal alone takes effect when one of their
+        threads gets a processor, and on a busy machine the others work on for milliseconds until then."""
+        stopping = [self._processes[name] for name in components if name not in self._frozen]
+        self._frozen.update(components)
+        for process in stopping:
+            process.send_signal(signal.SIGSTOP)
+        for process in stopping:
+            if process.poll() is None:
+                # Left waitable: whether it has ended instead is for `poll` to hear.
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, *components: str) -> None:
         """Lets frozen components go on (SIGCONT)."""
+        self._frozen.difference_update(components)
         for name in components:
             self._processes[name].send_signal(signal.SIGCONT)
 

@@ -9,21 +9,28 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 #: Real seconds after which a command counts as hung: before pytest ends its test (`timeout` in pytest.ini), which would lose what
 #: the command has printed. Seconds in which a Python that is told to abort writes where its threads are.
 HUNG, FAREWELL = 400.0, 10.0
 
 
-def run_to_its_end(command: Sequence[str], cwd: pathlib.Path, patience: float = HUNG) -> subprocess.CompletedProcess[str]:
-    """Runs a Python command and captures its output. If it hangs, the error has what it printed and where each thread is."""
+def run_to_its_end(
+    command: Sequence[str],
+    cwd: pathlib.Path,
+    patience: float = HUNG,
+    environment: Mapping[str, str] = os.environ,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command and captures its output. If it hangs, the error has what it printed and, of Python, where each thread is."""
     with subprocess.Popen(
         command,
         cwd=cwd,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        env={**environment, "PYTHONFAULTHANDLER": "1"},
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         process_group=0,
     ) as process:
@@ -35,7 +42,7 @@ def run_to_its_end(command: Sequence[str], cwd: pathlib.Path, patience: float = 
                 process.wait(FAREWELL)
             _end_group(process)
             out, err = process.communicate()
-            raise AssertionError(f"{shlex.join(command)} hangs: within {patience:g} s it printed\n{out}\n{err}") from None
+            raise AssertionError(f"{shlex.join(command)} hangs: within {patience:g} s it printed\n{out}\n{err or ''}") from None
         except BaseException:
             _end_group(process)
             raise
@@ -59,6 +66,12 @@ def eventually(holds: Callable[[], bool]) -> bool:
 def is_running(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     return _status(pid)[0] not in ("", "Z")
+
+
+def thread_states(pid: int) -> list[str]:
+    """The kernel's letter for the state of each thread of a process: T is stopped."""
+    stats = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+    return [stat.read_text().rpartition(")")[2].split()[0] for stat in stats]
 
 
 def descendants(pid: int) -> set[int]:

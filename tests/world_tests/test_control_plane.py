@@ -13,7 +13,7 @@ import pytest
 
 from world import control_plane, folders, kube_binaries
 from world.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
-from world_tests.processes import eventually, is_running, listening_addresses
+from world_tests.processes import eventually, is_running, listening_addresses, thread_states
 
 STARTER = """
 import os, pathlib, sys, time
@@ -50,6 +50,19 @@ def test_every_port_is_on_loopback_only() -> None:
     finally:
         plane.stop()
     assert not plane.folder.exists()
+
+
+def test_a_component_that_was_frozen_stands_still_at_once() -> None:
+    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
+    plane.start()
+    try:
+        pids = [plane._processes[name].pid for name in FROZEN_BETWEEN_SETTLES]
+        for _ in range(200):
+            plane.freeze(*FROZEN_BETWEEN_SETTLES)
+            assert {state for pid in pids for state in thread_states(pid)} == {"T"}
+            plane.thaw(*FROZEN_BETWEEN_SETTLES)
+    finally:
+        plane.stop()
 
 
 def test_controllers_that_get_no_answer_for_a_minute_keep_their_connections() -> None:

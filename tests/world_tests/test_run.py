@@ -111,7 +111,7 @@ def test_pytests_dots_are_not_printed_again():
     [
         ("needless_return", "pub fn is_empty(text: &str) -> bool {\n    return text.len() == 0;\n}\n"),
         # Its text begins with a name in backticks, as Cargo's sum of the warnings does.
-        ("todo", "pub fn is_empty() {\n    todo!()\n}\n"),
+        ("panic", "pub fn is_empty() {\n    panic!()\n}\n"),
     ],
 )
 def test_a_warning_of_clippy_fails_the_step_of_the_rust_tests_each_time(capfd, monkeypatch, tmp_path, lint, code):
