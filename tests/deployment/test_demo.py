@@ -17,8 +17,8 @@ import pytest
 from demo.__main__ import watched
 from prepare import ROOT, TESTS
 from world import kube_binaries
+from world.processes import descendants, eventually, is_running, run_to_its_end
 from world.terminal import Terminal
-from world_tests.processes import descendants, eventually, is_running, run_to_its_end
 
 COLUMNS, ROWS = 120, 50
 

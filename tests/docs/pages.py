@@ -19,7 +19,7 @@ from pathlib import Path
 
 from prepare import install_python
 from world import kube_binaries
-from world_tests.processes import run_to_its_end
+from world.processes import run_to_its_end
 
 LEFT_OUT = "…"
 

@@ -12,7 +12,7 @@ import pytest
 from contract.scripts import LOOPS, OTHER, Script, Walk, branch, follow, rendered
 from second_interpreter.ministack import Ministack
 from world.in_memory import FunctionFailed
-from world_tests.processes import descendants, eventually, is_running, listening_addresses
+from world.processes import descendants, eventually, is_running, listening_addresses
 
 REFUSED, BUSY = FunctionFailed("ServiceRefused", "no"), FunctionFailed("ServiceUnavailable", "busy")
 LOST = FunctionFailed("ClaimLost", "another execution's")

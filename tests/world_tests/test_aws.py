@@ -21,8 +21,8 @@ from world.aws import ROOT, Aws, ReplayFailed, load_requests, save_requests
 from world.clock import Clock
 from world.ec2 import Ec2
 from world.faults import Plan
+from world.processes import run_to_its_end
 from world.terraform_gaps import Eks
-from world_tests.processes import run_to_its_end
 
 ROLE = "arn:aws:iam::123456789012:role/claim-node"
 

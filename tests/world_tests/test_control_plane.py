@@ -13,7 +13,7 @@ import pytest
 
 from world import control_plane, folders, kube_binaries
 from world.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
-from world_tests.processes import eventually, is_running, listening_addresses, thread_states
+from world.processes import eventually, is_running, listening_addresses, thread_states
 
 STARTER = """
 import os, pathlib, sys, time

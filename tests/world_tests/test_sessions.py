@@ -12,8 +12,8 @@ import pytest
 
 from world import folders
 from world.aws import Aws
+from world.processes import descendants, eventually, is_running, listening_addresses
 from world.world import World
-from world_tests.processes import descendants, eventually, is_running, listening_addresses
 
 TESTS = Path(__file__).parents[1]
 
