@@ -68,11 +68,16 @@ def with_value(value: object, **selection: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def workers(world, applied):
-    """The group whose value changes. Each test has its own, as another process may run the test before."""
+def hooked_groups(world, applied):
+    """The groups whose lifecycle hooks the module manages: without them AWS changes and deletes no hook."""
     world.finish_deployment()
     for hooked in HOOKED:
         world.group(hooked, size=0, minimum=0)
+
+
+@pytest.fixture
+def workers(world, hooked_groups):
+    """The group whose value changes. Each test has its own, as another process may run the test before."""
     return world.group("workers", size=2, minimum=1, maximum=4)
 
 
@@ -121,7 +126,7 @@ def as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied):
+def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied, hooked_groups):
     rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
     assert len(world.executions("rotate-nodes")) == rotations
