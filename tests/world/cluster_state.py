@@ -49,7 +49,7 @@ _STORED_AS = {"nodes": "minions"}
 _KIND_OF_PREFIX = {_STORED_AS.get(kind, kind): kind for kind in KINDS}
 
 _EVERY_KEY = base64.b64encode(b"\0").decode()
-_CATCH_UP_LIMIT = 60.0
+_CATCH_UP_LIMIT = 180.0
 """Seconds that the watch may lag behind the store before something must be broken; usually it is 1-2 ms."""
 
 Listener = Callable[[str, Json], None]

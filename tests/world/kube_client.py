@@ -24,8 +24,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-_PATIENCE = 60.0
-"""Seconds for one answer; the API server gives up on its own requests after as long."""
+_PATIENCE = 180.0
+"""Seconds for one answer; the API server gives up on its own requests after 60, and a busy machine adds to that."""
 
 CLOSED_WHILE_IDLE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
 """What a kept connection raises that the server has closed meanwhile, as the API server does after 90 idle seconds. Which of

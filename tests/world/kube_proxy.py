@@ -32,7 +32,7 @@ from .sts import Identity, access_key_of
 from .virtual_times import VirtualTimes
 
 _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 """Seconds for the API server's answer; it gives up on its own requests after 60."""
 
 

@@ -96,3 +96,19 @@ def test_a_component_that_cannot_start_is_named_with_its_log(tmp_path: pathlib.P
     with pytest.raises(ComponentDied, match="etcd ended with exit code 3:\nthe disk is full"):
         plane.start()
     assert not plane.folder.exists()
+
+
+def test_a_component_that_dies_while_the_others_start_is_started_again(tmp_path: pathlib.Path) -> None:
+    for name in kube_binaries.BINARIES:
+        (tmp_path / name).symlink_to(kube_binaries.find() / name)
+    etcd, first = tmp_path / "etcd", tmp_path / "first"
+    etcd.unlink()
+    etcd.write_text(f'#!/bin/sh\n[ -e {first} ] || {{ touch {first}; exit 3; }}\nexec {kube_binaries.find() / "etcd"} "$@"\n')
+    etcd.chmod(0o755)
+    plane = ControlPlane(tmp_path, "world", "http://127.0.0.1:9", os.devnull)
+    try:
+        plane.start()
+        assert first.exists()
+        plane.check_alive()
+    finally:
+        plane.stop()
