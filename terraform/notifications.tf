@@ -6,6 +6,9 @@ locals {
   notification_key_arn   = var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn
   created_topics         = var.notification_topic == null ? { this = "${var.name}-notifications" } : {}
 
+  # An event without an error has null there, or no such field: AWS documents neither.
+  no_error = [null, { exists = false }]
+
   # Executions of which no state of their own tells. An event has the error only if the execution failed.
   untold = {
     recycle-node = {
@@ -13,28 +16,32 @@ locals {
       description = "Executions of ${local.machine_name} that were aborted, took too long, or failed where no state of theirs could tell"
       severity    = "warning"
       what_next   = "The sweep puts back what is left of it, or goes on if a lifecycle hook holds the node, and tells what it did. Why it ended:"
-      ends = [
-        { status = ["TIMED_OUT", "ABORTED"] },
-        # The history's limit, above all. An execution whose claim is lost has nothing to say of the node.
-        { status = ["FAILED"], error = [{ prefix = "States." }, "ClaimLost", null] },
-      ]
+      ends = {
+        "$or" = [
+          { status = ["TIMED_OUT", "ABORTED"] },
+          # The history's limit, above all. An execution whose claim is lost cannot describe the node.
+          { status = ["FAILED"], error = concat([{ prefix = "States." }, "ClaimLost"], local.no_error) },
+        ]
+      }
     }
     sweep = {
       machine     = aws_sfn_state_machine.sweep.arn
       description = "Executions of ${local.sweep_name} that failed, timed out or were aborted"
       severity    = "critical"
       what_next   = "Nodes that executions have left may not be put back until a sweep succeeds. Why it ended:"
-      ends        = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+      ends        = { status = ["FAILED", "TIMED_OUT", "ABORTED"] }
     }
     rotate-nodes = {
       machine     = aws_sfn_state_machine.rotate_nodes.arn
       description = "Executions of ${local.rotate_name} that were aborted, took too long, or failed where no state of theirs could tell"
       severity    = "warning"
       what_next   = "Nodes that a trigger meant may not be recycled. Why it ended:"
-      ends = [
-        { status = ["TIMED_OUT", "ABORTED"] },
-        { status = ["FAILED"], error = [{ "anything-but" = "RotationFailed" }, null] },
-      ]
+      ends = {
+        "$or" = [
+          { status = ["TIMED_OUT", "ABORTED"] },
+          { status = ["FAILED"], error = concat([{ "anything-but" = "RotationFailed" }], local.no_error) },
+        ]
+      }
     }
   }
 }
@@ -85,10 +92,7 @@ resource "aws_cloudwatch_event_rule" "untold" {
   event_pattern = jsonencode({
     source      = ["aws.states"]
     detail-type = ["Step Functions Execution Status Change"]
-    detail = {
-      stateMachineArn = [each.value.machine]
-      "$or"           = each.value.ends
-    }
+    detail      = merge({ stateMachineArn = [each.value.machine] }, each.value.ends)
   })
 }
 

@@ -55,6 +55,11 @@ TOOLS = [
     ("setpriv", ["setpriv", "--version"], (2, 33), "util-linux, from your package manager"),
     ("cc", ["cc", "--version"], (0, 0), "a C compiler: gcc or clang from your package manager"),
 ]
+#: Tools that only `make test` needs.
+TEST_TOOLS = [
+    ("java", ["java", "-version"], (17, 0), "a JDK, for AWS's engine of event patterns: https://adoptium.net"),
+    ("mvn", ["mvn", "--version"], (3, 6), "Maven, from your package manager"),
+]
 
 
 def say(text: str) -> None:
@@ -76,13 +81,13 @@ def cache_folder() -> Path:
 
 
 def missing_tools(*wanted_names: str) -> list[str]:
-    """One sentence for each tool that is absent or too old; of all tools, or of those named."""
+    """One sentence for each tool that is absent or too old: of those named, or else of those that every command needs."""
     problems = []
     if sys.version_info < (3, 11):
         problems.append(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     if not sys.platform.startswith("linux"):
         problems.append(f"Linux is needed, this is {sys.platform}")
-    for name, ask, least, source in TOOLS:
+    for name, ask, least, source in [*TOOLS, *TEST_TOOLS] if wanted_names else TOOLS:
         if wanted_names and name not in wanted_names:
             continue
         wanted = f"{name} {'.'.join(map(str, least))} or newer" if any(least) else name
@@ -173,6 +178,19 @@ def install_linter() -> Path:
 def install_iam() -> Path:
     """A simulator of IAM policies; returns the folder that `tests/iam/decide.mjs` finds it in."""
     return install_from_npm("iam")
+
+
+def install_ruler() -> Path:
+    """AWS's engine of EventBridge's patterns; returns the folder of its JAR files."""
+    pins = TESTS / "ruler" / "pom.xml"
+    folder = cache_folder() / f"ruler-{fingerprint(pins)}"
+    with locked("ruler"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            command = ["mvn", "--quiet", "--batch-mode", "--file", str(pins), "dependency:copy-dependencies"]
+            run([*command, f"-DoutputDirectory={folder}"], "mvn dependency:copy-dependencies")
+            (folder / "complete").touch()
+    return folder
 
 
 def install_browser() -> Path:

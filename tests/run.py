@@ -27,7 +27,7 @@ from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
 from module_page import PAGE, render_page
 from picture import with_pictures
-from prepare import version
+from prepare import TEST_TOOLS, missing_tools, version
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -249,6 +249,9 @@ def check() -> int:
 
 def test(*arguments: str) -> int:
     """Everything, or what changes can affect."""
+    if problems := missing_tools(*(name for name, *_ in TEST_TOOLS)):
+        print("Something is missing on this machine:", *problems, sep="\n  - ", file=sys.stderr)
+        return 1
     match arguments:
         case ():
             steps, what = [*rust(), *others()], FOLDERS

@@ -28,18 +28,18 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node"]
         "$or" = [
           { status = ["TIMED_OUT", "ABORTED"] },
-          { status = ["FAILED"], error = [{ prefix = "States." }, "ClaimLost", null] },
+          { status = ["FAILED"], error = [{ prefix = "States." }, "ClaimLost", null, { exists = false }] },
         ]
       }
       sweep = {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-sweep"]
-        "$or"           = [{ status = ["FAILED", "TIMED_OUT", "ABORTED"] }]
+        status          = ["FAILED", "TIMED_OUT", "ABORTED"]
       }
       rotate-nodes = {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"]
         "$or" = [
           { status = ["TIMED_OUT", "ABORTED"] },
-          { status = ["FAILED"], error = [{ "anything-but" = "RotationFailed" }, null] },
+          { status = ["FAILED"], error = [{ "anything-but" = "RotationFailed" }, null, { exists = false }] },
         ]
       }
     }

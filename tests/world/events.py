@@ -8,11 +8,11 @@ deliveries that can go wrong.
     events.notifications                                     # what was published to SNS topics
     events.run_schedules()                                   # rules with `rate(15 minutes)` run from now on
 
-Rules and targets are those of moto's events backend, patterns are matched by moto. Targets are state machines (StartExecution),
-Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target that refuses is
-recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. What a topic is told, functions that
-subscribe to it get in the same way, other subscribers by moto. An invocation that a function fails for good goes where its
-configuration for asynchronous invocation says, if that is a queue.
+Rules and targets are those of moto's events backend, patterns are those of `event_patterns`. Targets are state machines
+(StartExecution), Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target
+that refuses is recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. What a topic is told,
+functions that subscribe to it get in the same way, other subscribers by moto. An invocation that a function fails for good goes
+where its configuration for asynchronous invocation says, if that is a queue.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from moto.sns.models import SNSBackend, Subscription, Topic, sns_backends
 from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
+from world import event_patterns
 from world.clock import Clock
 from world.state_errors import ApiError
 from world.stepfunctions import Engine, Execution
@@ -149,8 +150,10 @@ class Events:
         Rule.send_to_targets = send_to_targets
         Topic.publish = publish
         Subscription.publish = tell
+        uninstall_patterns = event_patterns.install()
 
         def uninstall() -> None:
+            uninstall_patterns()
             Rule.send_to_targets, Topic.publish, Subscription.publish = before
 
         return uninstall
@@ -360,8 +363,9 @@ def _service(target: dict[str, Any]) -> str:
 
 
 def _takes(rule: Rule, event: dict[str, Any]) -> bool:
-    """moto lets a rule without a pattern (a schedule) match everything."""
-    return rule.state == "ENABLED" and bool(rule.event_pattern.get_pattern()) and rule.event_pattern.matches_event(event)
+    """A rule without a pattern is a schedule."""
+    pattern = rule.event_pattern.get_pattern()
+    return rule.state == "ENABLED" and bool(pattern) and event_patterns.matches(pattern, event)
 
 
 def _status_detail(engine: Engine, execution: Execution) -> dict[str, Any]:
