@@ -9,4 +9,16 @@ resource "aws_eks_access_entry" "function" {
   kubernetes_groups = ["recycle-eks"]
   type              = "STANDARD"
   tags              = var.tags
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.role_of_access_entry[each.key]]
+  }
+}
+
+# EKS keeps a role's unique id in its access entry: that of a role which was created again under the same ARN "won't work" (EKS user guide,
+# "Create access entries"). A change that is only found, not planned, does not trigger a replacement, so the id stands here, too.
+resource "terraform_data" "role_of_access_entry" {
+  for_each = { for function in local.in_cluster : function => function if var.create_access_entries }
+
+  input = aws_iam_role.function[each.key].unique_id
 }

@@ -131,7 +131,7 @@ resource "aws_lambda_function" "this" {
   }
 
   # Lambda asks for the permissions of a VPC when it creates the function, and needs them until the function is gone.
-  depends_on = [aws_iam_role_policy.function]
+  depends_on = [aws_iam_role_policy.function, aws_iam_role_policy_attachment.complete_lifecycle_hooks]
 }
 
 resource "aws_cloudwatch_log_group" "function" {

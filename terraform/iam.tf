@@ -67,23 +67,22 @@ locals {
     for hook in values(var.lifecycle_hooks) :
     "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${hook.auto_scaling_group_name}"
   ]
-  # One's own groups by name, not by tag: a member of another cluster that our hook holds by mistake has to be let go.
-  complete_our_hook = [
-    for statement in [{
-      Sid      = "CompleteTheLifecycleActionsOfOurHooks"
-      Effect   = "Allow"
-      Action   = "autoscaling:CompleteLifecycleAction"
-      Resource = local.hooked_groups
-    }] : statement if length(local.hooked_groups) > 0
-  ]
-  keep_our_hook_alive = [
-    for statement in [{
-      Sid      = "KeepOurLifecycleHooksAlive"
-      Effect   = "Allow"
-      Action   = "autoscaling:RecordLifecycleActionHeartbeat"
-      Resource = local.hooked_groups
-    }] : statement if length(local.hooked_groups) > 0
-  ]
+  # One's own groups by name, not by tag: a member of another cluster that our hook holds by mistake has to be let go. The names have room in
+  # managed policies: all inline policies of a role have 10,240 characters, a managed policy 6,144 (IAM user guide, "IAM and AWS STS
+  # quotas"). 16 names of 255 characters, the longest, take 5,900 of these.
+  groups_of_policy = { for number, groups in chunklist(local.hooked_groups, 16) : tostring(number + 1) => groups }
+  hook_policies = merge(flatten([
+    for number, groups in local.groups_of_policy : [
+      for kind, statement in {
+        complete   = { Sid = "CompleteTheLifecycleActionsOfOurHooks", Action = "autoscaling:CompleteLifecycleAction" }
+        keep-alive = { Sid = "KeepOurLifecycleHooksAlive", Action = "autoscaling:RecordLifecycleActionHeartbeat" }
+      } : { "${kind}-${number}" = merge(statement, { Effect = "Allow", Resource = groups }) }
+    ]
+  ])...)
+  complete_hooks_by_function = {
+    for pair in setproduct(["claim-node", "detach-terminate", "restore-node"], keys(local.groups_of_policy)) :
+    "${pair[0]}-${pair[1]}" => { function = pair[0], policy = "complete-${pair[1]}" }
+  }
   start_recycling = {
     Sid      = "StartRecyclingWhatOurHookHolds"
     Effect   = "Allow"
@@ -121,7 +120,7 @@ locals {
 
   # What a function may do beyond what every function may do.
   statements = {
-    claim-node = concat([
+    claim-node = [
       local.find_instances,
       local.find_our_hook,
       local.find_the_group_of_an_instance,
@@ -135,7 +134,7 @@ locals {
         Resource = "*"
       },
       local.tag_instances_of_this_cluster["claim-node"],
-    ], local.complete_our_hook)
+    ]
     standby-node = [
       local.find_instances,
       local.read_groups,
@@ -157,7 +156,7 @@ locals {
       local.watch_managed_node_groups_of_this_cluster,
     ]
     evict-pods = []
-    detach-terminate = concat([
+    detach-terminate = [
       local.find_instances,
       local.find_our_hook,
       local.read_groups,
@@ -187,8 +186,8 @@ locals {
           Null         = { "aws:ResourceTag/recycle-eks:claim" = "false" }
         }
       },
-    ], local.complete_our_hook)
-    restore-node = concat([
+    ]
+    restore-node = [
       local.find_instances,
       local.find_our_hook,
       local.find_the_group_of_an_instance,
@@ -207,7 +206,7 @@ locals {
         Resource  = local.groups
         Condition = { StringEquals = local.of_this_cluster }
       },
-    ], local.complete_our_hook)
+    ]
     select-nodes = [
       local.find_instances,
       local.read_groups,
@@ -358,6 +357,34 @@ resource "aws_iam_role_policy" "function" {
 }
 
 ################################################################################
+# Lifecycle hooks
+################################################################################
+
+resource "aws_iam_policy" "lifecycle_hooks" {
+  for_each = local.hook_policies
+
+  name        = "${var.name}-hooks-${each.key}"
+  path        = var.role_path
+  description = "recycle-eks: lifecycle hooks of Auto Scaling groups"
+  policy      = jsonencode({ Version = "2012-10-17", Statement = [each.value] })
+  tags        = var.tags
+}
+
+resource "aws_iam_role_policy_attachment" "complete_lifecycle_hooks" {
+  for_each = local.complete_hooks_by_function
+
+  role       = aws_iam_role.function[each.value.function].name
+  policy_arn = aws_iam_policy.lifecycle_hooks[each.value.policy].arn
+}
+
+resource "aws_iam_role_policy_attachment" "keep_lifecycle_hooks_alive" {
+  for_each = local.groups_of_policy
+
+  role       = aws_iam_role.state_machine["recycle-node"].name
+  policy_arn = aws_iam_policy.lifecycle_hooks["keep-alive-${each.key}"].arn
+}
+
+################################################################################
 # State machines
 ################################################################################
 
@@ -368,7 +395,7 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = concat([local.ask_for_owners], local.keep_our_hook_alive)
+      statements = [local.ask_for_owners]
       functions  = setsubtract(local.in_cluster, ["select-nodes"])
     }
     rotate-nodes = {
@@ -487,7 +514,11 @@ resource "aws_iam_role" "state_machine" {
       Principal = { Service = "states.amazonaws.com" }
       Condition = {
         StringEquals = { "aws:SourceAccount" = local.account }
-        ArnLike      = { "aws:SourceArn" = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${each.value.name}*" }
+        # Which of these a child of a Distributed Map names is not documented.
+        ArnLike = { "aws:SourceArn" = [
+          for source in ["stateMachine:${each.value.name}*", "execution:${each.value.name}*", "mapRun:${each.value.name}/*"] :
+          "arn:${local.partition}:states:${local.region}:${local.account}:${source}"
+        ] }
       }
     }]
   })

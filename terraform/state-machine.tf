@@ -1,6 +1,7 @@
 locals {
   # What is worth another try with the same input: our own ServiceUnavailable, and what Lambda itself does wrong (Step Functions' developer
-  # guide, "Handle transient Lambda service exceptions": the names that begin with Lambda).
+  # guide, "Handle transient Lambda service exceptions"). The last eight pass by themselves (Lambda API reference, Invoke): Lambda gives a
+  # function in a VPC that was idle for weeks its network interface again at the next call, which fails.
   # At most ten minutes of waiting, with jitter, so that a storm of executions does not come back in step.
   retry = [{
     ErrorEquals = [
@@ -14,6 +15,14 @@ locals {
       "Lambda.AWSLambdaException",
       "Lambda.SdkClientException",
       "Lambda.ClientExecutionTimeoutException",
+      "Lambda.CodeArtifactUserPendingException",
+      "Lambda.EC2ThrottledException",
+      "Lambda.EC2UnexpectedException",
+      "Lambda.ENILimitReachedException",
+      "Lambda.ENINotReadyException",
+      "Lambda.ResourceConflictException",
+      "Lambda.ResourceNotReadyException",
+      "Lambda.SubnetIPAddressLimitReachedException",
     ]
     IntervalSeconds = 2
     BackoffRate     = 2
@@ -74,7 +83,7 @@ resource "aws_sfn_state_machine" "recycle_node" {
   }
 
   # Step Functions checks that the role may deliver logs when it creates the machine.
-  depends_on = [aws_iam_role_policy.state_machine]
+  depends_on = [aws_iam_role_policy.state_machine, aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive]
 }
 
 resource "aws_sfn_alias" "live" {

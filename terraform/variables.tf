@@ -77,6 +77,12 @@ variable "lifecycle_hooks" {
   }
 
   validation {
+    # Ten managed policies of a role, with 16 groups each (iam.tf).
+    condition     = length(var.lifecycle_hooks) <= 160
+    error_message = "lifecycle_hooks: at most 160 groups, and there are ${length(var.lifecycle_hooks)}: a role has room for no more. Give the others an installation of their own, by `name`."
+  }
+
+  validation {
     # Its executions would do nothing, and the hook end with nobody having seen to the pods.
     condition     = length(var.lifecycle_hooks) == 0 || try(var.input_defaults.dry_run, false) != true
     error_message = "lifecycle_hooks must be empty as long as input_defaults has dry_run = true: nobody would keep a hook alive, and members would go with their pods."
@@ -107,8 +113,8 @@ variable "max_surge_per_group" {
   nullable    = false
 
   validation {
-    condition     = var.max_surge_per_group >= 1 && floor(var.max_surge_per_group) == var.max_surge_per_group
-    error_message = "max_surge_per_group must be a whole number from 1 on."
+    condition     = var.max_surge_per_group >= 1 && var.max_surge_per_group <= 40 && floor(var.max_surge_per_group) == var.max_surge_per_group
+    error_message = "max_surge_per_group must be a whole number from 1 to 40: Step Functions works on at most 40 nodes of a group at once."
   }
 
   validation {

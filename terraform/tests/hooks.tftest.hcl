@@ -22,7 +22,7 @@ run "without_groups_there_is_no_hook_and_nobody_may_complete_one" {
 
   assert {
     condition = alltrue([
-      for policy in concat(values(aws_iam_role_policy.function), values(aws_iam_role_policy.state_machine)) :
+      for policy in concat(values(aws_iam_role_policy.function), values(aws_iam_role_policy.state_machine), values(aws_iam_policy.lifecycle_hooks)) :
       !strcontains(policy.policy, "LifecycleAction")
     ])
     error_message = "no lifecycle action may be completed or kept alive"
@@ -82,30 +82,87 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
 
   assert {
     condition = alltrue([
-      for policy in [for step in ["claim-node", "detach-terminate", "restore-node"] : aws_iam_role_policy.function[step].policy] : [
-        for statement in jsondecode(policy).Statement : toset(statement.Resource) if statement.Action == "autoscaling:CompleteLifecycleAction"
-        ] == [toset([
-          "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/eks batch/1",
-          "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/web",
-      ])]
+      for policy in aws_iam_policy.lifecycle_hooks : toset(jsondecode(policy.policy).Statement[0].Resource) == toset([
+        "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/eks batch/1",
+        "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/web",
+      ])
     ])
     error_message = "lifecycle actions of these groups, and of no other"
   }
 
   assert {
+    condition = { for key, policy in aws_iam_policy.lifecycle_hooks : key => jsondecode(policy.policy).Statement[*].Action } == {
+      complete-1   = ["autoscaling:CompleteLifecycleAction"]
+      keep-alive-1 = ["autoscaling:RecordLifecycleActionHeartbeat"]
+    }
+    error_message = "one policy completes them, one keeps them alive"
+  }
+
+  assert {
+    condition = {
+      for key, attachment in aws_iam_role_policy_attachment.complete_lifecycle_hooks : key => [attachment.role, attachment.policy_arn == aws_iam_policy.lifecycle_hooks["complete-1"].arn]
+      } == {
+      for step in ["claim-node", "detach-terminate", "restore-node"] : "${step}-1" => ["recycle-eks-${step}", true]
+    }
+    error_message = "three functions complete them"
+  }
+
+  assert {
+    condition     = [for attachment in aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive : attachment.role] == ["recycle-eks-recycle-node"]
+    error_message = "recycle-node keeps them alive"
+  }
+
+  assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => [
-        for statement in jsondecode(policy.policy).Statement : statement.Action
-        if contains(["autoscaling:RecordLifecycleActionHeartbeat", "states:StartExecution"], try(tostring(statement.Action), ""))
+        for statement in jsondecode(policy.policy).Statement : statement.Action if try(tostring(statement.Action), "") == "states:StartExecution"
       ]
-    } == { recycle-node = ["autoscaling:RecordLifecycleActionHeartbeat"], rotate-nodes = ["states:StartExecution", "states:StartExecution"], sweep = ["states:StartExecution"] }
-    error_message = "recycle-node keeps hooks alive, the others start it, and rotations themselves for each group"
+    } == { recycle-node = [], rotate-nodes = ["states:StartExecution", "states:StartExecution"], sweep = ["states:StartExecution"] }
+    error_message = "the others start recycle-node, and rotations themselves for each group"
   }
 
   assert {
     condition     = toset(flatten(jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource)) == toset([aws_sfn_state_machine.sweep.arn, aws_sfn_state_machine.rotate_nodes.arn, "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node", aws_sfn_alias.live.arn])
     error_message = "EventBridge may start all machines"
   }
+}
+
+run "the_policies_of_160_groups_with_the_longest_names_stay_within_the_quotas_of_iam" {
+  variables {
+    tracing         = true
+    vpc             = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
+    lifecycle_hooks = { for number in range(160) : "group-${number}" => { auto_scaling_group_name = format("%0255d", number) } }
+  }
+
+  assert {
+    condition     = alltrue([for policy in aws_iam_policy.lifecycle_hooks : length(policy.policy) <= 6144])
+    error_message = "a managed policy has at most 6,144 characters"
+  }
+
+  assert {
+    condition     = alltrue([for policy in concat(values(aws_iam_role_policy.function), values(aws_iam_role_policy.state_machine)) : length(policy.policy) <= 10240])
+    error_message = "the inline policies of a role have at most 10,240 characters"
+  }
+
+  assert {
+    condition     = length(aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive) == 10 && length(aws_iam_role_policy_attachment.complete_lifecycle_hooks) == 30
+    error_message = "at most ten managed policies are attached to a role"
+  }
+
+  assert {
+    condition     = length(distinct(flatten([for key, policy in aws_iam_policy.lifecycle_hooks : jsondecode(policy.policy).Statement[0].Resource if startswith(key, "complete")]))) == 160
+    error_message = "every group is in one of them"
+  }
+}
+
+run "one_group_more_is_refused" {
+  command = plan
+
+  variables {
+    lifecycle_hooks = { for number in range(161) : "group-${number}" => { auto_scaling_group_name = "group-${number}" } }
+  }
+
+  expect_failures = [var.lifecycle_hooks]
 }
 
 run "a_heartbeat_that_the_polls_cannot_keep_is_refused" {

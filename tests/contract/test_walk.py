@@ -174,6 +174,16 @@ def test_a_restore_that_fails_tells_both_errors():
     assert "first" in end.cause and "second" in end.cause
 
 
+def test_two_errors_that_are_longer_than_a_cause_may_be_are_both_there():
+    failed = {
+        "taint_node": [FunctionFailed("ServiceRefused", "first" * 6_000)],
+        "restore_node": [FunctionFailed("InternalError", "second" * 5_000)],
+    }
+    end = walk(**failed)
+    assert (end.path[-1], end.error) == ("NotRestored", "ServiceRefused"), end.cause
+    assert "first" in end.cause and "RestoreNode failed with InternalError" in end.cause and "second" in end.cause
+
+
 def test_these_walks_enter_every_state():
     entered: set[str] = set()
     for _, answers, _ in LOOPS:

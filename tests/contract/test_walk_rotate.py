@@ -240,6 +240,13 @@ def test_what_could_not_be_started_fails_the_rotation_after_all_others():
     assert walked.path.count("NodeNotBegun") == 2
 
 
+def test_what_four_hundred_nodes_could_not_be_begun_for_is_cut_to_what_a_cause_may_hold():
+    nodes = [f"i-0fedcba9876543{number:03}" for number in range(400)]
+    walked = Walked(selected(*nodes), without_machine=True)
+    assert walked.execution.error == "RotationFailed", walked.execution.cause
+    assert nodes[0] in walked.execution.cause and len(walked.execution.cause) == 30_000
+
+
 #: Step Functions ends an execution at 25,000 events; the rest is for the retries of Tasks.
 ROOM = 23_100
 DAY = 86_400

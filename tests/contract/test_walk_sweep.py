@@ -132,6 +132,14 @@ def test_what_could_not_be_mended_fails_the_sweep_after_all_others(answers, caus
     assert len(services.published) == 1
 
 
+def test_what_forty_nodes_fail_with_is_cut_to_what_a_cause_may_hold():
+    nodes = [f"i-0fedcba98765432{number:02}" for number in range(40)]
+    failures = [FunctionFailed("ServiceRefused", "no " * 400)] * len(nodes)
+    end, _ = walk(select_nodes=[{"verdict": "each_node", "nodes": nodes}], restore_node=failures)
+    assert (end.status, end.error) == ("FAILED", "SweepFailed"), end.cause
+    assert nodes[0] in end.cause and len(end.cause) == 30_000
+
+
 def test_a_topic_that_refuses_fails_the_sweep_with_what_was_to_be_told():
     end, _ = walk(Services(refuse=True))
     assert end.error == "SweepFailed" and "restore-node says restored" in end.cause

@@ -122,6 +122,22 @@ def test_the_page_names_the_apis_that_each_function_calls(world, applied):
     assert {function: set(re.findall(r"`([a-z0-9]+)`", apis)) for function, apis in rows} == called
 
 
+def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(world, applied, hooked_groups):
+    """EKS keeps the role's unique id in it."""
+    iam, role = world.aws.client("iam"), "recycle-eks-taint-node"
+    arn = iam.get_role(RoleName=role)["Role"]["Arn"]
+    iam.delete_role_policy(RoleName=role, PolicyName="taint-node")
+    iam.delete_role(RoleName=role)
+    assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
+    # As somebody else does who keeps to the name: to Terraform it is the same role.
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
+
+    applied.apply(**variables())
+
+    assert arn in {principal for principal, _, _ in world.eks.access_entries()}
+
+
 def as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from prepare import STEPS
+
 
 @pytest.fixture
 def node(world):
@@ -82,6 +84,28 @@ def test_invocations_that_lambda_refuses_or_whose_answer_is_lost_are_made_again(
     assert end.outcome == "recycled", end.cause
     assert not world.faults.not_struck()
     assert len(world.calls("autoscaling:EnterStandby", succeeded=True)) == 1
+
+
+def test_functions_that_lambda_has_set_to_inactive_are_waited_for(world, node):
+    """As after weeks without an execution, in a VPC."""
+    node.deployment("web")
+    functions = [f"recycle-eks-{step}" for step in STEPS if step not in ("restore-node", "select-nodes")]
+    world.host.inactive.update(functions)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert not world.host.inactive
+
+
+def test_a_function_that_is_inactive_when_a_node_is_to_be_restored_is_waited_for(world, node, job):
+    world.host.inactive.add("recycle-eks-restore-node")
+
+    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=3600).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert node.group.states[node.instance_id] == "InService"
+    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
 
 
 def test_volumes_that_stay_attached_hold_the_instance_for_five_minutes(world, node, job):

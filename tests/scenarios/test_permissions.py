@@ -293,8 +293,14 @@ def granted(world):
     world.operators_environment()
     documents = {
         role["RoleName"]: [
-            iam.get_role_policy(RoleName=role["RoleName"], PolicyName=name)["PolicyDocument"]
-            for name in iam.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]
+            *(
+                iam.get_role_policy(RoleName=role["RoleName"], PolicyName=name)["PolicyDocument"]
+                for name in iam.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]
+            ),
+            *(
+                iam.get_policy_version(PolicyArn=policy["PolicyArn"], VersionId="v1")["PolicyVersion"]["Document"]
+                for policy in iam.list_attached_role_policies(RoleName=role["RoleName"])["AttachedPolicies"]
+            ),
         ]
         for role in iam.list_roles()["Roles"]
         if role["RoleName"].startswith("recycle-eks-")

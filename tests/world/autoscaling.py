@@ -55,6 +55,9 @@ TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 # not.
 COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
 ON_STANDBY = ("EnteringStandby", "Standby")
+# "The instance i-… is not in InService or EnteringStandby or Standby.": seen on AWS in Terminating (guardian/riff-raff#510) and
+# in Pending:Wait (infrahouse/infrahouse-toolkit#223).
+PROTECTABLE = ("InService", "EnteringStandby", "Standby")
 LEAVING = ("Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching")
 
 # "48 hours or 100 times the heartbeat timeout, whichever is smaller": PutLifecycleHook API reference.
@@ -1060,7 +1063,7 @@ class AutoScaling:
             launched.surplus = True
 
     def set_instance_protection(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        _, members = self._members(parameters, (*COUNTED, *ON_STANDBY))
+        _, members = self._members(parameters, PROTECTABLE)
         for member in members:
             member.protected_from_scale_in = bool(parameters["ProtectedFromScaleIn"])
         return {}

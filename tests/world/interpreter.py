@@ -32,6 +32,9 @@ DISTRIBUTED_CONCURRENCY = 10_000
 # AWS docs, "Wait state": the greatest value of Seconds.
 LONGEST_WAIT = 99_999_999
 
+# API reference, DescribeExecution: the most characters of a cause.
+LONGEST_CAUSE = 32_768
+
 
 class Job:
     """One of several things that a Parallel or Map state runs at once. `finished` with `output`, or with `error`."""
@@ -52,11 +55,10 @@ class Scope(Job):
     `state` is the state that runs, or that ran last; `jobs` are the branches or iterations of that state, if it has any.
     """
 
-    def __init__(self, definition: dict[str, Json], value: Json, parent: Scope | None = None, item: dict | None = None):
+    def __init__(self, definition: dict[str, Json], value: Json, parent: Scope | None = None):
         super().__init__()
         self.definition = definition
         self.parent = parent
-        self.map_item = item if item is not None else (parent.map_item if parent else None)
         self.state: str = definition["StartAt"]
         self.input = value
         self.variables: dict[str, Json] = {}
@@ -194,6 +196,8 @@ class Interpreter:
         for value in (error, cause):
             if not isinstance(value, str):
                 raise self.query_error(visit, f"Error and Cause must be strings, got {value!r}")
+        if len(cause) > LONGEST_CAUSE:
+            raise self.query_error(visit, f"Cause has {len(cause)} characters, more than {LONGEST_CAUSE}")
         raise StateError(error, cause)
 
     def _choice(self, visit: Visit) -> Outcome:
@@ -323,9 +327,7 @@ class Interpreter:
             items = self._items(visit)
             self.record(visit, "MapStateStarted", {"length": len(items)})
             processor = visit.state["ItemProcessor"]
-            visit.scope.jobs = [
-                Scope(processor, item, visit.scope, {"Index": index, "Value": item}) for index, item in enumerate(items)
-            ]
+            visit.scope.jobs = [Scope(processor, item, visit.scope) for item in items]
         limit = min(self._max_concurrency(visit) or INLINE_CONCURRENCY, INLINE_CONCURRENCY)
         jobs = visit.scope.jobs
         yield from self._run_jobs(jobs, limit, lambda index, scope: self._iteration(visit, index, scope), _raise_error)
@@ -336,7 +338,7 @@ class Interpreter:
         details = {"name": visit.name, "index": index}
         self.record(visit, "MapIterationStarted", details)
         if scope.entered_at is None:
-            scope.input = self._selected(visit, scope.map_item)
+            scope.input = self._selected(visit, {"Index": index, "Value": scope.input})
         scope.last_event = visit.scope.last_event
         try:
             output = yield from self.run_scope(scope)
@@ -484,7 +486,9 @@ class Interpreter:
         return StateError("States.QueryEvaluationError", cause)
 
     def _context(self, visit: Visit, map_item: dict[str, Json] | None) -> dict[str, Json]:
-        """AWS docs, "Accessing execution data from the Context object". Redrive fields exist only after a redrive."""
+        """AWS docs, "Accessing execution data from the Context object". Redrive fields exist only after a redrive. `Map` is there
+        in the ItemSelector alone: "You must define parameters from the Context object in the ItemSelector block of the main Map
+        state, not within the states included in the ItemProcessor"."""
         execution, machine = self.execution, self.execution.machine
         about: dict[str, Json] = {
             "Id": execution.arn,
@@ -500,9 +504,8 @@ class Interpreter:
             "State": {"EnteredTime": iso(visit.entered_at), "Name": visit.name, "RetryCount": visit.retry_count},
             "StateMachine": {"Id": machine.arn, "Name": machine.name},
         }
-        item = map_item or visit.scope.map_item
-        if item is not None:
-            context["Map"] = {"Item": item}
+        if map_item is not None:
+            context["Map"] = {"Item": map_item}
         if visit.task_token is not None:
             context["Task"] = {"Token": visit.task_token}
         return context

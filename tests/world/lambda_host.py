@@ -60,6 +60,10 @@ INIT_PATIENCE = 120.0
 # invocation").
 ASYNC_RETRY_AFTER = (60.0, 120.0)
 
+# How long a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions" (2019) gives
+# up to 90 seconds for its network interfaces.
+PENDING_SECONDS = 90.0
+
 # What Lambda sets for itself; a function's configuration cannot override it.
 SEARCH_PATH = "/usr/local/bin:/usr/bin/:/bin:/opt/bin"
 
@@ -133,6 +137,9 @@ class LambdaHost:
         self.duration: dict[str, float] = {}
         # How many invocations of all functions may run at once, as in a new account; None: as many as come.
         self.concurrency: int | None = None
+        # Functions that Lambda has set to Inactive, and those that are Pending since they were called then.
+        self.inactive: set[str] = set()
+        self._pending: dict[str, float] = {}
         # Variables that a scenario sets instead of those that were deployed, by function name.
         self.variables: dict[str, dict[str, str]] = {}
         # The region that a scenario's processes take for theirs, by function name; REGION otherwise.
@@ -219,6 +226,8 @@ class LambdaHost:
         fault = self.faults.consult(INVOKE, blueprint.name)
         if fault is not None and fault.when == "before":
             return ServiceError(fault.code, fault.message, fault.status)
+        if (refusal := self._refusal_of_idle(blueprint.name)) is not None:
+            return refusal
         with self._lock:
             is_full = self.concurrency is not None and self._running.total() >= self.concurrency
             if is_full or (reserved is not None and self._running[blueprint.name] >= reserved):
@@ -232,6 +241,23 @@ class LambdaHost:
         if fault is not None:
             return ServiceError(fault.code, fault.message, fault.status)
         return answer
+
+    def _refusal_of_idle(self, name: str) -> ServiceError | None:
+        """Lambda developer guide, "Lambda function states": the first call of an Inactive function fails and makes it Pending,
+        until its network interfaces are there again; calls until then fail, too. Codes: API reference, Invoke."""
+        now = self.clock.elapsed()
+        with self._lock:
+            if name in self.inactive:
+                self.inactive.discard(name)
+                self._pending[name] = now + PENDING_SECONDS
+                message = "The function is inactive and its VPC connection is no longer available."
+                return ServiceError("ResourceNotReadyException", message, 502)
+            if now < self._pending.get(name, now):
+                message = (
+                    "The operation cannot be performed at this time. The function is currently in the following state: Pending"
+                )
+                return ServiceError("ResourceConflictException", message, 409)
+        return None
 
     def _run(self, blueprint: Blueprint, payload: bytes, call: Call | None) -> Invocation:
         request_id = self._request_id(blueprint)
@@ -325,6 +351,8 @@ class LambdaHost:
         self.samples.clear()
         self.dropped.clear()
         self.concurrency = None
+        self.inactive.clear()
+        self._pending.clear()
         self._started = 0
         for log in self._folder.glob("*.log"):
             os.truncate(log, 0)

@@ -28,6 +28,7 @@ from moto.ec2.models.security_groups import SecurityGroupRule
 from moto.eks.exceptions import ResourceInUseException, ResourceNotFoundException
 from moto.eks.models import Cluster, eks_backends
 from moto.eks.responses import EKSResponse
+from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
 from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Aws, moto_original
@@ -90,12 +91,14 @@ class Eks:
             backend.describe_nodegroup(cluster, name).status = status
 
     def access_entries(self) -> list[AccessEntry]:
-        """All entries of all clusters, in the order in which they were created."""
+        """All entries of all clusters that are in force, in the order in which they were created: that of a role which was
+        deleted and created again under its ARN "won't work" (EKS user guide, "Create access entries")."""
         with LOCK:
             return [
                 (entry.principal_arn, entry.username, list(entry.kubernetes_groups))
                 for cluster in eks_backends[ACCOUNT][REGION].clusters.values()
                 for entry in entries_of(cluster).values()
+                if entry.principal_id == id_of(entry.principal_arn)
             ]
 
     def _cluster(self, name: str) -> Cluster:
@@ -109,6 +112,12 @@ class Eks:
     def changed(self) -> None:
         if self.on_access_entries is not None:
             self.on_access_entries(self.access_entries())
+
+
+def id_of(principal: str) -> str | None:
+    """The unique id of a role; None of a principal that is none, or is not there."""
+    roles = iam_backends[ACCOUNT][PARTITION].roles.values()
+    return next((role.id for role in roles if role.arn == principal), None)
 
 
 def access_config(mode: str) -> dict[str, Any]:
@@ -126,6 +135,7 @@ class Entry:
     type: str
     tags: dict[str, str]
     access_entry_arn: str
+    principal_id: str | None
     created_at: Any = field(default_factory=utcnow)
     modified_at: Any = field(default_factory=utcnow)
 
@@ -195,6 +205,7 @@ def _install_eks(eks: Eks) -> None:
                 f"arn:{PARTITION}:eks:{REGION}:{ACCOUNT}:access-entry/{cluster}/{kind}/{ACCOUNT}/{name.rpartition('/')[2]}/"
                 f"{mock_random.uuid4()}"
             ),
+            principal_id=id_of(principal),
         )
         of(response)[principal] = entry
         eks.changed()

@@ -33,6 +33,7 @@ from world.ec2 import Ec2
 from world.events import Events
 from world.faults import Plan
 from world.iam import Iam
+from world.iam_quotas import install as install_iam_quotas
 from world.kubernetes import KUBELET, Kubernetes, Pod, Workload
 from world.kubernetes import Node as KubernetesNode
 from world.lambda_host import LambdaHost
@@ -139,6 +140,7 @@ class World:
         self.services.endpoint = self.aws.start()
         self._uninstall.callback(install_step_functions(self.engine))
         self._uninstall.callback(self.events.install())
+        self._uninstall.callback(install_iam_quotas())
         self.clock.before_jump.append(self.kubernetes.settle)
         self.clock.before_jump.append(self.balancers.follow_nodes)
         self.autoscaling.on_in_service.append(self._joins)

@@ -339,6 +339,16 @@ def test_scale_in_takes_from_the_fullest_zone_first(account):
     assert sorted(i["AvailabilityZone"][-1] for i in account.described["Instances"]) == ["a", "b"]
 
 
+def test_a_member_on_its_way_into_service_cannot_be_protected_and_takes_the_others_with_it(account):
+    account.group(desired=2, maximum=3)
+    old, _, _ = account.standby()
+    account.exit_standby(old)
+    assert account.states[old] == "Pending"
+    with pytest.raises(ClientError, match=f"The instance {old} is not in InService or EnteringStandby or Standby"):
+        account.protect(*reversed(account.ids))
+    assert not any(member["ProtectedFromScaleIn"] for member in account.described["Instances"])
+
+
 def test_scale_in_never_takes_a_protected_member(account):
     account.group(desired=2)
     first, second = account.ids

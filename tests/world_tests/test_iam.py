@@ -7,6 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from world import iam_quotas
 from world.aws import Aws
 from world.clock import Clock
 from world.iam import Iam
@@ -60,7 +61,9 @@ NO_TAGS = [{"Key": "Name", "Value": "x"}]
 @pytest.fixture(scope="module")
 def one_account():
     account = Account()
+    uninstall = iam_quotas.install()
     yield account
+    uninstall()
     account.iam.stop()
     account.aws.stop()
 
@@ -84,6 +87,31 @@ def test_what_a_statement_allows_is_done_and_known_by_its_sid(account):
         (ROLE, "ec2:StopInstances", f"arn:aws:ec2:eu-west-1:123456789012:instance/{instance}", True, ("Stop",)),
     ]
     assert account.iam.refused == []
+
+
+def policy_of(characters):
+    """A policy of so many characters, and white space that counts for nothing."""
+    text = json.dumps({"Version": "2012-10-17", "Statement": [statement("ec2:DescribeInstances", sid="")]}, indent=1)
+    return text.replace('"Sid": ""', f'"Sid": "{"A" * (characters - len("".join(text.split())))}"')
+
+
+def test_what_exceeds_the_quotas_of_policies_is_refused(account):
+    account.role()
+    iam = account.aws.client("iam")
+    iam.put_role_policy(RoleName="worker", PolicyName="one", PolicyDocument=policy_of(10_000))
+    iam.put_role_policy(RoleName="worker", PolicyName="two", PolicyDocument=policy_of(240))
+    with pytest.raises(ClientError, match=r"LimitExceeded.*Maximum policy size of 10240 bytes exceeded for role worker"):
+        iam.put_role_policy(RoleName="worker", PolicyName="two", PolicyDocument=policy_of(241))
+
+    policies = [iam.create_policy(PolicyName=f"p{n}", PolicyDocument=policy_of(6_144))["Policy"]["Arn"] for n in range(11)]
+    with pytest.raises(ClientError, match=r"LimitExceeded.*PolicySize: 6144"):
+        iam.create_policy(PolicyName="large", PolicyDocument=policy_of(6_145))
+    with pytest.raises(ClientError, match=r"LimitExceeded.*PolicySize: 6144"):
+        iam.create_policy_version(PolicyArn=policies[0], PolicyDocument=policy_of(6_145), SetAsDefault=True)
+    for policy in policies[:10]:
+        iam.attach_role_policy(RoleName="worker", PolicyArn=policy)
+    with pytest.raises(ClientError, match=r"LimitExceeded.*PoliciesPerRole: 10"):
+        iam.attach_role_policy(RoleName="worker", PolicyArn=policies[10])
 
 
 def test_a_refused_call_does_nothing_and_is_recorded_as_refused(account):

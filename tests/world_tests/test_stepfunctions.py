@@ -546,6 +546,36 @@ VALUES = [
         output=[{"i": 0, "v": "x"}, {"i": 1, "v": "y"}],
     ),
     Case(
+        "the item and its index are in the ItemSelector's context alone",
+        machine(
+            "M",
+            M={
+                "Type": "Map",
+                "Items": "{% $states.input.names %}",
+                "End": True,
+                "ItemProcessor": {
+                    "StartAt": "P",
+                    "States": {"P": {"Type": "Pass", "Output": "{% $states.context.Map.Item.Index %}", "End": True}},
+                },
+            },
+        ),
+        input={"names": ["x", "y"]},
+        status="FAILED",
+        error="States.QueryEvaluationError",
+    ),
+    Case(
+        "a Fail state's Cause is as long as DescribeExecution allows",
+        machine("F", F={"Type": "Fail", "Error": "NodeLost", "Cause": "x" * 32_768}),
+        status="FAILED",
+        error="NodeLost",
+    ),
+    Case(
+        "a longer Cause is refused",
+        machine("F", F={"Type": "Fail", "Error": "NodeLost", "Cause": "x" * 32_769}),
+        status="FAILED",
+        error="States.QueryEvaluationError",
+    ),
+    Case(
         "a Fail state's Error and Cause are expressions",
         machine("F", F={"Type": "Fail", "Error": "{% $states.input.e %}", "Cause": "{% 'because of ' & $states.input.e %}"}),
         input={"e": "NodeLost"},

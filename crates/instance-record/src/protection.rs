@@ -30,7 +30,8 @@ pub async fn find_protected(instances: &Instances, cause: &InstanceId) -> Result
     Ok(living.map(|instance| instance.id).collect())
 }
 
-/// Takes the protection away, then the tags. One that has left the group, or is leaving it, has no protection to lose.
+/// Takes the protection away, then the tags, of instances that [`Group::find_unprotectable`] has found. One that has left the group, or is
+/// leaving it, has no protection to lose.
 pub async fn unprotect(
     groups: &Groups,
     instances: &Instances,
@@ -38,8 +39,7 @@ pub async fn unprotect(
     protected: &[InstanceId],
 ) -> Result<(), Error> {
     if let Some(group) = group {
-        let is_staying =
-            |id: &&InstanceId| group.member(id).is_some_and(|member| !Member::is_leaving(member));
+        let is_staying = |id: &&InstanceId| group.member(id).is_some_and(Member::can_be_protected);
         let members: Vec<InstanceId> = protected.iter().filter(is_staying).cloned().collect();
         if !members.is_empty() {
             groups.protect(&group.name, &members, false).await?;

@@ -289,9 +289,13 @@ pub fn decide_claim(
 /// permission above all, means that it does: a claim is never stolen on a guess.
 #[must_use]
 pub fn has_ended(status: &str) -> bool {
-    matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED")
-        || status.ends_with("ExecutionDoesNotExist")
-        || status.ends_with("ExecutionDoesNotExistException")
+    matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED") || is_forgotten(status)
+}
+
+/// Whether a status means that Step Functions does not know the execution any more: it ended 90 days ago.
+#[must_use]
+pub fn is_forgotten(status: &str) -> bool {
+    status.ends_with("ExecutionDoesNotExist") || status.ends_with("ExecutionDoesNotExistException")
 }
 
 /// Whether a step may act: the claim that it read again is still its own.

@@ -46,6 +46,9 @@ pub struct ExecutionContext {
     pub id: ExecutionArn,
     /// The execution's input, as it was given.
     pub input: Value,
+    /// When the execution started; Step Functions always gives it.
+    #[serde(default)]
+    pub start_time: Option<Timestamp>,
     /// How often the execution was redriven; absent in the context of one that never was.
     #[serde(default)]
     pub redrive_count: u32,
@@ -99,8 +102,13 @@ pub struct Owner {
     pub execution: ExecutionArn,
     /// The execution's status, or the name of the error that the question met.
     pub status: String,
-    /// When it ended, if it has and the state machine passed it on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When it ended; `None` if it has not, or if the time that Step Functions gave is missing or unreadable. How an SDK integration
+    /// writes a time is not documented.
+    #[serde(
+        default,
+        deserialize_with = "unreadable_is_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ended_at: Option<Timestamp>,
 }
 
@@ -825,6 +833,13 @@ fn empty_object_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
         return Ok(None);
     }
     read_value(&value).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn unreadable_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(read_value(&value).ok())
 }
 
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {

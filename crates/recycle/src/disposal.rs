@@ -359,8 +359,11 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
 }
 
 fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
-    let is_any = !departure.protected.is_empty();
-    is_any.then(|| DisposalStep::Unprotect(departure.protected.to_vec()))
+    let protected = departure.group.map_or_else(
+        || departure.protected.to_vec(),
+        |group| group.find_unprotectable(departure.protected),
+    );
+    (!protected.is_empty()).then_some(DisposalStep::Unprotect(protected))
 }
 
 fn is_terminating(lifecycle_state: &str) -> bool {
@@ -896,6 +899,15 @@ mod tests {
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
         assert_eq!(next(&[]), DisposalStep::Done);
+        // SetInstanceProtection would refuse it, and everybody who is named beside it.
+        let mut with_pending = group.clone();
+        "Pending:Wait".clone_into(&mut with_pending.members[0].lifecycle_state);
+        let pending = [with_pending.members[0].instance.clone()];
+        let step = next_disposal_step(&Departure {
+            protected: &pending,
+            ..departure(&old, Dispose::Detach, None, Some(&dead), &with_pending, 400)
+        });
+        assert_eq!(step, DisposalStep::Done);
     }
 
     #[test]

@@ -225,6 +225,12 @@ impl Member {
     pub fn is_leaving(&self) -> bool {
         is_leaving(&self.lifecycle_state)
     }
+
+    /// SetInstanceProtection takes it. A call that names one member in another state is refused as a whole.
+    #[must_use]
+    pub fn can_be_protected(&self) -> bool {
+        ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
+    }
 }
 
 /// Whether a member in this lifecycle state will not be in service again.
@@ -257,6 +263,17 @@ impl Group {
     #[must_use]
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
+    }
+
+    /// Of these instances, those whose protection can be taken away now, or that have lost it because they leave or have left. One on
+    /// its way into service has to wait: a sweep finds its tag.
+    #[must_use]
+    pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
+        let is_ready = |id: &&InstanceId| {
+            self.member(id)
+                .is_none_or(|member| member.is_leaving() || member.can_be_protected())
+        };
+        protected.iter().filter(is_ready).cloned().collect()
     }
 
     /// How many members are in service.

@@ -668,6 +668,7 @@ impl Situation<'_> {
             .iter()
             .filter(|member| {
                 (member.lifecycle_state == "InService" || member.instance == *self.id)
+                    && member.can_be_protected()
                     && !member.protected_from_scale_in
                     && dropped.is_none_or(|newcomer| newcomer.instance != member.instance)
             })
@@ -713,10 +714,15 @@ impl Situation<'_> {
                 reservation: !is_left,
             };
         }
-        if !self.protected.is_empty() {
-            return PutBackStep::Unprotect(self.protected.to_vec());
+        let protected = self.group.map_or_else(
+            || self.protected.to_vec(),
+            |group| group.find_unprotectable(self.protected),
+        );
+        if protected.is_empty() {
+            end
+        } else {
+            PutBackStep::Unprotect(protected)
         }
-        end
     }
 
     /// The newcomer that stands in for the node: the reserved one, else one that is in service and nobody else's, an empty one first.

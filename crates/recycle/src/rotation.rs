@@ -17,6 +17,8 @@ use crate::strict::read_value;
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
 /// How often a node may be tried again at most.
 const MOST_RETRIES: u32 = 10;
+/// How many nodes of a group at once at most: Step Functions runs so many iterations of an inline Map (developer guide, "Map state").
+const MOST_AT_ONCE: u32 = 40;
 /// How many nodes of a group one rotation takes on at most: their ids travel in an answer of 8 KB.
 const MOST_NODES: usize = 90;
 /// Events in the history of a group's execution that its nodes may take together. Step Functions ends it at 25,000; the rest is for the
@@ -200,17 +202,25 @@ fn read_end(given: &str) -> Result<End, InvalidInput> {
 impl Terms {
     /// How many nodes of a group with so many members at once; `most` is the module's `max_surge_per_group`.
     pub fn count_at_once(&self, members: usize, most: u32) -> Result<u32, InvalidInput> {
-        match self.at_once {
-            None => Ok(most),
-            Some(AtOnce::Nodes(nodes)) if nodes > most => Err(InvalidInput(format!(
-                "at_once is {nodes}, more than the module's max_surge_per_group, which is {most}"
-            ))),
-            Some(AtOnce::Nodes(nodes)) => Ok(nodes),
+        let (count, field) = match self.at_once {
+            None => (most, "max_surge_per_group"),
+            Some(AtOnce::Nodes(nodes)) if nodes > most => {
+                return Err(InvalidInput(format!(
+                    "at_once is {nodes}, more than the module's max_surge_per_group, which is {most}"
+                )));
+            }
+            Some(AtOnce::Nodes(nodes)) => (nodes, "at_once"),
             Some(AtOnce::Percent(percent)) => {
                 let members = u32::try_from(members).unwrap_or(u32::MAX);
-                Ok((members.saturating_mul(percent) / 100).clamp(1, most))
+                ((members.saturating_mul(percent) / 100).clamp(1, most), "at_once")
             }
+        };
+        if count > MOST_AT_ONCE {
+            return Err(InvalidInput(format!(
+                "{field} comes to {count} nodes of a group at once, and a rotation works on at most {MOST_AT_ONCE}"
+            )));
         }
+        Ok(count)
     }
 
     /// How many nodes of one group a rotation takes on, so that the history of the group's execution has room for the worst.
@@ -352,6 +362,25 @@ mod tests {
             let terms = read(json!({"at_once": given})).unwrap();
             let count = terms.count_at_once(members, 5).map_err(|error| error.to_string());
             assert_eq!(count, expected, "{given} of {members}");
+        }
+    }
+
+    #[test]
+    fn at_once_is_at_most_what_an_inline_map_runs() {
+        for (terms, members, expected) in [
+            (json!({}), 200, "max_surge_per_group comes to 100"),
+            (json!({"at_once": 41}), 200, "at_once comes to 41"),
+            (json!({"at_once": "50%"}), 200, "at_once comes to 100"),
+        ] {
+            let error = read(terms.clone())
+                .unwrap()
+                .count_at_once(members, 100)
+                .unwrap_err();
+            let rest = " nodes of a group at once, and a rotation works on at most 40";
+            assert_eq!(error.to_string(), format!("{expected}{rest}"), "{terms}");
+        }
+        for terms in [json!({"at_once": 40}), json!({"at_once": "20%"})] {
+            assert_eq!(read(terms).unwrap().count_at_once(200, 100), Ok(40));
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_claim};
+use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_claim, is_forgotten};
 use crate::contract::Owner;
 use crate::ids::{ExecutionArn, Fence, InstanceId};
 use crate::names::{
@@ -146,19 +146,23 @@ pub enum LeftoverDecision {
     Unreadable(String),
 }
 
-/// Decides it. `owner` is what Step Functions said when it was asked.
+/// Decides it. `owner` is what Step Functions said when it was asked. An owner that has ended at an unknown time counts as ended when this
+/// sweep began, at `sweep_began`, so that the wait for its functions has an end.
 #[must_use]
 pub fn judge_leftover(
     found: Option<&StoredClaim>,
     me: &Fence,
     owner: Option<&Owner>,
+    sweep_began: Option<Timestamp>,
     now: Timestamp,
 ) -> LeftoverDecision {
     match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
         ClaimDecision::Ours(_) => LeftoverDecision::PutBack,
         ClaimDecision::Resume(claim) => {
-            let ended_at = owner.and_then(|owner| owner.ended_at);
+            let ended_at = owner
+                .filter(|owner| !is_forgotten(&owner.status))
+                .and_then(|owner| owner.ended_at.or(sweep_began));
             let ended_for = ended_at.map_or(i64::MAX, |at| now.duration_since(at).as_secs());
             match u32::try_from(LONGEST_CALL.saturating_sub(ended_for)) {
                 Ok(seconds) if seconds > 0 => LeftoverDecision::Wait(seconds),
@@ -440,6 +444,12 @@ mod tests {
                 LeftoverDecision::Wait(260),
             ),
             (
+                "ended, and no time was given",
+                known(&theirs),
+                Some(owner("ABORTED", None)),
+                LeftoverDecision::Wait(200),
+            ),
+            (
                 "forgotten by Step Functions",
                 known(&theirs),
                 Some(owner("Sfn.ExecutionDoesNotExistException", None)),
@@ -454,19 +464,25 @@ mod tests {
         ];
         for (name, found, owner, expected) in cases {
             assert_eq!(
-                judge_leftover(found.as_ref(), &me, owner.as_ref(), at(now)),
+                judge_leftover(found.as_ref(), &me, owner.as_ref(), Some(at(now - 100)), at(now)),
                 expected,
                 "{name}"
             );
         }
         for status in ["RUNNING", "Sfn.AccessDeniedException"] {
-            let decision = judge_leftover(known(&theirs).as_ref(), &me, Some(&owner(status, None)), at(now));
+            let decision = judge_leftover(
+                known(&theirs).as_ref(),
+                &me,
+                Some(&owner(status, None)),
+                Some(at(now)),
+                at(now),
+            );
             assert!(
                 matches!(decision, LeftoverDecision::Leave(_)),
                 "{status}: {decision:?}"
             );
         }
-        let newer = judge_leftover(Some(&StoredClaim::Newer(9)), &me, None, at(now));
+        let newer = judge_leftover(Some(&StoredClaim::Newer(9)), &me, None, Some(at(now)), at(now));
         assert!(matches!(newer, LeftoverDecision::Leave(_)), "{newer:?}");
     }
 }

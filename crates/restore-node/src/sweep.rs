@@ -33,7 +33,8 @@ impl RestoreNode {
         request: &RestoreRequest,
     ) -> Result<Standing, Error> {
         let (found, now) = (target.claim(), request.context.now());
-        let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), now) {
+        let began = request.context.execution.start_time;
+        let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), began, now) {
             LeftoverDecision::PutBack => return Ok(Standing::Ours),
             LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
             LeftoverDecision::AskOwner(owner) => Answer::asking(RestoreVerdict::AskOwner, owner),

@@ -32,6 +32,12 @@ mock_resource "aws_iam_role" {
   }
 }
 
+mock_resource "aws_iam_policy" {
+  defaults = {
+    arn = "arn:aws-us-gov:iam::123456789012:policy/mocked"
+  }
+}
+
 mock_resource "aws_cloudwatch_log_group" {
   defaults = {
     arn = "arn:aws-us-gov:logs:us-gov-west-1:123456789012:log-group:mocked"

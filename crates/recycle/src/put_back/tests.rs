@@ -235,6 +235,17 @@ fn a_lost_node_is_left_where_it_is_with_nobody_protected_for_it() {
 }
 
 #[test]
+fn the_protection_of_a_member_on_its_way_into_service_is_left_to_the_sweep() {
+    let mut world = World::new(FREE);
+    world.is_lost = true;
+    world.protected = vec![id(OLD), id(OTHER)];
+    "Pending".clone_into(&mut world.member_mut(&id(OTHER)).lifecycle_state);
+    assert_eq!(world.next(), PutBackStep::Unprotect(vec![id(OLD)]));
+    world.protected = vec![id(OTHER)];
+    assert_eq!(world.next(), PutBackStep::Report(None));
+}
+
+#[test]
 fn every_cell_of_the_table_is_walked_to_its_end() {
     let done = || PutBackStep::Done(None);
     let larger = || {
