@@ -239,21 +239,23 @@ BUILT = ["deps", "build", ".fingerprint"]
 
 @contextlib.contextmanager
 def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
-    """A new clone gets what another new clone has built of crates.io, if pins, profiles and compiler are the same. Our own crates
-    are built in each clone.
+    """A new clone gets what another new clone has built of crates.io with this compiler: with the same pins and profiles, or else
+    with the newest others, of which most holds. Our own crates are built in each clone.
 
     The AWS SDK and the other 250 crates are nearly all of a first build. Cargo decides what of it holds, as with whatever is in
     `target/`.
     """
     compiler = subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout
-    pins = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml")
-    kept = cache_folder() / f"cargo-{pins}-{hashlib.sha256(compiler).hexdigest()[:12]}"
+    pins, with_compiler = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml"), hashlib.sha256(compiler).hexdigest()[:12]
+    kept = cache_folder() / f"cargo-{pins}-{with_compiler}"
     with locked("cargo"):
         is_new = not profile.exists()
-        if is_new and kept.exists():
+        others = sorted(cache_folder().glob(f"cargo-*-{with_compiler}"), key=lambda folder: folder.stat().st_mtime)
+        source = kept if kept.exists() else others[-1] if others else None
+        if is_new and source is not None:
             partial = profile.with_name(f"{profile.name}-partial")
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(kept, partial)
+            shutil.copytree(source, partial)
             partial.rename(profile)
     yield
     with locked("cargo"):

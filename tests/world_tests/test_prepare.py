@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,9 +48,19 @@ def test_a_new_clone_gets_what_another_new_one_has_built_of_others(build):
     assert build("second") == THIRD_PARTY | OURS
 
 
-def test_what_was_built_with_other_pins_or_another_compiler_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
+def test_what_was_built_with_other_pins_is_where_a_clone_with_new_ones_begins(build, tmp_path, monkeypatch):
     build("first")
     monkeypatch.setattr(prepare, "fingerprint", lambda *_: "others")
+    assert build("second") == THIRD_PARTY
+    (kept,) = (tmp_path / "cache").glob("cargo-*")
+    assert kept.name.startswith("cargo-others-")
+
+
+def test_what_another_compiler_has_built_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
+    build("first")
+    (tmp_path / "rustc").write_text("#!/bin/sh\necho another\n")
+    (tmp_path / "rustc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert build("second") == set()
     assert len(list((tmp_path / "cache").glob("cargo-*"))) == 1
 

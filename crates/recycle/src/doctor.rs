@@ -12,6 +12,7 @@ use crate::ids::InstanceId;
 use crate::names::LIFECYCLE_HOOK;
 use crate::node::NodeFacts;
 use crate::permissions::GROUP;
+use crate::shell::quote;
 use crate::sweep::INTERVAL;
 
 /// Of how many Nodes or groups a finding names those that it is about.
@@ -431,8 +432,8 @@ fn examine_function(seen: &Installation, step: &str, function: Option<&Function>
                 "its log level is {level}: decisions are not logged, and the dashboard and the alarms see nothing"
             ),
             format!(
-                "aws lambda update-function-configuration --function-name {}-{step} --logging-config LogFormat=JSON,ApplicationLogLevel=INFO",
-                seen.name
+                "aws lambda update-function-configuration --function-name {} --logging-config LogFormat=JSON,ApplicationLogLevel=INFO",
+                quote(&format!("{}-{step}", seen.name))
             ),
         ),
     }
@@ -684,7 +685,7 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
     let mend = format!(
         "aws eks update-cluster-config --name {} --access-config authenticationMode=API_AND_CONFIG_MAP, then apply the Terraform module \
          again with create_access_entries = true",
-        seen.cluster
+        quote(&seen.cluster)
     );
     if is_mapped {
         return Finding::warning(
@@ -773,7 +774,7 @@ fn examine_sweeps(seen: &Installation) -> Vec<Finding> {
                 ),
                 format!(
                     "aws stepfunctions describe-execution --execution-arn {}",
-                    last.execution
+                    quote(&last.execution)
                 ),
             ),
         }]
@@ -803,7 +804,7 @@ fn examine_rules(seen: &Installation) -> Vec<Finding> {
 
 fn examine_rule(rule: &Rule) -> Vec<Finding> {
     if !rule.is_enabled {
-        let mend = format!("aws events enable-rule --name {}", rule.name);
+        let mend = format!("aws events enable-rule --name {}", quote(&rule.name));
         return vec![Finding::problem("rule", &rule.name, "is disabled", mend)];
     }
     judge("rule", &rule.name, &rule.targets, |targets| {
@@ -823,7 +824,7 @@ fn examine_topic(seen: &Installation) -> Vec<Finding> {
     judge(check, "", &seen.topic, |topic| {
         let subscribe = format!(
             "aws sns subscribe --topic-arn {} --protocol email --notification-endpoint <address>",
-            topic.arn
+            quote(&topic.arn)
         );
         vec![match (topic.confirmed, topic.pending) {
             (0, 0) => Finding::warning(check, "", "nobody subscribes to the topic", subscribe),
@@ -968,7 +969,7 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
             let (level, meaning) = what(process)?;
             let mend = format!(
                 "aws autoscaling resume-processes --auto-scaling-group-name {} --scaling-processes {process}",
-                group.name
+                quote(&group.name)
             );
             Some(Finding::new(
                 level,
@@ -992,7 +993,7 @@ fn examine_sizes(group: &Group) -> Vec<Finding> {
         format!("minimum, desired capacity and maximum are all {max}: from Standby there is no way back"),
         format!(
             "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {}, or recycle its nodes with replacement: after",
-            group.name,
+            quote(&group.name),
             max.saturating_add(1)
         ),
     )]

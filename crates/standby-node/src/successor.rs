@@ -7,6 +7,7 @@ use recycle::ids::{Fence, InstanceId};
 use recycle::node::{Instance, NodeFacts};
 use recycle::poll::SHORTEST_WAIT;
 use recycle::replacement::{ReplacementVerdict, judge_replacement};
+use recycle::shell::quote;
 
 use crate::replacement::reserve;
 use crate::{Error, StandbyNode};
@@ -46,9 +47,10 @@ impl StandbyNode {
             ReplacementVerdict::Wait { reason, wait_seconds } => Ok(wait(run, &reason, wait_seconds)),
             ReplacementVerdict::TimedOut(reason) => Err(Error::ReplacementTimedOut(format!(
                 "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to put back. What the group says: \
-                 aws autoscaling describe-scaling-activities --auto-scaling-group-name {group}",
+                 aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
                 describe_instance(&id, Some(&run.node)),
-                group = run.group
+                group = run.group,
+                quoted = quote(run.group.as_str())
             ))),
         }
     }

