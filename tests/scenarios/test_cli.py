@@ -79,6 +79,19 @@ def test_detached_it_comes_back_at_once_and_ctrl_c_leaves_the_execution_running(
     assert execution.finishes().outcome == "recycled"
 
 
+def test_ctrl_c_while_all_nodes_are_watched_is_no_success(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+
+    watching = cli.start("status", "--watch", pace=0)
+    watching.sees(node.name)
+    left = watching.is_interrupted()
+
+    assert (left.code, execution.status) == (130, "RUNNING")
+    assert "not watched any more; executions that run go on" in left.text
+
+
 def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)

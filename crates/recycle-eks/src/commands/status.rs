@@ -206,12 +206,13 @@ async fn watch(
     if let Some(arn) = begun {
         return watch_node(installation, output, &arn, &mut interrupts).await;
     }
-    if over.is_some() {
-        output.say(match node {
-            Some(node) => format!("nothing of ours is on {node}"),
-            None => "nothing of ours is on any node".to_owned(),
-        })?;
+    if over.is_none() {
+        output.say("\nnot watched any more; executions that run go on")?;
+        return Ok(Exit::Unwatched);
     }
-    // Nobody has started anything here: to stop looking is as good an end as any.
+    output.say(match node {
+        Some(node) => format!("nothing of ours is on {node}"),
+        None => "nothing of ours is on any node".to_owned(),
+    })?;
     Ok(Exit::Done)
 }
