@@ -2,7 +2,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
-import java.io.IOException;
 import java.io.InputStreamReader;
 import software.amazon.event.ruler.JsonRuleCompiler;
 import software.amazon.event.ruler.Machine;
