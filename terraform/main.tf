@@ -55,6 +55,7 @@ locals {
     replacement_timeout_seconds = "number"
     drain_timeout_seconds       = "number"
     on_drain_timeout            = "string"
+    node_lost_after_seconds     = "number"
     load_balancer_grace_seconds = "number"
     grace_period_seconds        = "number"
     dry_run                     = "boolean"

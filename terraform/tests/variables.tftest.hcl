@@ -37,6 +37,7 @@ run "accepts_every_field_as_a_default" {
       replacement                 = "before"
       dispose                     = "stop"
       replacement_timeout_seconds = 840
+      node_lost_after_seconds     = 1800
       drain_timeout_seconds       = 259200
       on_drain_timeout            = "restore"
       load_balancer_grace_seconds = 60

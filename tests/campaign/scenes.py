@@ -242,9 +242,10 @@ class Stage:
         return [*on_node, self.tags(node.instance_id).get("recycle-eks:claim", "")]
 
     def _deciding_claim(self, node: Node) -> str:
-        """The Node's. That of the instance counts where there is no Node, and once it is detached: the Node's goes first then."""
-        is_detached = node.exists and any(taint["key"] == "recycle-eks/detached" for taint in node.kubernetes.taints)
-        return self._claims_of(node)[-1 if is_detached else 0]
+        """The Node's. The instance's where there is no Node, and once it is stopped or detached: then the Node's goes first."""
+        results = ("recycle-eks/stopped", "recycle-eks/detached")
+        is_left = node.exists and any(taint["key"] in results for taint in node.kubernetes.taints)
+        return self._claims_of(node)[-1 if is_left else 0]
 
     def _state_is_entered(self, execution: Any, state: str) -> None:
         if state in self.entered:

@@ -54,10 +54,10 @@ def test_each_kind_is_classed_as_the_page_says(world, node):
     assert classes["evictable"] == ["database", "misspelt", "scratch", "tolerant", "undisturbed"]
 
 
-def test_a_job_that_nobody_selected_starts_again_elsewhere(world, node):
+def test_a_job_that_nobody_selected_starts_again_elsewhere_if_that_is_asked_for(world, node):
     before = node.job("unselected")
 
-    end = world.recycle(node).finishes()
+    end = world.recycle(node, evict="others_and_jobs").finishes()
 
     assert end.outcome == "recycled" and not before.exists
     (again,) = [pod for pod in world.kubernetes.pods() if pod.name.startswith("unselected")]
@@ -131,16 +131,39 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause
 
 
-def test_who_tolerates_the_taint_and_comes_later_is_neither_evicted_nor_waited_for(world, node):
+def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_else_holds_the_node(world, node):
+    train = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    late = node.job("late", tolerations=EVERYTHING)
+    # It asks for an hour: more than it is given.
+    stays = node.job("stays", tolerations=EVERYTHING, grace=3600, ignores_sigterm=True)
+    world.at("20m", train.finishes)
+    world.run("19m")
+    seen = execution.answers("CheckPods")[-1]["names"]
+    assert seen["tolerates_taint"] == [f"default/{late.name}", f"default/{stays.name}"] and asked_to_go(world) == set()
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and world.seconds("25m") < end.at < world.seconds("40m")
+    assert asked_to_go(world) >= {"late", "stays"}
+    assert (
+        "that tolerate its taint came after it, and go with it (" in end.output["reason"] and stays.name in end.output["reason"]
+    )
+    assert [stays.name in told["reason"] for told in world.told if told["event"] == "finished"] == [True]
+
+
+def test_who_tolerates_the_taint_and_comes_later_is_waited_for_if_it_is_selected(world, node):
     train = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     late = node.job("late", labels={"app": "train"}, tolerations=EVERYTHING)
     world.at("20m", train.finishes)
+    world.at("40m", late.finishes)
 
-    assert execution.finishes().outcome == "recycled"
-    assert execution.answers("CheckPods")[-1]["names"] == {"tolerates_taint": [f"default/{late.name}"]}
-    assert asked_to_go(world) == set()
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and end.at >= world.seconds("40m") and asked_to_go(world) == set()
 
 
 def test_with_evict_none_the_others_run_until_the_instance_goes(world, node):

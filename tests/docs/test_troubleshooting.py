@@ -61,7 +61,7 @@ def test_a_member_is_protected(world, node):
 
 def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     (quote,) = quoted("TurnTimedOut")
-    stopped = world.recycle(node)
+    stopped = world.recycle(node, evict="others_and_jobs")
     world.run("1m")
     stopped.stop()
     queued = node.group.nodes[1]
@@ -106,13 +106,23 @@ def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_
     ends(end, "StandbyLeftBehind", quote)
 
     shell = Shell(tmp_path / "here", world.environment())
+    protected = []
     for command in end.cause.splitlines():
-        if command.startswith(("aws ", "kubectl ")):
+        if command.startswith("until "):
+            protected = protected_members(world)
+            world.run(end.at + 300)
+        if command.startswith(("aws ", "until ", "kubectl ")):
             shell.run(command)
     world.run(end.at + 600)
+    assert protected == sorted(workers.states) and protected_members(world) == []
     assert workers.states[node.instance_id] == "InService"
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
+
+
+def protected_members(world):
+    members = world.autoscaling.group("workers").instance_states
+    return sorted(member.instance_id for member in members if member.protected_from_scale_in)
 
 
 def test_a_claim_is_removed(world, node, job):

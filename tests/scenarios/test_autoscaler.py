@@ -61,6 +61,44 @@ def test_the_marks_are_there_before_standby_and_as_soon_as_the_replacement_has_a
     assert execution.finishes().outcome == "recycled"
 
 
+def test_a_stopped_instance_is_not_taken_away(world, workers):
+    """Cluster Autoscaler lists members in Standby, and terminates one that has had no Node for 15 minutes."""
+    need_the_others(workers)
+    node = workers.nodes[0]
+    autoscaler = world.cluster_autoscaler()
+
+    end = world.recycle(node, dispose="stop").finishes()
+    world.run(end.at + 7200)
+
+    assert end.outcome == "recycled" and node.instance_id not in autoscaler.removed
+    assert (workers.states[node.instance_id], world.instance(node.instance_id).state) == ("Standby", "stopped")
+
+
+@pytest.mark.parametrize("before", [None, "false"])
+def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world, before):
+    """It could not go back, as its group is full and its replacement has pods."""
+    workers = world.group("workers", size=3, minimum=1, maximum=3)
+    need_the_others(workers)
+    node = workers.nodes[0]
+    node.annotate(DISABLED, before)
+    job = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=1800)
+    world.run("20m")
+    workers.newest.bare_pod("tenant")
+    end = execution.finishes()
+    assert end.error == "StandbyLeftBehind", end.cause
+    job.finishes()
+    autoscaler = world.cluster_autoscaler()
+    world.run(end.at + 7200)
+
+    assert autoscaler.removed == {} and workers.states[node.instance_id] == "Standby"
+    assert node.annotations[DISABLED] == "true"
+
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=4)
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert workers.states[node.instance_id] == "InService" and node.annotations.get(DISABLED) == before
+
+
 @pytest.mark.parametrize("before", [None, "false", "true"])
 def test_what_was_there_before_comes_back(world, workers, before):
     node = workers.nodes[0]

@@ -80,7 +80,7 @@ def test_a_startup_taint_on_the_replacement_is_waited_out(world):
     assert execution.entered("TaintNode")[0] >= workers.newest.ready_at + 300
 
 
-def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_no_node_object(world):
+def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_a_node_that_says_so(world):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
 
@@ -90,6 +90,6 @@ def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_no_node_object(wo
     assert world.instance(node.instance_id).state == "stopped"
     assert workers.states[node.instance_id] == "Standby"
     assert list(workers.states.values()).count("InService") == 2
-    assert not node.exists
+    assert node.has_taint("recycle-eks/stopped") and node.unschedulable
     tags = world.instance(node.instance_id).tags
     assert "recycle-eks:stopped" in tags and "recycle-eks:claim" not in tags

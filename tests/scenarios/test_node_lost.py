@@ -61,7 +61,8 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
     world.run(end.at + 1800)
 
     assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
-    assert end.at < world.seconds(lost_at) + 1800
+    assert end.at < world.seconds(lost_at) + 3600
+    assert case != "silent" or end.at > world.seconds(lost_at) + 1800, "for half an hour it is waited for"
     assert says in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause
     assert "lost with it: 7 pods (default/train-0" in end.cause and ", …), seen last at 2027-01-01T0" in end.cause
     assert "put back" not in end.cause
@@ -100,12 +101,16 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
     assert pod.node_name != node.name
 
 
-@pytest.mark.parametrize("silent_for", ["1m", "4m30s"])
-def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_had_been(world, node, silent_for):
-    (job,) = jobs(node)
+@pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("90m", 7200), ("5h", None)])
+def test_a_node_that_is_ready_again_while_its_pods_tolerate_that_goes_on_as_if_nothing_had_been(
+    world, node, silent_for, tolerates
+):
+    tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
+    tolerations = [{key: value for key, value in each.items() if value is not None} for each in tolerations]
+    job = node.job("train", labels={"app": "train"}, tolerations=tolerations)
     world.at("10m", node.falls_silent)
     world.at(world.seconds("10m") + world.seconds(silent_for), node.reports_again)
-    world.at("25m", job.finishes)
+    world.at("6h", job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()
@@ -114,18 +119,16 @@ def test_a_node_that_is_ready_again_within_five_minutes_goes_on_as_if_nothing_ha
 
 
 def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
-    job = node.job("patient", labels={"app": "train"}, tolerations=[{"key": UNREACHABLE, "operator": "Exists"}])
+    jobs(node)
     world.at("10m", node.falls_silent)
     execution = recycle(world, node, load_balancer_grace_seconds=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.reports_again()
-    world.at("50m", job.finishes)
 
     end = execution.finishes()
 
     assert end.outcome == "recycled", end.cause
     assert any("is well again" in answer["reason"] for answer in execution.answers("DetachTerminate"))
-    assert end.at > world.seconds("50m")
 
 
 def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
@@ -142,8 +145,8 @@ def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
             each.reports_again()
 
     world.at("10m", all_fall_silent)
-    world.at("40m", all_report)
-    world.at("45m", job.finishes)
+    world.at("70m", all_report)
+    world.at("75m", job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()

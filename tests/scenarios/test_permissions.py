@@ -234,13 +234,14 @@ def an_operator(world, cli):
     world.sweep().finishes()
     assert cli("doctor", "--output", "json", pace=0).code in (0, 7)
     node = workers.nodes[0]
-    node.job("train", labels={"app": "train"})
+    job = node.job("train", labels={"app": "train"})
     assert cli("recycle", node.name, "--label-selector", "app=train", "--detach").code == 0
     world.run("30m")
     assert cli("status").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0
     assert cli("finish", node.name).code == 0
     everything_ends(world)
+    job.finishes()
     assert cli("restore", "--all").code == 0
     assert cli("pause", "workers").code == 0
     assert cli("resume", "--all").code == 0

@@ -23,7 +23,7 @@ def test_a_set_based_selector_waits_for_exactly_its_pods(world, node):
     world.at("10m", blue.finishes)
     world.at("15m", green.finishes)
 
-    end = world.recycle(node, label_selector="tier in (blue, green), !spot").finishes()
+    end = world.recycle(node, label_selector="tier in (blue, green), !spot", evict="others_and_jobs").finishes()
 
     assert end.outcome == "recycled"
     assert end.at >= 15 * MINUTE
@@ -35,7 +35,7 @@ def test_namespaces_narrow_the_selector(world, node):
     node.job("theirs", namespace="other", labels={"app": "train"})
     world.at("10m", ours.finishes)
 
-    end = world.recycle(node, label_selector="app=train", namespaces=["batch"]).finishes()
+    end = world.recycle(node, label_selector="app=train", namespaces=["batch"], evict="others_and_jobs").finishes()
 
     assert end.outcome == "recycled"
     assert end.at >= 10 * MINUTE
@@ -45,11 +45,23 @@ def test_namespaces_narrow_the_selector(world, node):
 def test_an_empty_selector_waits_for_no_pod_by_label(world, node):
     node.job("train", labels={"app": "train"})
 
-    end = world.recycle(node, label_selector="").finishes()
+    end = world.recycle(node, label_selector="", evict="others_and_jobs").finishes()
 
     assert end.outcome == "recycled"
     assert end.at < 10 * MINUTE
     assert evicted(world) == {"train"}
+
+
+def test_pods_that_run_to_completion_are_waited_for_by_default(world, node):
+    """A Job's, and those of a controller that nobody here knows."""
+    job = node.job("train")
+    node.deployment("web", replicas=1)
+    world.at("20m", job.finishes)
+
+    end = world.recycle(node, label_selector="app=other").finishes()
+
+    assert end.outcome == "recycled" and end.at >= 20 * MINUTE
+    assert evicted(world) == {"web"}
 
 
 def test_a_star_waits_for_every_pod(world, node):

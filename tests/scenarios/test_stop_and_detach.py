@@ -6,6 +6,8 @@ from world.faults import sample
 
 #: What is assumed, and the two other readings of a detachment; test_unknowns.py tries them all.
 SWITCHES = [None, "detach_from_standby_kills_another", "detach_from_standby_launches_extra"]
+KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+OUR_TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -27,12 +29,17 @@ def protected(world):
     return [m.instance_id for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
 
 
+def taints_of(node):
+    """What nobody but us has set."""
+    return [taint["key"] for taint in node.kubernetes.taints if taint["key"] in OUR_TAINTS]
+
+
 def tags_of(world, node):
     return {key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")}
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_stopped_instance_stays_in_standby_with_nothing_but_its_tag(world, node, switch):
+def test_a_stopped_instance_stays_in_standby_with_its_tag_and_a_node_that_says_so(world, node, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     others = neighbours(node)
@@ -42,7 +49,9 @@ def test_a_stopped_instance_stays_in_standby_with_nothing_but_its_tag(world, nod
     swept = world.sweep().finishes()
 
     assert end.outcome == "recycled" and "is stopped, and stays in Standby" in end.output["reason"]
-    assert world.instance(node.instance_id).state == "stopped" and not node.exists
+    assert world.instance(node.instance_id).state == "stopped"
+    assert taints_of(node) == ["recycle-eks/stopped", "node.kubernetes.io/out-of-service"] and node.unschedulable
+    assert node.annotations[KEPT] == "true" and EXCLUDE in node.labels and "recycle-eks/claim" not in node.annotations
     assert tags_of(world, node) == {"recycle-eks:stopped"}
     assert node.group.states[node.instance_id] == "Standby" and node.group.sizes == (1, 3, 5)
     assert all(pod.phase == "Running" for pod in others)
@@ -78,14 +87,13 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
 
 @pytest.mark.parametrize("value", [None, "false"])
 def test_a_detached_node_is_cluster_autoscalers_again_as_it_was(world, node, value):
-    mark = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
     if value:
-        node.annotate(mark, value)
+        node.annotate(KEPT, value)
 
     end = world.recycle(node, dispose="detach").finishes()
 
     assert end.outcome == "recycled", end.cause
-    assert node.annotations.get(mark) == value
+    assert node.annotations.get(KEPT) == value
 
 
 def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come_to_rest(world, node):
@@ -171,6 +179,10 @@ def lists_the_kept(parameters):
     return "kept-for" in parameters.get("labelSelector", "")
 
 
+def marks_it_as_stopped(parameters):
+    return "recycle-eks/stopped" in str(parameters)
+
+
 def untags_the_claim(parameters):
     return "recycle-eks:claim" in str(parameters)
 
@@ -181,7 +193,7 @@ def untags_the_claim(parameters):
         ("terminate", "kubernetes:GET nodes", lists_the_kept),
         ("stop", "kubernetes:GET nodes", lists_the_kept),
         ("detach", "kubernetes:GET nodes", lists_the_kept),
-        ("stop", "kubernetes:DELETE nodes", None),
+        ("stop", "kubernetes:PATCH nodes", marks_it_as_stopped),
         ("stop", "ec2:DeleteTags", untags_the_claim),
         ("detach", "ec2:DeleteTags", untags_the_claim),
     ],
@@ -196,7 +208,7 @@ def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refuse
     world.run(end.at + 400)
     assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
     assert not world.leftovers(node.group)
-    assert node.exists == (dispose == "detach")
+    assert node.exists == (dispose != "terminate")
     if dispose != "terminate":
         assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
 
@@ -354,7 +366,7 @@ def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposa
             )
         )
     if dispose == "stop":
-        own = ("Standby", "stopped", {"recycle-eks:stopped"}, False)
+        own = ("Standby", "stopped", {"recycle-eks:stopped"}, True)
     else:
         own = (None, "running", {"recycle-eks:detached"}, True)
     same = ("recycled", (2, 2, 4), ["InService", "InService"], *own, [], [])

@@ -35,7 +35,7 @@ def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
 
     end = world.recycle({**given, "instance_id": second.instance_id, "dispose": "stop"}).finishes()
     assert end.outcome == "recycled" and end.at > world.seconds("3h")
-    assert world.instance(second.instance_id).state == "stopped" and not second.exists
+    assert world.instance(second.instance_id).state == "stopped" and second.has_taint("recycle-eks/stopped")
     assert list(workers.states.values()).count("InService") == 2 and workers.sizes == (1, 2, 3)
 
 

@@ -62,7 +62,13 @@ OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "no
 OUT_OF_SERVICE = ("node.kubernetes.io/out-of-service", "recycle-eks")
 #: What stays of it on purpose: on a replacement's Node, and on an instance that is stopped.
 RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
-#: What stays on the Node of a detached instance, with the cordon.
+#: What stays, with the cordon, on the Node of an instance that was stopped, or detached.
+STOPPED_NODE = (
+    "recycle-eks/stopped",
+    "recycle-eks/kept-before",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+)
 DETACHED = ("recycle-eks/detached", "node.kubernetes.io/exclude-from-external-load-balancers")
 
 
@@ -443,8 +449,11 @@ class World:
             keys = [*node.annotations, *node.labels, *(taint["key"] for taint in node.taints)]
             instance = node.object["spec"].get("providerID", "").rpartition("/")[2]
             is_member = any(instance in each.states for each in self.groups.values() if each.exists)
+            is_stopped = STOPPED_NODE[0] in keys and is_member and self.state_of(instance) == "stopped"
             results = (*RESULTS, *DETACHED) if DETACHED[0] in keys and not is_member else RESULTS
-            found += [(node.name, taint["key"]) for taint in node.taints if (taint["key"], taint.get("value")) == OUT_OF_SERVICE]
+            results = (*RESULTS, *STOPPED_NODE) if is_stopped else results
+            off = [taint["key"] for taint in node.taints if (taint["key"], taint.get("value")) == OUT_OF_SERVICE]
+            found += [(node.name, key) for key in off if not is_stopped]
             found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in results]
             found += [(node.name, "cordon")] if node.is_cordoned and results == RESULTS else []
         for each in [group] if group else [each for each in self.groups.values() if each.exists]:

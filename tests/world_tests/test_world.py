@@ -37,7 +37,7 @@ def twenty_hours(world: World) -> list[Any]:
     world.budget(node.deployment("web", replicas=4), min_available=3)
     world.at("6h", short.finishes)
     world.at("20h10m", long.finishes)
-    execution = world.recycle(node, label_selector="app=train")
+    execution = world.recycle(node, label_selector="app=train", evict="others_and_jobs")
     assert execution.finishes().outcome == "recycled"
     assert len(execution.answers("CheckPods")) > 300
     return [execution]

@@ -23,7 +23,7 @@ use recycle::contract::{
     Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, WayIn, describe_instance,
 };
 use recycle::drain::{DrainVerdict, Progress, Terms, describe_waiting, judge_drain, only_waits};
-use recycle::lost::{find_loss, note_holders};
+use recycle::lost::{Lost, describe_silence, find_loss, find_patience, note_holders};
 use recycle::metrics::Metric;
 use recycle::midway::Fate;
 use recycle::node::NodeFacts;
@@ -32,7 +32,7 @@ use recycle::pods::{PodSurvey, survey_pods};
 use recycle::poll::spread;
 
 use crate::midway::{Meanwhile, look};
-use crate::view::View;
+use view::{ALL_SILENT, View};
 
 pub use error::Error;
 pub use midway::Outside;
@@ -95,7 +95,11 @@ async fn check(
             .is_none_or(|id| *id == run.input.instance_id)
     };
     let Some(node) = node.filter(is_ours) else {
-        return lose(client, None, run, now).await;
+        // The pods of a Node that is gone are still listed for a minute.
+        let pods = list_pods(client, &run.node).await?;
+        let (terms, _) = Terms::find(&run.input, None, run.draining_since, run.draining_since, now);
+        run.holders = note_holders(&survey_pods(&pods, &terms), run.holders.take(), now);
+        return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
     if let Fate::TakenAway(text) = &meanwhile.fate {
@@ -107,15 +111,21 @@ async fn check(
     let terms = terms.held_by(asked.hook.as_ref());
     let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
     run.holders = note_holders(&survey, None, now);
-    let is_silent = !survey.is_clear() && find_loss(Some(&node), now).is_some();
-    if is_silent && is_another_ready(client, &node.name).await? {
-        return lose(client, Some(&node), run, now).await;
-    }
+    let patience = find_patience(run.input.node_lost_after_seconds, &survey);
+    let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.is_clear());
+    let silence = match loss {
+        Some(loss) if is_another_ready(client, &node.name).await? => return Ok(lose(run, loss)),
+        Some(_) => Some(ALL_SILENT.to_owned()),
+        None => describe_silence(&node, patience),
+    };
     let survey = match terms.interrupted_at {
         Some(_) => survey,
         None => hold_back(client, &node, survey).await?,
     };
-    let view = View::new(&node, survey, terms, remark, is_silent, meanwhile);
+    let only_late = survey.is_clear() && !survey.tolerates_taint.is_empty();
+    run.emptied_at = only_late.then(|| run.emptied_at.unwrap_or(now));
+    let terms = terms.emptied_at(run.emptied_at);
+    let view = View::new(&node, survey, terms, remark, silence, meanwhile);
     let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?
@@ -175,26 +185,15 @@ fn count_blocked(progress: &Progress) -> u32 {
     count_all(&progress.blocked)
 }
 
-/// Hands a node that counts as lost to `detach-terminate`, which asks EC2. The pods of a Node that is gone are still listed for a minute.
-async fn lose(
-    client: &kube::Client,
-    node: Option<&NodeFacts>,
-    mut run: Run,
-    now: Timestamp,
-) -> Result<Answer<CheckVerdict>, Error> {
-    if node.is_none() {
-        let pods = list_pods(client, &run.node).await?;
-        let (terms, _) = Terms::find(&run.input, None, run.draining_since, run.draining_since, now);
-        let survey = survey_pods(&pods, &terms);
-        run.holders = note_holders(&survey, run.holders.take(), now);
-    }
-    run.lost = find_loss(node, now);
-    let why = run.lost.as_ref().map_or("", |lost| lost.why.as_str());
+/// Hands a node that counts as lost to `detach-terminate`, which asks EC2.
+fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
     let reason = format!(
-        "{} may be lost: {why}",
-        describe_instance(&run.input.instance_id, Some(&run.node))
+        "{} may be lost: {}",
+        describe_instance(&run.input.instance_id, Some(&run.node)),
+        lost.why
     );
-    Ok(Answer::new(CheckVerdict::Lost, reason).carrying(run))
+    run.lost = Some(lost);
+    Answer::new(CheckVerdict::Lost, reason).carrying(run)
 }
 
 /// One Event for each thing that came up and is not in the progress yet.

@@ -26,7 +26,7 @@ pub(crate) fn request(now: &str) -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840,
+                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
                 "drain_timeout_seconds": DAY,
                 "on_drain_timeout": "restore",
                 "load_balancer_grace_seconds": 60,
@@ -93,7 +93,10 @@ pub(crate) fn awaited() -> Value {
 }
 
 fn evictable() -> Value {
-    pod("web", "web", "2027-01-01T00:00:00Z")
+    let mut web = pod("web", "web", "2027-01-01T00:00:00Z");
+    web["spec"]["restartPolicy"] = json!("Always");
+    web["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+    web
 }
 
 pub(crate) fn list(pods: &[Value]) -> Value {
@@ -212,12 +215,32 @@ async fn a_claim_that_is_lost_at_that_moment_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_pod_tolerates_the_taint_only_if_it_came_after_the_first_look() {
-    let before = pod("before", "train", "2027-01-01T05:59:59Z");
-    let after = pod("after", "train", "2027-01-01T06:00:01Z");
-    let answer = run(&kube(node(&[]), &[before, after])).await.unwrap();
-    assert_eq!(answer.names["awaited"], ["jobs/before"]);
+async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_taint() {
+    let tolerant = |name: &str, created: &str| {
+        let mut pod = pod(name, "web", created);
+        pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        pod
+    };
+    let before = tolerant("before", "2027-01-01T05:59:59Z");
+    let after = tolerant("after", "2027-01-01T06:00:01Z");
+    let stale = pod("stale", "web", "2027-01-01T06:00:01Z");
+    let answer = run(&kube(node(&[]), &[before, after.clone(), stale]))
+        .await
+        .unwrap();
+    assert_eq!(answer.names["awaited"], ["jobs/before", "jobs/stale"]);
     assert_eq!(answer.names["tolerates_taint"], ["jobs/after"]);
+    assert_eq!(answer.run.unwrap().emptied_at, None);
+
+    let answer = run(&kube(node(&[]), std::slice::from_ref(&after))).await.unwrap();
+    assert_eq!(answer.verdict, CheckVerdict::Evict);
+    let emptied_at = answer.run.unwrap().emptied_at;
+    assert_eq!(emptied_at.unwrap().to_string(), "2027-01-01T07:00:00Z");
+    let StepRequest { context, run } = request("2027-01-01T07:05:00Z");
+    let kube = kube(node(&[]), &[after]);
+    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let run = Run { emptied_at, ..run };
+    let answer = check(&kube.client(), node, &context, run, 1, &Meanwhile::quiet()).await;
+    assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
 #[tokio::test]
@@ -535,9 +558,9 @@ fn unready(since: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_ready_for_five_minutes_is_lost_with_the_pods_that_hold_it() {
+async fn a_node_that_is_not_ready_for_half_an_hour_is_lost_with_the_pods_that_hold_it() {
     let silent = |others: Value| {
-        kube(unready("2027-01-01T06:55:00Z"), &[awaited(), evictable()]).on(
+        kube(unready("2027-01-01T06:30:00Z"), &[awaited(), evictable()]).on(
             "GET",
             "/api/v1/nodes?",
             200,
@@ -547,21 +570,21 @@ async fn a_node_that_is_not_ready_for_five_minutes_is_lost_with_the_pods_that_ho
     let mut other = node(&[]);
     other["metadata"]["name"] = json!("b");
     other["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-    let answer = run(&silent(json!([unready("2027-01-01T06:55:00Z"), other])))
+    let answer = run(&silent(json!([unready("2027-01-01T06:30:00Z"), other])))
         .await
         .unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Lost, 0));
     let run = answer.run.unwrap();
     assert_eq!(
         run.lost.unwrap().why,
-        "it has not been Ready since 2027-01-01T06:55:00Z"
+        "it has not been Ready since 2027-01-01T06:30:00Z"
     );
     assert_eq!(run.holders.unwrap().names, ["jobs/train", "jobs/web"]);
 }
 
 #[tokio::test]
 async fn no_node_is_given_up_when_all_are_silent() {
-    let silent = unready("2027-01-01T06:55:00Z");
+    let silent = unready("2027-01-01T06:30:00Z");
     let kube = kube(silent.clone(), &[awaited()]).on(
         "GET",
         "/api/v1/nodes?",
@@ -579,7 +602,7 @@ async fn no_node_is_given_up_when_all_are_silent() {
 
 #[tokio::test]
 async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_lost() {
-    let shortly = run(&kube(unready("2027-01-01T06:55:01Z"), &[awaited()]))
+    let shortly = run(&kube(unready("2027-01-01T06:30:01Z"), &[awaited()]))
         .await
         .unwrap();
     assert_eq!(shortly.verdict, CheckVerdict::Wait);

@@ -11,6 +11,10 @@ use recycle::pods::PodSurvey;
 use crate::Error;
 use crate::midway::Meanwhile;
 
+/// Said of a node that would count as lost if any other were Ready.
+pub(crate) const ALL_SILENT: &str =
+    "no node of the cluster is Ready, which is the cluster's trouble and not this node's: it is not given up";
+
 /// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
 const MOST_HELD: usize = 1;
 
@@ -27,14 +31,14 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `remark` is what is to be said of the annotation that moves the end; `all_silent`, that this node would count as lost if any
-    /// other were Ready.
+    /// `remark` is what is to be said of the annotation that moves the end; `silence`, that it is not
+    /// Ready.
     pub(crate) fn new(
         node: &NodeFacts,
         survey: PodSurvey,
         terms: Terms<'a>,
         remark: Option<String>,
-        all_silent: bool,
+        silence: Option<String>,
         meanwhile: &Meanwhile,
     ) -> Self {
         let before = read_progress(node);
@@ -45,9 +49,6 @@ impl<'a> View<'a> {
         let held = survey.held_because.iter().take(MOST_HELD).cloned();
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
-        let silence = all_silent.then(|| {
-            "no node of the cluster is Ready, which is the cluster's trouble and not this node's: it is not given up".to_owned()
-        });
         let unseen = meanwhile.unseen.as_ref();
         let unseen = unseen.map(|why| format!("what its group is at cannot be asked: {why}"));
         let outside: Vec<String> = meanwhile.remarks.iter().map(ToString::to_string).collect();

@@ -176,6 +176,8 @@ impl Target {
             polls: 0,
             last_eviction: None,
             ended_pods: None,
+            emptied_at: None,
+            late_pods: None,
             blockage: None,
             disposing_since: None,
             holders: None,

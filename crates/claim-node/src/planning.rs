@@ -31,7 +31,15 @@ impl Target {
         Ok(Answer {
             counts: survey.counts(),
             names: survey.names(),
-            plan: Some(write_plan(input, &self.group, &self.node, &pods, &survey, notes)),
+            plan: Some(write_plan(
+                input,
+                &self.group,
+                &self.node,
+                &pods,
+                &survey,
+                notes,
+                now,
+            )),
             ..Answer::new(ClaimVerdict::Planned, reason)
         })
     }

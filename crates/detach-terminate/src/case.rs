@@ -83,7 +83,7 @@ fn find_own_claim(
     me: &Fence,
 ) -> Result<Option<Claim>, Error> {
     let was_retired = was_retired(instance, run);
-    // A detached instance keeps its Node, from which the claim goes first.
+    // What is stopped or detached keeps its Node, from which the claim goes first.
     if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
         return Ok(Some(node_record::check_claim(node, me, run.input.urgency)?));
     }
@@ -159,7 +159,12 @@ impl Case {
         let is_held =
             |member: &Member| self.run.way_in == WayIn::Hook && is_held(Some(&member.lifecycle_state));
         let is_staying = member.is_some_and(|member| !member.is_leaving() || is_held(member));
-        let is_lost = find_loss(self.node.as_ref(), self.now).is_some();
+        let is_lost = find_loss(
+            self.node.as_ref(),
+            self.run.input.node_lost_after_seconds,
+            self.now,
+        )
+        .is_some();
         self.run.lost.is_some() && runs && is_staying && !is_lost
     }
 
@@ -219,9 +224,7 @@ impl Case {
 
     /// The same, with the pods that go with the instance, if there are any.
     pub(crate) fn say_whole(&self, state: &str) -> String {
-        let ended = self.run.ended_pods.as_ref().filter(|ended| ended.count > 0);
-        let ended = ended.map(|ended| format!("; {}", ended.describe()));
-        format!("{}{}", self.say(state), ended.unwrap_or_default())
+        format!("{}{}", self.say(state), self.run.describe_ended())
     }
 
     /// The disposal begins anew when these pods are gone, its clocks too.
@@ -257,6 +260,7 @@ impl Case {
     fn begin_anew(&mut self) {
         self.run.disposing_since = None;
         self.run.lost = None;
+        self.run.late_pods = None;
         self.run.old = None;
     }
 
@@ -290,7 +294,7 @@ mod tests {
     async fn a_lost_node_has_recovered_if_it_is_ready_and_runs_as_a_member() {
         let recovered = |change: &dyn Fn(&mut Case)| {
             let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-            case.run.lost = find_loss(None, case.now);
+            case.run.lost = find_loss(None, 0, case.now);
             change(&mut case);
             case.has_recovered()
         };
@@ -300,7 +304,7 @@ mod tests {
             ("it was never lost", &|case| case.run.lost = None),
             ("gone", &|case| case.node = None),
             ("not Ready", &|case| {
-                let since = case.now - jiff::SignedDuration::from_mins(6);
+                let since = case.now - jiff::SignedDuration::from_mins(31);
                 case.node.as_mut().unwrap().not_ready_since = Some(since);
             }),
             ("stopped", &|case| {
@@ -315,7 +319,7 @@ mod tests {
             assert!(!recovered(change), "{name}");
         }
         let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-        case.run.lost = find_loss(None, case.now);
+        case.run.lost = find_loss(None, 0, case.now);
         case.run.disposing_since = Some(case.now);
         let answer = case.spare("is well again").await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::CheckPods);

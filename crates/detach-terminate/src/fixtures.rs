@@ -83,6 +83,8 @@ pub(crate) fn run(dispose: &str) -> Run {
         polls: 0,
         last_eviction: None,
         ended_pods: None,
+        emptied_at: None,
+        late_pods: None,
         blockage: None,
         disposing_since: None,
         holders: None,

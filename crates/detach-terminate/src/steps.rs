@@ -2,7 +2,6 @@
 
 use instance_record::protection;
 use node_record::{NodeChange, Occasion};
-use recycle::autoscaler::let_go_of_old_node;
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
 use recycle::disposal::describe_volumes_left;
@@ -11,13 +10,10 @@ use recycle::ids::InstanceId;
 use recycle::input::Dispose;
 use recycle::lost::{Lost, describe_loss};
 use recycle::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, DETACHED_TAG, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION,
-    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+    CLAIM_TAG, DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG,
+    STOPPED_TAG,
 };
-use recycle::node::{
-    Instance, Member, NodeFacts, Record, detached_taint, is_draining_taint, out_of_service_taint,
-};
+use recycle::node::{Instance, Member, NodeFacts, Record, out_of_service_taint};
 use recycle::old_node::OldNode;
 use recycle::put_back::EXCLUDED;
 
@@ -160,12 +156,24 @@ impl DetachTerminate {
         let tag = if is_stopped { STOPPED_TAG } else { DETACHED_TAG };
         let id = &case.run.input.instance_id;
         self.instances.tag(id, &[(tag, case.now.to_string())]).await?;
-        match &case.node {
-            Some(node) if is_stopped => {
-                leave_to_the_sweep(node_record::delete_node(&case.client, node).await)?;
+        if let Some(node) = &case.node {
+            let amended = node_record::amend_node(&case.client, node.clone(), |node| {
+                let change = if is_stopped {
+                    node_record::retire_stopped(node, id)
+                } else {
+                    node_record::retire_detached(node, id)
+                };
+                if change.is_some() {
+                    node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+                }
+                Ok::<_, Error>(change)
+            });
+            let amended = amended.await.map(|_| ());
+            if is_stopped {
+                leave_to_the_sweep(amended)?;
+            } else {
+                amended?;
             }
-            Some(node) => leave_alone(&case, node).await?,
-            None => {}
         }
         self.finish(case).await
     }
@@ -212,7 +220,7 @@ impl DetachTerminate {
         };
         // Who held it, nobody asks any more.
         case.run.holders = None;
-        let answer = Answer::new(verdict, reason).naming_ended(case.run.ended_pods.as_ref());
+        let answer = Answer::new(verdict, reason).naming_ended(&case.run);
         Ok(answer.carrying(case.run))
     }
 
@@ -312,44 +320,10 @@ fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error
     }
 }
 
-/// Of a detached instance's Node: other people's pods stay away by a taint that says why and by the cordon; of ours nothing stays. One
-/// request, the last that needs the claim.
-async fn leave_alone(case: &Case, node: &NodeFacts) -> Result<(), Error> {
-    let detached = detached_taint(&case.run.input.instance_id);
-    let is_done = |node: &NodeFacts| node.claim().is_none() && node.taints.contains(&detached);
-    node_record::amend_node(&case.client, node.clone(), |node| {
-        if is_done(node) {
-            return Ok(None);
-        }
-        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
-        let record = node.record().ok();
-        let scale_down = record.and_then(|record| let_go_of_old_node(node, &record));
-        let others = node.taints.iter().filter(|taint| !is_draining_taint(taint));
-        let mut change = NodeChange::new()
-            .taints(others.cloned().chain([detached.clone()]).collect())
-            .remove_label(GROUP_LABEL);
-        for annotation in [
-            CLAIM_ANNOTATION,
-            RECORD_ANNOTATION,
-            PROGRESS_ANNOTATION,
-            DRAIN_UNTIL_ANNOTATION,
-        ] {
-            change = change.remove_annotation(annotation);
-        }
-        change = match scale_down {
-            Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
-            Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
-            None => change,
-        };
-        Ok::<_, Error>(Some(change))
-    })
-    .await
-    .map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
     use recycle::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use recycle::node::detached_taint;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
@@ -454,12 +428,7 @@ mod tests {
             "spec": {},
         }]});
         let kube = ScriptedKube::new()
-            .on(
-                "DELETE",
-                NODE,
-                200,
-                json!({"kind": "Status", "status": "Success"}),
-            )
+            .on("PATCH", NODE, 200, stored_node(Phase::Disposing))
             .on("GET", "/api/v1/nodes?", 200, kept)
             .on(
                 "PATCH",
@@ -474,10 +443,26 @@ mod tests {
         assert_eq!(
             kube.requests(),
             [
-                format!("DELETE {NODE}"),
+                format!("PATCH {NODE}"),
                 "GET /api/v1/nodes".to_owned(),
                 "PATCH /api/v1/nodes/new".to_owned()
             ]
+        );
+        let retired = &kube.calls()[0].body;
+        assert_eq!(
+            retired["spec"]["taints"],
+            json!([
+                {"key": "recycle-eks/stopped", "value": crate::fixtures::id(), "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/out-of-service", "value": "recycle-eks", "effect": "NoExecute"},
+            ])
+        );
+        let annotations = &retired["metadata"]["annotations"];
+        assert_eq!(
+            (
+                &annotations[CLAIM_ANNOTATION],
+                &annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"]
+            ),
+            (&json!(null), &json!("true"))
         );
         let let_go = &kube.calls()[2].body["metadata"];
         assert_eq!(
@@ -496,7 +481,7 @@ mod tests {
         );
 
         let kube = ScriptedKube::new()
-            .refuses("DELETE", NODE, 403, "Forbidden", "no")
+            .refuses("PATCH", NODE, 403, "Forbidden", "no")
             .refuses("GET", "/api/v1/nodes?", 403, "Forbidden", "no");
         let aws =
             ScriptedAws::new()
@@ -510,7 +495,7 @@ mod tests {
         );
         assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
 
-        let kube = ScriptedKube::new().breaks_on("DELETE", NODE);
+        let kube = ScriptedKube::new().breaks_on("PATCH", NODE);
         let aws = ScriptedAws::new().on("CreateTags", "");
         step(&aws)
             .retire(case(&kube, "stop", "stopped"))
@@ -599,7 +584,7 @@ mod tests {
     async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
         let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
         let mut case = case(&kube, "terminate", "terminated");
-        case.run.lost = recycle::lost::find_loss(None, case.now);
+        case.run.lost = recycle::lost::find_loss(None, 0, case.now);
         case.run.holders = Some(recycle::lost::Holders {
             count: 1,
             names: vec!["jobs/train".to_owned()],
@@ -675,7 +660,7 @@ mod tests {
     async fn a_pod_that_came_before_the_taint_holds_the_instance_whatever_was_decided_earlier() {
         let pod = json!({
             "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
-            "spec": {"restartPolicy": "Never", "containers": []},
+            "spec": {"restartPolicy": "Never", "containers": [], "tolerations": [{"operator": "Exists"}]},
             "status": {"phase": "Running"},
         });
         let pods = json!({"metadata": {}, "items": [pod]});

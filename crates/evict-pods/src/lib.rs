@@ -64,8 +64,9 @@ async fn evict(
         Some(_) => survey,
         None => hold_back(client, &node, survey).await?,
     };
-    run.evicted = note(client, run, &survey.evictable).await?;
-    let requests = requests::send_all(client, survey.evictable.clone(), &terms).await;
+    let leaving = survey.to_evict();
+    run.evicted = note(client, run, &leaving).await?;
+    let requests = requests::send_all(client, leaving, &terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
     let news = describe_news(&blockers, now);

@@ -22,7 +22,7 @@ pub(crate) fn request() -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840,
+                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
                 "drain_timeout_seconds": 172_800,
                 "on_drain_timeout": "restore",
                 "load_balancer_grace_seconds": 60,
@@ -168,6 +168,20 @@ fn events(kube: &ScriptedKube) -> Vec<String> {
     calls.map(text).collect()
 }
 
+pub(crate) fn tolerant(name: &str, created: &str) -> Value {
+    let mut pod = pod(name, "web", "ReplicaSet", created);
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    pod
+}
+
+#[tokio::test]
+async fn once_only_pods_are_left_that_tolerate_the_taint_they_are_asked_to_go() {
+    let late = tolerant("late", "2027-01-01T06:30:00Z");
+    let kube = kube(&node(&[]), &[late]).on("POST", "/pods/late/eviction", 201, success());
+    run(&kube).await.unwrap();
+    assert_eq!(evicted(&kube), ["late"]);
+}
+
 #[tokio::test]
 async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_evicted() {
     let pods = [
@@ -175,7 +189,7 @@ async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_
         pod("train", "train", "ReplicaSet", "2027-01-01T00:00:00Z"),
         pod("log-agent", "agent", "DaemonSet", "2027-01-01T00:00:00Z"),
         pod("came-with-the-taint", "web", "ReplicaSet", "2027-01-01T05:50:00Z"),
-        pod("tolerates-it", "web", "ReplicaSet", "2027-01-01T06:30:00Z"),
+        tolerant("tolerates-it", "2027-01-01T06:30:00Z"),
     ];
     let kube = kube(&node(&[]), &pods)
         .on("POST", "/pods/web/eviction", 201, success())

@@ -9,7 +9,7 @@ use recycle::balancers::Attachments;
 use recycle::hook::is_held;
 use recycle::ids::{ClusterName, GroupName, InstanceId};
 use recycle::names::LIFECYCLE_HOOK;
-use recycle::node::{Group, Member};
+use recycle::node::{Group, MOST_PROTECTED, Member};
 use recycle::select::{Fleet, FleetMember, Template};
 
 use crate::Error;
@@ -26,9 +26,6 @@ const SET_PROTECTION: &str = "autoscaling:SetInstanceProtection";
 const DESCRIBE_HOOKS: &str = "autoscaling:DescribeLifecycleHooks";
 const COMPLETE_HOOK: &str = "autoscaling:CompleteLifecycleAction";
 const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
-
-/// How many members one SetInstanceProtection takes (its API reference).
-const MOST_PROTECTED: usize = 50;
 
 /// An instance in its group, with what is to be known before it is taken out.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod permissions;
 mod pods;
 mod progress;
 mod request;
+mod retire;
 mod taint;
 mod volumes;
 
@@ -24,12 +25,13 @@ pub use keep::{keep_newcomer, let_go, let_go_of_all};
 pub use marks::{mark_nodes, unmark_nodes};
 use nodes::list_labelled;
 pub use nodes::{
-    NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    guess_node, is_another_ready, list_group, list_nodes, list_replacements, read_release,
+    NodeChange, amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node,
+    is_another_ready, list_group, list_nodes, list_replacements, read_release,
 };
 pub use permissions::{missing_permissions, server_version};
 pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};
 pub use progress::{read_progress, tell_progress};
 pub use request::answer_request;
+pub use retire::{retire_detached, retire_stopped};
 pub use taint::tainted_since;
 pub use volumes::hold_back;

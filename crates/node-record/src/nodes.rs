@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{Api, ApiResource, DeleteParams, ListParams, Object, Patch, PatchParams, Preconditions};
+use kube::api::{Api, ApiResource, ListParams, Object, Patch, PatchParams};
 use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
 use recycle::ids::{Fence, GroupName, InstanceId, InvalidId, NodeName, short_hash};
@@ -254,28 +254,6 @@ pub async fn amend_node<E: From<Error>>(
             }
             changed => return Ok(changed?),
         }
-    }
-}
-
-/// Deletes the Node object in the version that was read. One that is gone is deleted.
-pub async fn delete_node(client: &kube::Client, node: &NodeFacts) -> Result<(), Error> {
-    let api: Api<Node> = nodes(client);
-    let call = Call {
-        verb: "delete",
-        resource: "nodes",
-        name: node.name.as_str(),
-    };
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            resource_version: Some(node.resource_version.clone()),
-            uid: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match send(api.delete(node.name.as_str(), &params)).await {
-        Ok(_) => Ok(()),
-        Err(Trouble::Status(status)) if status.code == 404 => Ok(()),
-        Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }
 }
 

@@ -11,7 +11,7 @@ use kube::api::{Api, ApiResource, ListParams, Object, PostParams};
 use recycle::blocked::RefusalKind;
 use recycle::ids::NodeName;
 use recycle::names::FIELD_MANAGER;
-use recycle::pods::{Controller, PodFacts};
+use recycle::pods::{Controller, PodFacts, Toleration};
 use recycle::strict::Strict;
 
 use serde::Deserialize;
@@ -29,6 +29,17 @@ struct Spec {
     restart_policy: Option<String>,
     termination_grace_period_seconds: Option<i64>,
     volumes: Vec<PodVolume>,
+    tolerations: Vec<SpecToleration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecToleration {
+    key: Option<String>,
+    operator: Option<String>,
+    value: Option<String>,
+    effect: Option<String>,
+    toleration_seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -48,6 +59,7 @@ struct ClaimReference {
 #[serde(default, rename_all = "camelCase")]
 struct Status {
     phase: Option<String>,
+    start_time: Option<Time>,
     ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
@@ -224,6 +236,18 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
             .iter()
             .any(|container| container.state.running.is_some()),
         created_at: Some(created_at),
+        started_at: status.start_time.map(|Time(time)| time),
+        tolerations: spec
+            .tolerations
+            .into_iter()
+            .map(|given| Toleration {
+                key: given.key,
+                operator: given.operator,
+                value: given.value,
+                effect: given.effect,
+                seconds: given.toleration_seconds,
+            })
+            .collect(),
         deletion_at: metadata.deletion_timestamp.map(|Time(time)| time),
         volume_claims: spec
             .volumes

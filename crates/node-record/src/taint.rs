@@ -1,4 +1,4 @@
-//! Since when pods on a Node tolerate our taint.
+//! Since when a pod that comes to a Node is late, if it tolerates our taint.
 
 use jiff::Timestamp;
 use recycle::node::{NodeFacts, UnreadableRecord, is_draining_taint};

@@ -105,7 +105,7 @@ proptest! {
         let me = Fence { execution: ARN.parse().unwrap(), redrive_count: 0 };
         let _ = check_claim(&found, &me, Urgency::Planned);
         let _ = (tainted_since(&found, None), read_progress(&found));
-        let _ = find_loss(Some(&found), "9999-12-30T22:00:00Z".parse().unwrap());
+        let _ = find_loss(Some(&found), 1_800, "9999-12-30T22:00:00Z".parse().unwrap());
         let change = |node: &recycle::node::NodeFacts| {
             Ok::<_, node_record::Error>(Some(NodeChange::new().taints(node.taints.clone()).annotate("a", "b")))
         };

@@ -10,8 +10,8 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use node_record::{
-    Error, NodeChange, amend_node, change_node, check_claim, delete_node, find_node, get_node, group_label,
-    guess_node, list_group, tainted_since,
+    Error, NodeChange, amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node,
+    list_group, tainted_since,
 };
 
 const INSTANCE: &str = "i-0123456789abcdef0";
@@ -388,40 +388,6 @@ async fn an_amendment_of_nothing_writes_nothing() {
         .unwrap();
     assert_eq!(same, facts);
     assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
-}
-
-#[tokio::test]
-async fn a_node_is_deleted_in_the_version_that_was_read() {
-    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7")).on(
-        "DELETE",
-        "/nodes/a",
-        200,
-        json!({"kind": "Status", "status": "Success"}),
-    );
-    let facts = read(&kube).await;
-    delete_node(&kube.client(), &facts).await.unwrap();
-    assert_eq!(
-        kube.calls().pop().unwrap().body["preconditions"],
-        json!({"resourceVersion": "7"})
-    );
-}
-
-#[tokio::test]
-async fn a_node_that_is_gone_is_deleted_and_one_that_changed_is_not() {
-    let kube = ScriptedKube::new()
-        .on("GET", "/nodes/a", 200, node("7"))
-        .refuses("DELETE", "/nodes/a", 404, "NotFound", "nodes \"a\" not found")
-        .refuses(
-            "DELETE",
-            "/nodes/a",
-            409,
-            "Conflict",
-            "the ResourceVersion in the precondition (7) does not match",
-        );
-    let facts = read(&kube).await;
-    delete_node(&kube.client(), &facts).await.unwrap();
-    let error = delete_node(&kube.client(), &facts).await.unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -35,6 +35,8 @@ fn some_pod() -> PodFacts {
         phase: "Running".to_owned(),
         restart_policy: "Never".to_owned(),
         created_at: None,
+        started_at: None,
+        tolerations: Vec::new(),
         deletion_at: None,
         volume_claims: Vec::new(),
         grace_seconds: 30,

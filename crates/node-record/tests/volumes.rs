@@ -26,6 +26,8 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         phase: "Running".to_owned(),
         restart_policy: "Always".to_owned(),
         created_at: None,
+        started_at: None,
+        tolerations: Vec::new(),
         deletion_at: None,
         grace_seconds: 30,
         has_empty_dir: false,

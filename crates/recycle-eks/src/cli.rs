@@ -81,6 +81,9 @@ pub(crate) enum Command {
     /// Move the end of a running drain
     Extend(Extend),
     /// End a running drain now: what happens then, its on_drain_timeout says
+    ///
+    /// Where that ends pods (a lifecycle hook whose group does not keep the instance, an on_drain_timeout of evict or terminate), it names
+    /// them and asks first.
     Finish(Finish),
     /// Stop the execution that works on a node, and watch the node being put back
     Abort(Abort),
@@ -307,6 +310,9 @@ pub(crate) struct Finish {
     /// The instance id, or the name of its Node
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: String,
+    /// End it also where that ends pods, without asking
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// `abort`.

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use recycle::printable::printable;
 use serde_json::Value;
 
 use crate::cli::{CommandLine, Format};
@@ -91,7 +92,7 @@ impl Output {
 
     /// A line beside what is asked for, on standard error.
     pub(crate) fn note(text: &str) {
-        let _nobody_reads = writeln!(io::stderr(), "recycle-eks: {text}");
+        let _nobody_reads = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
     }
 
     /// Of an error that ends the invocation.
@@ -106,7 +107,7 @@ impl Output {
 
     fn write(text: &str) -> Result<(), Error> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{text}")?;
+        writeln!(out, "{}", printable(text))?;
         Ok(out.flush()?)
     }
 }

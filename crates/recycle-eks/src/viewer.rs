@@ -8,6 +8,7 @@ use crossterm::cursor::{MoveTo, MoveToPreviousLine};
 use crossterm::queue;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
+use recycle::printable::printable;
 use serde_json::Value;
 
 use crate::output::terminal_size;
@@ -124,7 +125,12 @@ impl<'a> Viewer<'a> {
         for line in shown {
             for (style, text) in line {
                 begin(&mut out, *style)?;
-                queue!(out, Print(text), SetAttribute(Attribute::Reset), ResetColor)?;
+                queue!(
+                    out,
+                    Print(printable(text)),
+                    SetAttribute(Attribute::Reset),
+                    ResetColor
+                )?;
             }
             queue!(out, Clear(ClearType::UntilNewLine), Print("\n"))?;
         }

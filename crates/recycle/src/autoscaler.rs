@@ -53,6 +53,16 @@ pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> Option<Option<St
     is_ours.then(|| record.kept_before.clone())
 }
 
+/// What an old node's annotation said before us, if it said anything else: for the person who brings a stopped instance back.
+#[must_use]
+pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
+    if record.kept {
+        return record.kept_before.clone();
+    }
+    let found = node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION);
+    found.filter(|value| *value != DISABLED).cloned()
+}
+
 /// Whether to keep this newcomer for `old`: not if somebody keeps it already.
 #[must_use]
 pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
@@ -108,6 +118,26 @@ mod tests {
         NodeFacts {
             annotations: strings([(SCALE_DOWN_DISABLED_ANNOTATION, value)]),
             ..node("a")
+        }
+    }
+
+    #[test]
+    fn what_a_stopped_node_said_before_us_is_known() {
+        let kept = |before: Option<&str>| Record {
+            kept: true,
+            kept_before: before.map(str::to_owned),
+            ..Record::default()
+        };
+        for (record, found, before) in [
+            (kept(None), Some("true"), None),
+            (kept(Some("false")), Some("true"), Some("false")),
+            // A person's, from before us.
+            (Record::default(), Some("true"), None),
+            (Record::default(), Some("false"), Some("false")),
+            (Record::default(), None, None),
+        ] {
+            let node = found.map_or_else(|| node("a"), annotated);
+            assert_eq!(find_value_before(&node, &record).as_deref(), before, "{record:?}");
         }
     }
 

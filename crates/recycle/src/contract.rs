@@ -21,7 +21,7 @@ use crate::notification::{About, Blockage, Notification, tell_finished};
 use crate::old_node::OldNode;
 use crate::outdated::Criterion;
 use crate::plan::Plan;
-use crate::pods::{PodSurvey, first_names, fit_names};
+use crate::pods::{PodFacts, PodSurvey, first_names, fit_names};
 use crate::rotation::{Mark, Marking, Part, Unmarking};
 use crate::strict::read_value;
 
@@ -373,6 +373,12 @@ pub struct Run {
     /// hold the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_pods: Option<EndedPods>,
+    /// Since when no pod holds the node but those that came after our taint and tolerate it ([`crate::pods::LATE_PATIENCE`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied_at: Option<Timestamp>,
+    /// Those of them that the end of the instance ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_pods: Option<EndedPods>,
     /// What keeps the drain from going on, and what people were told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
@@ -397,6 +403,22 @@ pub struct Run {
 }
 
 impl Run {
+    /// The pods that end with the instance, for people; empty if there are none.
+    #[must_use]
+    pub fn describe_ended(&self) -> String {
+        let over = self
+            .ended_pods
+            .iter()
+            .map(|ended| (ended, "ran on it when its time was over"));
+        let late = self
+            .late_pods
+            .iter()
+            .map(|late| (late, "that tolerate its taint came after it, and go with it"));
+        let all = over.chain(late).filter(|(ended, _)| ended.count > 0);
+        all.map(|(ended, what)| format!("; {}", ended.describe(what)))
+            .collect()
+    }
+
     /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -422,8 +444,17 @@ impl EndedPods {
     /// Those that hold the node now.
     #[must_use]
     pub fn of(survey: &PodSurvey) -> Self {
-        let pods = survey.holding();
-        let mut names = first_names(&pods);
+        Self::list(&survey.holding())
+    }
+
+    /// Those that do not hold it because they tolerate our taint and came after it, if there are any.
+    #[must_use]
+    pub fn late(survey: &PodSurvey) -> Option<Self> {
+        (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
+    }
+
+    fn list(pods: &[PodFacts]) -> Self {
+        let mut names = first_names(pods);
         fit_names(&mut names.iter_mut().collect::<Vec<_>>(), ENDED_BUDGET);
         Self {
             count: u32::try_from(pods.len()).unwrap_or(u32::MAX),
@@ -433,18 +464,14 @@ impl EndedPods {
 
     /// In a few words.
     #[must_use]
-    pub fn describe(&self) -> String {
+    fn describe(&self, what: &str) -> String {
         let noun = if self.count == 1 { "pod" } else { "pods" };
-        format!(
-            "{} {noun} ran on it when its time was over ({})",
-            self.count,
-            self.names.join(", ")
-        )
+        format!("{} {noun} {what} ({})", self.count, self.names.join(", "))
     }
 }
 
 /// How many bytes the names of ended pods may have together: they travel in every answer from then on.
-const ENDED_BUDGET: usize = 240;
+const ENDED_BUDGET: usize = 200;
 
 /// Where the cluster's API server is (EKS DescribeCluster).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -581,10 +608,12 @@ impl<V> Answer<V> {
 
     /// The same with the pods that ended with the node, if there are any.
     #[must_use]
-    pub fn naming_ended(mut self, ended: Option<&EndedPods>) -> Self {
-        if let Some(ended) = ended.filter(|ended| ended.count > 0) {
-            self.counts.insert("ended".to_owned(), ended.count);
-            self.names.insert("ended".to_owned(), ended.names.clone());
+    pub fn naming_ended(mut self, run: &Run) -> Self {
+        for (class, ended) in [("ended", &run.ended_pods), ("tolerates_taint", &run.late_pods)] {
+            if let Some(ended) = ended.as_ref().filter(|ended| ended.count > 0) {
+                self.counts.insert(class.to_owned(), ended.count);
+                self.names.insert(class.to_owned(), ended.names.clone());
+            }
         }
         self
     }
@@ -921,16 +950,35 @@ mod tests {
             count,
             names: vec!["default/a".to_owned()],
         };
-        let told = |count: u32| {
-            let answer = Answer::new(DisposeVerdict::Recycled, "it has left");
-            let told = serde_json::to_value(answer.naming_ended(Some(&ended(count)))).unwrap();
-            (told["counts"].clone(), told["names"].clone())
-        };
-        assert_eq!(told(0), (json!({}), json!({})));
-        assert_eq!(told(2), (json!({"ended": 2}), json!({"ended": ["default/a"]})));
-        for (count, pods) in [(1, "1 pod"), (2, "2 pods")] {
-            let text = format!("{pods} ran on it when its time was over (default/a)");
-            assert_eq!(ended(count).describe(), text);
+        let mut run: Run = serde_json::from_value(json!({
+            "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+            "cluster": {"name": "prod", "endpoint": "https://x", "certificate_authority": ""},
+            "claimed_at": "2027-01-01T00:00:00Z",
+        }))
+        .unwrap();
+        for (over, late, counts, text) in [
+            (None, None, json!({}), ""),
+            (Some(0), None, json!({}), ""),
+            (
+                Some(1),
+                None,
+                json!({"ended": 1}),
+                "; 1 pod ran on it when its time was over (default/a)",
+            ),
+            (
+                None,
+                Some(2),
+                json!({"tolerates_taint": 2}),
+                "; 2 pods that tolerate its taint came after it, and go with it (default/a)",
+            ),
+        ] {
+            (run.ended_pods, run.late_pods) = (over.map(ended), late.map(ended));
+            let answer = Answer::new(DisposeVerdict::Recycled, "it has left").naming_ended(&run);
+            assert_eq!(serde_json::to_value(&answer).unwrap()["counts"], counts);
+            assert_eq!(
+                (answer.names.len(), run.describe_ended().as_str()),
+                (answer.counts.len(), text)
+            );
         }
     }
 

@@ -163,6 +163,10 @@ impl Departure<'_> {
         member.map(|member| member.lifecycle_state.as_str())
     }
 
+    fn is_released(&self) -> bool {
+        self.node.is_none_or(|node| node.claim().is_none())
+    }
+
     fn is_to_be_detached(&self) -> bool {
         self.dispose == Dispose::Detach && !self.is_lost
     }
@@ -177,15 +181,6 @@ impl Departure<'_> {
             !node.volumes.is_empty() && node.taints.iter().all(|taint| taint.key != OUT_OF_SERVICE_TAINT)
         };
         is_off && self.node.is_some_and(waits_for_taint)
-    }
-
-    /// Members in service that a scale-in could choose.
-    fn find_exposed(&self) -> Vec<InstanceId> {
-        let members = self.group.into_iter().flat_map(|group| &group.members);
-        members
-            .filter(|member| member.lifecycle_state == "InService" && !member.protected_from_scale_in)
-            .map(|member| member.instance.clone())
-            .collect()
     }
 }
 
@@ -306,7 +301,7 @@ fn stop(
     timing: &Timing,
 ) -> DisposalStep {
     match instance.state.as_str() {
-        "stopped" if departure.was_retired && departure.node.is_none() => DisposalStep::Done,
+        "stopped" if departure.was_retired && departure.is_released() => DisposalStep::Done,
         "stopped" => DisposalStep::Retire,
         "running" if lifecycle_state == "Standby" => {
             find_what_holds(departure.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
@@ -323,7 +318,9 @@ fn stop(
 fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
         "Standby" => find_what_holds(departure.node, timing).unwrap_or_else(|| {
-            let exposed = departure.find_exposed();
+            let exposed = departure
+                .group
+                .map_or_else(Vec::new, |group| group.find_exposed(None));
             if exposed.is_empty() {
                 DisposalStep::Detach(DISPOSAL_WAIT)
             } else {
@@ -349,8 +346,7 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
         );
     }
     // A call that is made again finds nothing that it may touch: the claim is gone, and whoever investigates has the instance.
-    let is_released = departure.node.is_none_or(|node| node.claim().is_none());
-    let last = if departure.was_retired && is_released {
+    let last = if departure.was_retired && departure.is_released() {
         DisposalStep::Done
     } else {
         DisposalStep::Retire
@@ -713,14 +709,16 @@ mod tests {
                 "{name}"
             );
         }
-        let half = step(
-            Stopping,
-            Some(&out_of_balancers()),
-            Some(&retired()),
-            Some("Standby"),
-            400,
-        );
-        assert_eq!(half, Retire, "tagged, but the Node is still there");
+        for (node, expected) in [
+            (
+                claimed(out_of_balancers(), Phase::Disposing, &Record::default()),
+                Retire,
+            ),
+            (out_of_balancers(), Done),
+        ] {
+            let last = step(Stopping, Some(&node), Some(&retired()), Some("Standby"), 400);
+            assert_eq!(last, expected, "tagged, and its Node has the claim or not");
+        }
     }
 
     #[test]

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocked::{Blocker, count_all};
 use crate::hook::HeldByHook;
+use crate::ids::InstanceId;
 use crate::input::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 use crate::names::DRAIN_UNTIL_ANNOTATION;
-use crate::node::NodeFacts;
-use crate::pods::{PodFacts, PodSurvey, cut_text, first_names, fit_names};
+use crate::node::{NodeFacts, draining_taint};
+use crate::pods::{LATE_PATIENCE, PodFacts, PodSurvey, cut_text, first_names, fit_names};
 use crate::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, SHORTEST_WAIT, next_wait};
 
 /// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
@@ -38,8 +39,12 @@ pub struct Terms<'a> {
     pub on_timeout: OnDrainTimeout,
     /// The input's, in seconds.
     pub drain_timeout: u32,
-    /// Since when a pod that comes tolerates our taint; none if the taint is not there.
+    /// Since when our taint is there; none if it is not.
     pub tainted_since: Option<Timestamp>,
+    /// Whose taint.
+    pub instance: &'a InstanceId,
+    /// Since when no pod holds the node but those that tolerate the taint and came after it.
+    pub emptied_at: Option<Timestamp>,
     /// When the drain began.
     pub since: Timestamp,
     /// The moment that is looked at.
@@ -75,6 +80,8 @@ impl<'a> Terms<'a> {
             on_timeout: input.on_drain_timeout,
             drain_timeout,
             tainted_since,
+            instance: &input.instance_id,
+            emptied_at: None,
             since,
             now,
             deadline,
@@ -85,6 +92,33 @@ impl<'a> Terms<'a> {
         match input.interrupted_at {
             Some(at) => (terms.interrupted(at), None),
             None => (terms, remark),
+        }
+    }
+
+    /// The same with the moment since when only late pods are left.
+    #[must_use]
+    pub fn emptied_at(self, emptied_at: Option<Timestamp>) -> Self {
+        Self { emptied_at, ..self }
+    }
+
+    /// It came after our taint, which it tolerates. One that does not was bound from what the scheduler remembered.
+    pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
+        let came_after = self
+            .tainted_since
+            .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
+        came_after && pod.tolerates(&draining_taint(self.instance))
+    }
+
+    /// Seconds for which late pods may still be asked to go, and waited for.
+    fn late_patience(&self) -> u32 {
+        let waited = self
+            .emptied_at
+            .map_or(0, |at| self.now.duration_since(at).as_secs());
+        let left = i64::from(LATE_PATIENCE) - waited;
+        if self.interrupted_at.is_some() || self.is_time_over() {
+            0
+        } else {
+            u32::try_from(left).unwrap_or(0)
         }
     }
 
@@ -333,10 +367,16 @@ pub fn judge_drain(
     polls: u32,
     last_eviction_tried: bool,
 ) -> DrainVerdict {
-    if survey.is_clear() {
-        return DrainVerdict::Dispose;
-    }
     let is_over = terms.is_time_over() || terms.is_budget_spent(polls);
+    if survey.is_clear() {
+        let patience = terms.late_patience();
+        let is_empty = survey.tolerates_taint.is_empty() || patience == 0 || is_over;
+        return match (is_empty, survey.to_evict().is_empty()) {
+            (true, _) => DrainVerdict::Dispose,
+            (false, true) => DrainVerdict::Wait(SHORTEST_WAIT.min(patience)),
+            (false, false) => DrainVerdict::Evict(SHORTEST_WAIT.min(patience)),
+        };
+    }
     if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
         return DrainVerdict::Evict(last_wait(survey, terms));
     }
@@ -599,7 +639,7 @@ mod tests {
 
     use super::*;
     use crate::blocked::{Refusal, RefusalKind, find_blockers};
-    use crate::fixtures::{at, input, job_pod, node, pod, strings, terms};
+    use crate::fixtures::{at, blanket, input, job_pod, node, pod, strings, terms};
     use crate::pods::survey_pods;
 
     fn until(seconds: i64) -> Deadline {
@@ -630,6 +670,51 @@ mod tests {
             on_timeout: OnDrainTimeout::Terminate,
             ..after(seconds)
         }
+    }
+
+    /// An hourly CronJob with a toleration of everything does not keep a node.
+    #[test]
+    fn late_pods_are_asked_to_go_when_nothing_else_holds_the_node_and_for_five_minutes() {
+        use DrainVerdict::{Dispose, Evict, Wait};
+        let late = PodFacts {
+            created_at: Some(at(20)),
+            tolerations: blanket(),
+            ..job_pod("late")
+        };
+        let leaving = PodFacts {
+            deletion_at: Some(at(100)),
+            ..late.clone()
+        };
+        let (holding, late, leaving) = (
+            vec![late.clone(), patient("train", 30)],
+            vec![late],
+            vec![leaving],
+        );
+        for (name, pods, emptied_at, now, expected) in [
+            ("others hold the node", &holding, None, 100, Wait(30)),
+            ("nothing else does", &late, Some(100), 100, Evict(30)),
+            ("it has been asked", &leaving, Some(100), 130, Wait(30)),
+            ("a moment before the bound", &late, Some(100), 390, Evict(10)),
+            ("the bound", &late, Some(100), 400, Dispose),
+            ("the deadline", &late, Some(86_390), 86_400, Dispose),
+        ] {
+            let terms = Terms {
+                tainted_since: Some(at(10)),
+                emptied_at: emptied_at.map(at),
+                ..after(now)
+            };
+            let survey = survey_pods(pods, &terms);
+            assert_eq!(judge_drain(&survey, &terms, 1, false), expected, "{name}");
+        }
+        let interrupted = after(0).interrupted(at(120));
+        let terms = Terms {
+            tainted_since: Some(at(10)),
+            ..interrupted
+        };
+        assert_eq!(
+            judge_drain(&survey_pods(&late, &terms), &terms, 1, false),
+            Dispose
+        );
     }
 
     /// A Job's pod that is waited for, with so many seconds of grace.

@@ -1,6 +1,7 @@
 //! Values that tests begin with: a healthy world of one group, in which each test changes what it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::ids::{Fence, InstanceId};
 use crate::input::{Awaited, Evict, Input, OnDrainTimeout, Settings, parse_input};
 use crate::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
 use crate::node::{Group, Instance, Member, NodeFacts, Record, Taint};
-use crate::pods::{Controller, PodFacts};
+use crate::pods::{Controller, PodFacts, Toleration};
 use crate::turn::Limits;
 
 pub(crate) const OLD: &str = "i-0aaaaaaaaaaaaaaaa";
@@ -158,12 +159,27 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         phase: "Running".to_owned(),
         restart_policy: "Always".to_owned(),
         created_at: Some(at(-3_600)),
+        started_at: Some(at(-3_600)),
+        tolerations: Vec::new(),
         deletion_at: None,
         volume_claims: Vec::new(),
         grace_seconds: 30,
         has_empty_dir: false,
         is_debugged: false,
     }
+}
+
+static OLD_ID: LazyLock<InstanceId> = LazyLock::new(|| id(OLD));
+
+/// Tolerates every taint.
+pub(crate) fn blanket() -> Vec<Toleration> {
+    vec![Toleration {
+        key: None,
+        operator: Some("Exists".to_owned()),
+        value: None,
+        effect: None,
+        seconds: None,
+    }]
 }
 
 /// Nobody is waited for by label.
@@ -180,6 +196,8 @@ pub(crate) fn terms() -> Terms<'static> {
         on_timeout: OnDrainTimeout::Restore,
         drain_timeout: 86_400,
         tainted_since: None,
+        instance: &OLD_ID,
+        emptied_at: None,
         since: at(0),
         now: at(0),
         deadline: Deadline {

@@ -34,6 +34,8 @@ pub struct Input {
     pub replacement: Replacement,
     /// `dispose`.
     pub dispose: Dispose,
+    /// `node_lost_after_seconds`.
+    pub node_lost_after_seconds: u32,
     /// `replacement_timeout_seconds`.
     pub replacement_timeout_seconds: u32,
     /// `drain_timeout_seconds`.
@@ -75,6 +77,8 @@ pub struct Awaited {
 pub enum Evict {
     /// What is not waited for is evicted at once.
     Others,
+    /// The same, and pods that run to completion are not waited for because of that.
+    OthersAndJobs,
     /// What is not waited for is left alone.
     None,
 }
@@ -261,7 +265,14 @@ const NAMESPACES: Field = Field {
 const EVICT: Field = Field {
     name: "evict",
     kind: Kind::OneOf(&[
-        choice("others", "what is not waited for is evicted at once"),
+        choice(
+            "others",
+            "what is not waited for is evicted at once; pods that run to completion (of Jobs, workflows and the like: a `restartPolicy` other than `Always`) are waited for",
+        ),
+        choice(
+            "others_and_jobs",
+            "the same, but pods that run to completion are evicted like others, unless they are selected or annotated",
+        ),
         choice(
             "none",
             "what is not waited for is left alone, unless annotated `evict`",
@@ -310,6 +321,19 @@ const REPLACEMENT_TIMEOUT: Field = Field {
     required: false,
     setting: true,
     meaning: "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
+};
+
+/// At least Kubernetes' own default toleration of a node that is not Ready: a restart of the kubelet takes one or two minutes. At most a day.
+const NODE_LOST_AFTER: Field = Field {
+    name: "node_lost_after_seconds",
+    kind: Kind::Seconds {
+        least: 300,
+        most: 86_400,
+    },
+    default: "1800",
+    required: false,
+    setting: true,
+    meaning: "how long a node may be not Ready until it counts as lost, and is disposed of with its pods; never less than the pods' own `tolerationSeconds`; at once if its machine is off",
 };
 
 /// At least a minute, which is two polls. At most 30 days, which is what 25,000 history events allow ([`crate::poll`]).
@@ -434,7 +458,7 @@ const HOOK: Field = Field {
 };
 
 /// Every field, in the order of the documentation.
-pub const FIELDS: [Field; 17] = [
+pub const FIELDS: [Field; 18] = [
     INSTANCE_ID,
     CLUSTER_NAME,
     LABEL_SELECTOR,
@@ -445,6 +469,7 @@ pub const FIELDS: [Field; 17] = [
     REPLACEMENT_TIMEOUT,
     DRAIN_TIMEOUT,
     ON_DRAIN_TIMEOUT,
+    NODE_LOST_AFTER,
     LOAD_BALANCER_GRACE,
     GRACE_PERIOD,
     URGENCY,
@@ -575,6 +600,7 @@ impl<'a> Reader<'a> {
             evict: self.read_choice(&EVICT)?,
             replacement,
             dispose,
+            node_lost_after_seconds: self.read_seconds(&NODE_LOST_AFTER)?,
             replacement_timeout_seconds: self.read_seconds(&REPLACEMENT_TIMEOUT)?,
             drain_timeout_seconds: self.read_seconds(&DRAIN_TIMEOUT)?,
             on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
@@ -953,6 +979,7 @@ mod tests {
                 evict: Evict::Others,
                 replacement: Replacement::Before,
                 dispose: Dispose::Terminate,
+                node_lost_after_seconds: 1_800,
                 replacement_timeout_seconds: 840,
                 drain_timeout_seconds: 172_800,
                 on_drain_timeout: OnDrainTimeout::Restore,
@@ -1076,11 +1103,11 @@ mod tests {
             ),
             (
                 json!({"evict": "all"}),
-                "evict must be one of \"others\", \"none\", but is \"all\"",
+                "evict must be one of \"others\", \"others_and_jobs\", \"none\", but is \"all\"",
             ),
             (
                 json!({"evict": null}),
-                "evict must be one of \"others\", \"none\", but is null",
+                "evict must be one of \"others\", \"others_and_jobs\", \"none\", but is null",
             ),
             (
                 json!({"replacement": true}),
@@ -1321,7 +1348,7 @@ mod tests {
         let cases = [
             (
                 json!({"evict": "all"}),
-                "the module setting evict must be one of \"others\", \"none\", but is \"all\"",
+                "the module setting evict must be one of \"others\", \"others_and_jobs\", \"none\", but is \"all\"",
             ),
             (
                 json!({"label_selector": "=" }),

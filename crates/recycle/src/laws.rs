@@ -101,7 +101,7 @@ fn whole_input() -> Vec<Value> {
     vec![
         input_json(
             json!({"label_selector": "app=web,tier in (a,b)", "namespaces": ["jobs"], "evict": "none",
-            "replacement": "before", "dispose": "stop", "replacement_timeout_seconds": 840,
+            "replacement": "before", "dispose": "stop", "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
             "drain_timeout_seconds": 172_800, "on_drain_timeout": "terminate", "load_balancer_grace_seconds": 60,
             "grace_period_seconds": 30, "urgency": "planned", "dry_run": true,
             "force": ["running_pods", "last_target"]}),
@@ -518,7 +518,7 @@ proptest! {
         let _ = hook.try_heartbeat(since, now, drain_timeout);
         let _ = (hook.warn(now), hook.describe_end());
         let silent = NodeFacts { ready: false, not_ready_since: Some(since), ..node("a") };
-        let _ = find_loss(Some(&silent), now);
+        let _ = find_loss(Some(&silent), drain_timeout, now);
         let _ = pace_turn(since, now);
     }
 
@@ -534,9 +534,7 @@ proptest! {
             if let Some(old) = &run.old {
                 let _ = (old.knows_members(), old.newcomers(&group()), old.to_facts(&run.node, &id(OLD)));
             }
-            if let Some(ended) = &run.ended_pods {
-                let _ = ended.describe();
-            }
+            let _ = run.describe_ended();
             let execution: ExecutionArn = ARN.parse().unwrap();
             let _ = tell_finished(About::run(&execution, &run), &run, "it is gone");
             let mut run = run;

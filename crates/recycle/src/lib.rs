@@ -37,6 +37,7 @@ pub mod plan;
 pub mod pods;
 pub mod poll;
 pub mod preflight;
+pub mod printable;
 pub mod put_back;
 pub mod replacement;
 pub mod report;

@@ -5,13 +5,18 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::drain::count_and_name;
-use crate::node::NodeFacts;
-use crate::pods::{PodSurvey, first_names, fit_names};
+use crate::drain::{count_and_name, later};
+use crate::node::{NodeFacts, Taint};
+use crate::pods::{PodFacts, PodSurvey, first_names, fit_names};
 
-/// Seconds without Ready after which a node is lost. Kubernetes itself gives the pods of such a node up after as long (the default
-/// toleration of `node.kubernetes.io/unreachable`); a restart of the kubelet or the network's agent takes one or two minutes.
-pub const LOST_AFTER: i64 = 300;
+/// Seconds without Ready after which a node is lost where no execution's input says anything else: half an hour, as long as EKS' node repair
+/// waits (EKS user guide, "Detect node health issues and enable automatic node repair").
+pub const LOST_AFTER: u32 = 1_800;
+
+/// The taints by which Kubernetes gives up the pods of a node that is not Ready, each after the pod's own `tolerationSeconds`.
+const GIVING_UP: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+/// The taint that the cloud controller sets on a node that is not Ready, when EC2 says that its machine is off.
+const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// How many bytes the names of lost pods may have together: they travel with every answer.
 const NAMES_BUDGET: usize = 150;
@@ -36,20 +41,79 @@ pub struct Lost {
     pub at: Timestamp,
 }
 
-/// Why a Node counts as lost, if it does: it is gone, or has not been Ready for five minutes.
-#[must_use]
-pub fn find_loss(node: Option<&NodeFacts>, now: Timestamp) -> Option<Lost> {
-    let why = match node {
-        None => "its Node object is gone".to_owned(),
-        Some(node) => {
-            let since = node.not_ready_since?;
-            if now.duration_since(since).as_secs() < LOST_AFTER {
-                return None;
-            }
-            format!("it has not been Ready since {since}")
+impl Lost {
+    /// There is no Node any more.
+    #[must_use]
+    pub fn of_gone_node(now: Timestamp) -> Self {
+        Self {
+            why: "its Node object is gone".to_owned(),
+            at: now,
         }
+    }
+}
+
+/// Seconds for which a node that is not Ready is waited for: what was asked for, and never less than the pods that hold it tolerate. At
+/// most [`u32::MAX`]: a pod may tolerate it for ever.
+#[must_use]
+pub fn find_patience(asked: u32, survey: &PodSurvey) -> u32 {
+    let holding = survey.holding();
+    let staying = holding.iter().filter(|pod| pod.deletion_at.is_none());
+    let tolerated = staying.flat_map(|pod| GIVING_UP.map(|key| tolerates_for(pod, key)));
+    tolerated.max().unwrap_or_default().max(asked)
+}
+
+/// As the taint eviction controller counts (`getMinTolerationTime`): the shortest of the tolerations that name a time.
+fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
+    let taint = Taint {
+        key: key.to_owned(),
+        value: None,
+        effect: "NoExecute".to_owned(),
+        time_added: None,
     };
-    Some(Lost { why, at: now })
+    let mut tolerations = pod
+        .tolerations
+        .iter()
+        .filter(|given| given.tolerates(&taint))
+        .peekable();
+    if tolerations.peek().is_none() {
+        return 0;
+    }
+    let shortest = tolerations.filter_map(|given| given.seconds).min();
+    shortest.map_or(u32::MAX, |seconds| {
+        u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+    })
+}
+
+/// Why a Node counts as lost, if it does: it is gone, its machine is off, or it has not been Ready for `patience` seconds.
+#[must_use]
+pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Option<Lost> {
+    let Some(node) = node else {
+        return Some(Lost::of_gone_node(now));
+    };
+    let since = node.not_ready_since?;
+    let is_off = node.taints.iter().any(|taint| taint.key == SHUTDOWN_TAINT);
+    let is_over = now.duration_since(since).as_secs() >= i64::from(patience);
+    (is_off || is_over).then(|| {
+        let off = if is_off { ", and its machine is off" } else { "" };
+        Lost {
+            why: format!("it has not been Ready since {since}{off}"),
+            at: now,
+        }
+    })
+}
+
+/// That a node is not Ready, and when it counts as lost, in one sentence; none if it is Ready.
+#[must_use]
+pub fn describe_silence(node: &NodeFacts, patience: u32) -> Option<String> {
+    let since = node.not_ready_since?;
+    let end = match patience {
+        u32::MAX => "its pods tolerate that for ever, so that it does not count as lost".to_owned(),
+        seconds => format!("it counts as lost at {}", later(since, seconds)),
+    };
+    Some(format!(
+        "node {} has not been Ready since {since}; {end}",
+        node.name
+    ))
 }
 
 /// Notes who holds the node now. Where nobody does, or nobody can be seen any more, the last ones that were seen are `before`.
@@ -97,14 +161,19 @@ pub fn describe_loss(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, job_pod, node, pod};
+    use crate::fixtures::{at, blanket, job_pod, node, pod, taint};
+    use crate::pods::Toleration;
 
     #[test]
-    fn a_node_is_lost_when_it_is_gone_or_has_not_been_ready_for_five_minutes() {
+    fn a_node_is_lost_when_it_is_gone_or_off_or_has_not_been_ready_for_as_long_as_it_may() {
         let unready = |since: Option<i64>| NodeFacts {
             ready: false,
             not_ready_since: since.map(at),
             ..node("a")
+        };
+        let off = NodeFacts {
+            taints: vec![taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")],
+            ..unready(Some(999))
         };
         let cases = [
             ("gone", None, Some("its Node object is gone")),
@@ -112,16 +181,94 @@ mod tests {
             ("never heard of", Some(unready(None)), None),
             ("not Ready for a while", Some(unready(Some(701))), None),
             (
-                "not Ready for five minutes",
+                "off",
+                Some(off),
+                Some("it has not been Ready since 2027-01-01T00:16:39Z, and its machine is off"),
+            ),
+            (
+                "not Ready for as long as it may",
                 Some(unready(Some(700))),
                 Some("it has not been Ready since 2027-01-01T00:11:40Z"),
             ),
             ("by a clock that is ahead", Some(unready(Some(1_001))), None),
         ];
         for (name, node, expected) in cases {
-            let loss = find_loss(node.as_ref(), at(1_000));
+            let loss = find_loss(node.as_ref(), 300, at(1_000));
             assert_eq!(loss.as_ref().map(|loss| loss.why.as_str()), expected, "{name}");
             assert!(loss.is_none_or(|loss| loss.at == at(1_000)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_not_lost_before_its_pods_tolerations_end() {
+        let tolerating = |key: &str, seconds: Option<i64>| Toleration {
+            key: Some(key.to_owned()),
+            operator: Some("Exists".to_owned()),
+            value: None,
+            effect: Some("NoExecute".to_owned()),
+            seconds,
+        };
+        let [unreachable, not_ready] = GIVING_UP;
+        let default = || {
+            vec![
+                tolerating(unreachable, Some(300)),
+                tolerating(not_ready, Some(300)),
+            ]
+        };
+        for (name, tolerations, leaving, expected) in [
+            ("none", Vec::new(), false, 1_800),
+            ("Kubernetes' default", default(), false, 1_800),
+            (
+                "two hours",
+                vec![tolerating(unreachable, Some(7_200))],
+                false,
+                7_200,
+            ),
+            (
+                "while not ready",
+                vec![tolerating(not_ready, Some(7_200))],
+                false,
+                7_200,
+            ),
+            ("for ever", vec![tolerating(unreachable, None)], false, u32::MAX),
+            ("everything", blanket(), false, u32::MAX),
+            (
+                "the shorter one of two",
+                [blanket(), default()].concat(),
+                false,
+                1_800,
+            ),
+            ("given up already", blanket(), true, 1_800),
+            ("something else", vec![tolerating("other", None)], false, 1_800),
+        ] {
+            let pod = PodFacts {
+                tolerations,
+                deletion_at: leaving.then(|| at(0)),
+                ..job_pod("train")
+            };
+            let survey = PodSurvey {
+                awaited: vec![pod],
+                ..PodSurvey::default()
+            };
+            assert_eq!(find_patience(1_800, &survey), expected, "{name}");
+        }
+        let silent = NodeFacts {
+            ready: false,
+            not_ready_since: Some(at(0)),
+            ..node("a")
+        };
+        assert_eq!(describe_silence(&node("a"), 60), None);
+        for (patience, expected) in [
+            (
+                60,
+                "node a has not been Ready since 2027-01-01T00:00:00Z; it counts as lost at 2027-01-01T00:01:00Z",
+            ),
+            (
+                u32::MAX,
+                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that for ever, so that it does not count as lost",
+            ),
+        ] {
+            assert_eq!(describe_silence(&silent, patience).as_deref(), Some(expected));
         }
     }
 
@@ -169,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_told_with_its_cause_and_the_pods() {
-        let lost = find_loss(None, at(0)).unwrap();
+        let lost = find_loss(None, 0, at(0)).unwrap();
         let holders = Holders {
             count: 7,
             names: vec!["jobs/a".to_owned(), "jobs/b".to_owned()],

@@ -14,7 +14,7 @@ pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
 pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
 /// Node label on replacements: the instance id of the node for which we keep Cluster Autoscaler from removing them.
 pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
-/// Node annotation on a replacement: what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before us.
+/// Node annotation on a replacement, or on the Node of a stopped instance: what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before us.
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 /// Node annotation: since when (RFC 3339) this node is being put back. The oldest of a group goes first.
 pub const PUT_BACK_ANNOTATION: &str = "recycle-eks/put-back";
@@ -38,6 +38,8 @@ pub const REPLACES_LABEL: &str = "recycle-eks/replaces";
 pub const EVICTED_ANNOTATION: &str = "recycle-eks/evicted";
 /// Tag that a person sets on an Auto Scaling group, value `true`: rotations begin no node of it as long as it is there.
 pub const PAUSED_TAG: &str = "recycle-eks:paused";
+/// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: stop` has stopped. A result, not a leftover.
+pub const STOPPED_TAINT: &str = "recycle-eks/stopped";
 /// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: detach` has taken out of its group. A result, not a leftover.
 pub const DETACHED_TAINT: &str = "recycle-eks/detached";
 /// Taint key, effect `NoExecute` (Kubernetes' own name): the machine is off, so its volumes may be attached elsewhere at once.

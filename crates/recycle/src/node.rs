@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::claim::StoredClaim;
 use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::printable::printable_document;
 use crate::put_back::GaveUp;
-use crate::strict::{Unreadable, read_text};
+use crate::strict::{Unreadable, read_text, read_value};
 
 /// A taint, as Kubernetes writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,11 +53,21 @@ pub fn is_request_taint(taint: &Taint) -> bool {
     taint.key == crate::names::REQUEST_TAINT
 }
 
+/// The taint of a Node whose instance is stopped, and stays in its group.
+#[must_use]
+pub fn stopped_taint(instance: &InstanceId) -> Taint {
+    taint_for(crate::names::STOPPED_TAINT, instance)
+}
+
 /// The taint of a Node whose instance has left its group, and runs on for an investigation.
 #[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
+    taint_for(crate::names::DETACHED_TAINT, instance)
+}
+
+fn taint_for(key: &str, instance: &InstanceId) -> Taint {
     Taint {
-        key: crate::names::DETACHED_TAINT.to_owned(),
+        key: key.to_owned(),
         value: Some(instance.to_string()),
         effect: DRAINING_EFFECT.to_owned(),
         time_added: None,
@@ -127,7 +138,9 @@ impl NodeFacts {
     /// The story in its annotation; none also if somebody edited it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        read_text(self.annotations.get(crate::names::PROGRESS_ANNOTATION)?).ok()
+        let text = self.annotations.get(crate::names::PROGRESS_ANNOTATION)?;
+        let document = serde_json::from_str(text).ok()?;
+        read_value(&printable_document(document)).ok()
     }
 
     /// Nobody has written the field since we did. Where nobody can tell, it was us.
@@ -241,6 +254,9 @@ pub fn is_leaving(lifecycle_state: &str) -> bool {
         .any(|prefix| lifecycle_state.starts_with(prefix))
 }
 
+/// How many members one SetInstanceProtection takes (its API reference).
+pub const MOST_PROTECTED: usize = 50;
+
 /// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
@@ -274,6 +290,19 @@ impl Group {
                 .is_none_or(|member| member.is_leaving() || member.can_be_protected())
         };
         protected.iter().filter(is_ready).cloned().collect()
+    }
+
+    /// Members that a scale-in could choose: those in service, and `returning`, which will be, if there is one.
+    #[must_use]
+    pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
+        self.members
+            .iter()
+            .filter(|member| {
+                let is_returning = returning == Some(&member.instance) && member.can_be_protected();
+                (member.lifecycle_state == "InService" || is_returning) && !member.protected_from_scale_in
+            })
+            .map(|member| member.instance.clone())
+            .collect()
     }
 
     /// How many members are in service.
@@ -370,7 +399,10 @@ mod tests {
     use crate::claim::Phase;
     use crate::failure::with_causes;
     use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
-    use crate::names::{CLAIM_TAG, DETACHED_TAG, GROUP_TAG, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use crate::names::{
+        CLAIM_TAG, DETACHED_TAG, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+    };
+    use serde_json::json;
 
     #[test]
     fn a_time_in_the_line_of_put_backs_is_believed_and_nothing_else() {
@@ -384,6 +416,28 @@ mod tests {
             node.annotations.extend(texts);
             assert_eq!(node.queued_since(), since, "{text:?}");
         }
+    }
+
+    /// A kubelet writes any annotation on its own Node, and its text reaches terminals and notifications.
+    #[test]
+    fn what_a_progress_says_steers_no_terminal() {
+        let told = json!({
+            "summary": "drains\u{1b}]52;c;eA==\u{7}", "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z",
+            "blocked": [{"what": "budget a/\u{202e}b", "says": "\u{9b}2J", "since": "2027-01-01T00:00:00Z", "count": 1, "names": ["\u{1b}"]}],
+        });
+        let node = NodeFacts {
+            annotations: [(PROGRESS_ANNOTATION.to_owned(), told.to_string())].into(),
+            ..node("a")
+        };
+        let text = format!("{:?}", node.progress().unwrap());
+        assert!(
+            text.contains("drains\u{fffd}]52") && text.contains("budget a/\u{fffd}b"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("\\u{1b}") && !text.contains("\\u{9b}") && !text.contains("\\u{202e}"),
+            "{text}"
+        );
     }
 
     #[test]

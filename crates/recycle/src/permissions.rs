@@ -38,11 +38,6 @@ pub const PERMISSIONS: &[Permission] = &[
     },
     Permission {
         group: "",
-        resource: "nodes",
-        verb: "delete",
-    },
-    Permission {
-        group: "",
         resource: "pods",
         verb: "list",
     },
@@ -152,6 +147,6 @@ mod tests {
 
     #[test]
     fn a_permission_reads_as_verb_and_resource() {
-        assert_eq!(PERMISSIONS[5].to_string(), "create pods/eviction");
+        assert_eq!(PERMISSIONS[4].to_string(), "create pods/eviction");
     }
 }

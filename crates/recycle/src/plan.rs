@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::input::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
@@ -49,6 +50,7 @@ pub fn write_plan(
     pods: &[PodFacts],
     survey: &PodSurvey,
     notes: Vec<String>,
+    now: Timestamp,
 ) -> Plan {
     let mut steps = Vec::new();
     steps.extend(plan_replacement(input, group, node));
@@ -60,17 +62,17 @@ pub fn write_plan(
     Plan {
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
-        pods: plan_pods(input, pods, survey),
+        pods: plan_pods(input, pods, survey, now),
         put_back: plan_put_back(input, group),
     }
 }
 
 /// What matters most comes first, and has the most room for its names.
-fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey) -> Vec<PlannedPods> {
+fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestamp) -> Vec<PlannedPods> {
     let mut groups: BTreeMap<(u8, &'static str, &'static str), Vec<String>> = BTreeMap::new();
     for pod in pods {
         let is_held = survey.zone_mismatch.iter().any(|held| held.uid == pod.uid);
-        let key = match explain_class(pod, &input.awaited, input.evict) {
+        let key = match explain_class(pod, &input.awaited, input.evict, now) {
             (PodClass::Wait, reason) => (0, "wait", reason),
             (PodClass::Evict, _) if is_held => {
                 (1, "hold", "no other node that takes pods can use its volume")
@@ -187,7 +189,7 @@ fn describe_resources(node: &NodeFacts) -> String {
 /// How many pods; which ones, the answer's `names` say.
 fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     let rest = match input.evict {
-        Evict::Others => "evict the others",
+        Evict::Others | Evict::OthersAndJobs => "evict the others",
         Evict::None => "leave the others alone",
     };
     let end = match input.on_drain_timeout {
@@ -302,7 +304,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{controller, group, input, job_pod, node, pod};
+    use crate::fixtures::{at, controller, group, input, job_pod, node, pod};
 
     fn survey() -> PodSurvey {
         PodSurvey {
@@ -323,6 +325,7 @@ mod tests {
             &[job_pod("job"), pod("web"), pod("api")],
             &survey(),
             vec!["a note".to_owned()],
+            at(0),
         );
         assert_eq!(
             plan.steps,
@@ -345,7 +348,7 @@ mod tests {
     }
 
     fn plan_of(more: serde_json::Value, group: &Group, pods: &[PodFacts], survey: &PodSurvey) -> Plan {
-        write_plan(&input(more), group, &node("old"), pods, survey, Vec::new())
+        write_plan(&input(more), group, &node("old"), pods, survey, Vec::new(), at(0))
     }
 
     #[test]
@@ -372,13 +375,9 @@ mod tests {
         assert_eq!(
             told,
             [
+                ("wait", "it runs to completion", 1, "default/job".to_owned()),
                 ("hold", held, 1, "default/held".to_owned()),
-                (
-                    "evict",
-                    other,
-                    3,
-                    "default/api default/job default/web".to_owned()
-                ),
+                ("evict", other, 2, "default/api default/web".to_owned()),
                 ("ignore", mine, 1, "default/mine".to_owned()),
             ]
         );
@@ -441,6 +440,7 @@ mod tests {
             &[],
             &survey(),
             Vec::new(),
+            at(0),
         );
         assert_eq!(plan.steps[0], "taint node old and cordon it");
         assert_eq!(
@@ -468,7 +468,15 @@ mod tests {
                 "3 do not matter); after that the instance goes, whatever runs on it",
             ),
         ] {
-            let plan = write_plan(&input(more), &group(), &node("old"), &[], &slow, Vec::new());
+            let plan = write_plan(
+                &input(more),
+                &group(),
+                &node("old"),
+                &[],
+                &slow,
+                Vec::new(),
+                at(0),
+            );
             assert!(plan.steps[3].ends_with(expected), "{}", plan.steps[3]);
             assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
             assert_eq!(
@@ -486,9 +494,17 @@ mod tests {
             extended_resources: vec!["nvidia.com/gpu".to_owned()],
             ..node("old")
         };
-        let text = write_plan(&asked, &group(), &gpu, &[], &PodSurvey::default(), Vec::new())
-            .steps
-            .join("\n");
+        let text = write_plan(
+            &asked,
+            &group(),
+            &gpu,
+            &[],
+            &PodSurvey::default(),
+            Vec::new(),
+            at(0),
+        )
+        .steps
+        .join("\n");
         for expected in [
             "its Node usable (with nvidia.com/gpu)",
             "leave the others alone (now 0 to evict, 0 leaving; 0 do not matter)",

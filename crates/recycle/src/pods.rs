@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::drain::{Terms, later};
 use crate::input::{Awaited, Evict};
 use crate::names::DRAIN_ANNOTATION;
+use crate::node::Taint;
 
 /// How many names of a class an answer gives.
 pub const NAMES_PER_CLASS: usize = 5;
@@ -17,16 +18,20 @@ pub const NAMES_PER_CLASS: usize = 5;
 /// 8 KB.
 pub const NAMES_BUDGET: usize = 1_300;
 /// To how many characters names are cut, one after the other, until all fit into a budget. With the last, five names in each class do.
-const CUT_NAMES: [usize; 7] = [120, 80, 60, 40, 28, 20, 16];
+const CUT_NAMES: [usize; 8] = [120, 80, 60, 40, 28, 20, 16, 12];
 /// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck. A kubelet that is well
 /// removes a pod within a minute of its last second.
 const STUCK_AFTER: u32 = 300;
 
+/// Seconds for which pods that came after our taint, and tolerate it, are asked to go once nothing else holds the node. Their controller
+/// may send others for ever, and an hourly CronJob with a toleration of everything would keep a node for ever.
+pub const LATE_PATIENCE: u32 = 300;
+
 /// Set by the kubelet on pods that it runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Karpenter's "leave this pod alone".
+/// Karpenter's "leave this pod alone": `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
 const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
-/// Cluster Autoscaler's "leave this pod alone", if it is `false`.
+/// Cluster Autoscaler's "leave this pod alone", if it is `false`, or `on-completion`: until it has finished.
 const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Who controls a pod (`metadata.ownerReferences`, the one with `controller: true`).
@@ -38,6 +43,38 @@ pub struct Controller {
     pub name: String,
     /// Its uid.
     pub uid: String,
+}
+
+/// A toleration of a pod (`spec.tolerations`). A tenant may write any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toleration {
+    /// `key`; none or empty with the operator `Exists`: every taint.
+    pub key: Option<String>,
+    /// `operator`: `Equal` (also if there is none) or `Exists`. Others tolerate no taint of ours.
+    pub operator: Option<String>,
+    /// `value`.
+    pub value: Option<String>,
+    /// `effect`; none: every effect.
+    pub effect: Option<String>,
+    /// `tolerationSeconds`; none: for ever.
+    pub seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// As the scheduler sees it (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
+    #[must_use]
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        let same = |mine: &Option<String>, other: &str| mine.as_deref().unwrap_or_default() == other;
+        let any = |mine: &Option<String>| mine.as_deref().is_none_or(str::is_empty);
+        let is_value = match self.operator.as_deref() {
+            None | Some("" | "Equal") => same(&self.value, taint.value.as_deref().unwrap_or_default()),
+            Some("Exists") => true,
+            Some(_) => false,
+        };
+        (any(&self.effect) || same(&self.effect, &taint.effect))
+            && (any(&self.key) || same(&self.key, &taint.key))
+            && is_value
+    }
 }
 
 /// What we need to know of a pod.
@@ -61,6 +98,10 @@ pub struct PodFacts {
     pub restart_policy: String,
     /// `metadata.creationTimestamp`.
     pub created_at: Option<Timestamp>,
+    /// `status.startTime`: when a kubelet accepted it.
+    pub started_at: Option<Timestamp>,
+    /// `spec.tolerations`.
+    pub tolerations: Vec<Toleration>,
     /// `metadata.deletionTimestamp`: it includes the grace period.
     pub deletion_at: Option<Timestamp>,
     /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
@@ -129,13 +170,28 @@ impl PodFacts {
     }
 
     /// Another tool was told to leave it alone.
-    fn is_not_to_be_disturbed(&self) -> bool {
-        let is = |annotation: &str, value: &str| {
-            self.annotations
-                .get(annotation)
-                .is_some_and(|given| given == value)
+    fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
+        let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
+        let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
+            None => false,
+            Some("true") => true,
+            Some(text) => text.parse::<SignedDuration>().is_ok_and(|protection| {
+                let end = self.started_at.map(|start| start.checked_add(protection));
+                end.is_none_or(|end| end.is_ok_and(|end| now < end))
+            }),
         };
-        is(DO_NOT_DISRUPT_ANNOTATION, "true") || is(SAFE_TO_EVICT_ANNOTATION, "false")
+        is_protected || matches!(value(SAFE_TO_EVICT_ANNOTATION), Some("false" | "on-completion"))
+    }
+
+    /// Its containers end, and its controller counts on that: a Job, a workflow, a task.
+    fn runs_to_completion(&self) -> bool {
+        !self.is_bare() && self.restart_policy != "Always"
+    }
+
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations
+            .iter()
+            .any(|toleration| toleration.tolerates(taint))
     }
 
     /// Our annotation says `evict`.
@@ -191,13 +247,16 @@ pub struct PodSurvey {
     pub never_ends: Vec<PodFacts>,
     /// Bare pods that are waited for because nothing would bring them back; also among `awaited`.
     pub bare: Vec<PodFacts>,
+    /// Pods that are waited for because they run to completion, and no selector or annotation says more; also among `awaited`.
+    pub to_completion: Vec<PodFacts>,
     /// Pods to evict that have an emptyDir, whose content is lost; also among `evictable`.
     pub empty_dir: Vec<PodFacts>,
     /// Pods into which somebody looks with a debug container. Their class is what it would be without.
     pub debugged: Vec<PodFacts>,
     /// Pods that are bound to the node and have not begun. Their class is what it would be if they had.
     pub pending: Vec<PodFacts>,
-    /// Pods created after our taint: neither evicted nor waited for.
+    /// Pods that tolerate our taint and came after it, and that no selector or annotation asks to wait for: they are asked to go when nothing else holds
+    /// the node, for [`LATE_PATIENCE`].
     pub tolerates_taint: Vec<PodFacts>,
     /// Pods whose annotation `recycle-eks/drain` says nothing that we know: classed as if they had none.
     pub bad_annotation: Vec<PodFacts>,
@@ -205,40 +264,56 @@ pub struct PodSurvey {
     pub ignored: u32,
 }
 
-/// Decides a pod's class; the first rule that matches wins.
+/// Decides a pod's class, and by which rule: the first that matches wins.
 #[must_use]
-pub fn classify_pod(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> PodClass {
-    explain_class(pod, awaited, evict).0
-}
-
-/// The class, and the rule that decided it.
-#[must_use]
-pub fn explain_class(pod: &PodFacts, awaited: &Awaited, evict: Evict) -> (PodClass, &'static str) {
-    if pod.is_finished() {
-        return (PodClass::Ignore, "it has finished");
-    }
-    if pod.is_mirror() {
-        return (PodClass::Ignore, "the kubelet's own");
-    }
-    if pod.leaves_nothing() {
-        return (PodClass::Ignore, "of a DaemonSet");
-    }
-    if let Ok(Some(class)) = pod.annotated_class() {
-        return (class, "its annotation recycle-eks/drain");
-    }
-    if is_selected(pod, awaited) {
-        return (PodClass::Wait, "label_selector");
-    }
-    if pod.is_not_to_be_disturbed() && pod.can_end() {
-        return (PodClass::Wait, "annotated not to be disturbed, and it can end");
+pub fn explain_class(
+    pod: &PodFacts,
+    awaited: &Awaited,
+    evict: Evict,
+    now: Timestamp,
+) -> (PodClass, &'static str) {
+    if let Some(asked) = find_asked_class(pod, awaited, now) {
+        return asked;
     }
     if pod.is_bare() {
         return (PodClass::Wait, "no controller would start it again");
     }
+    if waits_to_complete(pod, evict) {
+        return (PodClass::Wait, "it runs to completion");
+    }
+    class_of_others(evict)
+}
+
+/// What a selector or an annotation asks for, or what it is on every node.
+fn find_asked_class(pod: &PodFacts, awaited: &Awaited, now: Timestamp) -> Option<(PodClass, &'static str)> {
+    if pod.is_finished() {
+        return Some((PodClass::Ignore, "it has finished"));
+    }
+    if pod.is_mirror() {
+        return Some((PodClass::Ignore, "the kubelet's own"));
+    }
+    if pod.leaves_nothing() {
+        return Some((PodClass::Ignore, "of a DaemonSet"));
+    }
+    if let Ok(Some(class)) = pod.annotated_class() {
+        return Some((class, "its annotation recycle-eks/drain"));
+    }
+    if is_selected(pod, awaited) {
+        return Some((PodClass::Wait, "label_selector"));
+    }
+    let waits = pod.is_not_to_be_disturbed(now) && pod.can_end();
+    waits.then_some((PodClass::Wait, "annotated not to be disturbed, and it can end"))
+}
+
+fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
     match evict {
-        Evict::Others => (PodClass::Evict, "its controller starts it elsewhere"),
+        Evict::Others | Evict::OthersAndJobs => (PodClass::Evict, "its controller starts it elsewhere"),
         Evict::None => (PodClass::Ignore, "evict is none"),
     }
+}
+
+fn waits_to_complete(pod: &PodFacts, evict: Evict) -> bool {
+    pod.runs_to_completion() && evict != Evict::OthersAndJobs
 }
 
 fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
@@ -248,11 +323,6 @@ fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
             .selector
             .as_ref()
             .is_some_and(|selector| selector.matches(&pod.labels))
-}
-
-/// A bare pod that is waited for only because it is bare.
-fn waits_as_bare(pod: &PodFacts, awaited: &Awaited) -> bool {
-    pod.is_bare() && !matches!(pod.annotated_class(), Ok(Some(_))) && !is_selected(pod, awaited)
 }
 
 /// Whether a node has no pods but those that every node has: DaemonSets' and mirrors. Finished ones do not count.
@@ -272,7 +342,13 @@ pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
 }
 
 fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
-    let class = classify_pod(pod, terms.awaited, terms.evict);
+    let asked = find_asked_class(pod, terms.awaited, terms.now);
+    let is_late = terms.is_late(pod);
+    let (class, _) = match asked {
+        Some(asked) => asked,
+        None if is_late => class_of_others(terms.evict),
+        None => explain_class(pod, terms.awaited, terms.evict, terms.now),
+    };
     if pod.annotated_class().is_err() && !pod.is_finished() {
         survey.bad_annotation.push(pod.clone());
     }
@@ -280,10 +356,7 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
         survey.ignored += 1;
         return;
     }
-    let came_after_taint = terms
-        .tainted_since
-        .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
-    if came_after_taint {
+    if is_late && class != PodClass::Wait {
         survey.tolerates_taint.push(pod.clone());
         return;
     }
@@ -322,8 +395,13 @@ impl PodSurvey {
         if !pod.can_end() && pod.deletion_at.is_none() {
             self.never_ends.push(pod.clone());
         }
-        if waits_as_bare(pod, terms.awaited) {
-            self.bare.push(pod.clone());
+        if find_asked_class(pod, terms.awaited, terms.now).is_none() {
+            let class = if pod.is_bare() {
+                &mut self.bare
+            } else {
+                &mut self.to_completion
+            };
+            class.push(pod.clone());
         }
     }
 
@@ -350,6 +428,16 @@ impl PodSurvey {
             && self.zone_mismatch.is_empty()
             && self.terminating.is_empty()
             && self.stuck.is_empty()
+    }
+
+    /// Whom to ask to go: once nothing else holds the node, those that tolerate our taint.
+    #[must_use]
+    pub fn to_evict(&self) -> Vec<PodFacts> {
+        if !self.is_clear() {
+            return self.evictable.clone();
+        }
+        let late = self.tolerates_taint.iter();
+        late.filter(|pod| pod.deletion_at.is_none()).cloned().collect()
     }
 
     /// The pods that hold the node, each once.
@@ -394,7 +482,7 @@ impl PodSurvey {
         name_lists(self.classes(), budget)
     }
 
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 14] {
+    fn classes(&self) -> [(&'static str, &[PodFacts]); 15] {
         [
             ("awaited", &self.awaited),
             ("evictable", &self.evictable),
@@ -405,6 +493,7 @@ impl PodSurvey {
             ("grace_too_long", &self.grace_too_long),
             ("never_ends", &self.never_ends),
             ("bare", &self.bare),
+            ("to_completion", &self.to_completion),
             ("empty_dir", &self.empty_dir),
             ("debugged", &self.debugged),
             ("pending", &self.pending),
@@ -495,10 +584,13 @@ mod tests {
     use crate::contract::EndedPods;
     use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
     use crate::drain::{describe_pods, find_deadline, write_progress};
-    use crate::fixtures::{ARN, NOBODY, at, controller, id, input, job_pod, pod, strings, terms};
+    use crate::fixtures::{
+        ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
+    };
     use crate::ids::InstanceId;
     use crate::input::OnDrainTimeout;
     use crate::lost::Holders;
+    use crate::node::draining_taint;
     use crate::notification::{Blockage, list_blocks, note_and_tell};
     use crate::old_node::OldNode;
 
@@ -570,7 +662,11 @@ mod tests {
             controller: controller("Workflow"),
             ..pod("a")
         };
-        use Evict::{None as Nobody, Others};
+        let workflow = PodFacts {
+            restart_policy: "OnFailure".to_owned(),
+            ..custom.clone()
+        };
+        use Evict::{None as Nobody, Others, OthersAndJobs as AndJobs};
         use PodClass::{Evict as Go, Ignore, Wait};
         let cases = [
             (
@@ -730,7 +826,7 @@ mod tests {
                     "true",
                 ),
                 none(),
-                Others,
+                AndJobs,
                 Go,
             ),
             ("a bare pod is awaited", bare("a"), none(), Others, Wait),
@@ -742,12 +838,28 @@ mod tests {
                 Wait,
             ),
             ("everything else is evicted", pod("a"), none(), Others, Go),
+            ("a Job's pod is waited for", job_pod("a"), none(), Others, Wait),
             (
-                "a Job's pod that nobody selected is evicted",
-                job_pod("a"),
+                "what runs to completion under an unknown controller is waited for",
+                workflow.clone(),
                 none(),
                 Others,
+                Wait,
+            ),
+            (
+                "a Job's pod is evicted if asked",
+                job_pod("a"),
+                none(),
+                AndJobs,
                 Go,
+            ),
+            ("so is a workflow's", workflow, none(), AndJobs, Go),
+            (
+                "a Job's pod is waited for without evictions",
+                job_pod("a"),
+                none(),
+                Nobody,
+                Wait,
             ),
             (
                 "everything else is left alone if asked",
@@ -758,7 +870,134 @@ mod tests {
             ),
         ];
         for (name, pod, awaited, evict, expected) in cases {
-            assert_eq!(classify_pod(&pod, &awaited, evict), expected, "{name}");
+            assert_eq!(explain_class(&pod, &awaited, evict, at(0)).0, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_protections_of_other_tools_are_read_as_they_read_them() {
+        let protected = |annotation: &str, value: &str, now: i64| {
+            let pod = PodFacts {
+                started_at: Some(at(0)),
+                ..with_annotation(job_pod("a"), annotation, value)
+            };
+            explain_class(&pod, &NOBODY, Evict::OthersAndJobs, at(now)).0 == PodClass::Wait
+        };
+        for (annotation, value, now, expected) in [
+            (DO_NOT_DISRUPT_ANNOTATION, "true", 0, true),
+            (DO_NOT_DISRUPT_ANNOTATION, "false", 0, false),
+            (DO_NOT_DISRUPT_ANNOTATION, "4h", 4 * 3_600 - 1, true),
+            (DO_NOT_DISRUPT_ANNOTATION, "4h", 4 * 3_600, false),
+            (DO_NOT_DISRUPT_ANNOTATION, "1h30m", 5_399, true),
+            (DO_NOT_DISRUPT_ANNOTATION, "1.5h", 5_400, false),
+            (DO_NOT_DISRUPT_ANNOTATION, "-4h", 0, false),
+            (DO_NOT_DISRUPT_ANNOTATION, "soon", 0, false),
+            (SAFE_TO_EVICT_ANNOTATION, "false", 0, true),
+            (SAFE_TO_EVICT_ANNOTATION, "on-completion", 0, true),
+            (SAFE_TO_EVICT_ANNOTATION, "true", 0, false),
+        ] {
+            assert_eq!(
+                protected(annotation, value, now),
+                expected,
+                "{annotation} {value} {now}"
+            );
+        }
+    }
+
+    /// The cases are those of Kubernetes' own `TestTolerationToleratesTaint`, as far as they are about key, value and effect.
+    #[test]
+    fn a_toleration_is_read_as_the_scheduler_reads_it() {
+        let tolerates = |key: &str, operator: &str, value: &str, effect: &str| {
+            let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            let toleration = Toleration {
+                key: given(key),
+                operator: given(operator),
+                value: given(value),
+                effect: given(effect),
+                seconds: None,
+            };
+            toleration.tolerates(&draining_taint(&id(OLD)))
+        };
+        let key = "recycle-eks/draining";
+        for (key, operator, value, effect, expected) in [
+            (key, "Exists", "", "NoSchedule", true),
+            (key, "Exists", "", "", true),
+            ("", "Exists", "", "NoSchedule", true),
+            ("", "Exists", "", "", true),
+            ("", "Exists", "", "NoExecute", false),
+            (key, "Equal", OLD, "NoSchedule", true),
+            (key, "", OLD, "", true),
+            (key, "Equal", NEW, "NoSchedule", false),
+            (key, "Equal", OLD, "NoExecute", false),
+            ("other", "Exists", "", "NoSchedule", false),
+            (key, "Gt", "1", "NoSchedule", false),
+        ] {
+            assert_eq!(
+                tolerates(key, operator, value, effect),
+                expected,
+                "{key} {operator} {value} {effect}"
+            );
+        }
+    }
+
+    /// Who came after the taint: what becomes of it, by what it tolerates and what somebody has asked for.
+    #[test]
+    fn who_came_after_the_taint_holds_the_node_unless_it_tolerates_it_and_nobody_asked_to_wait() {
+        let terms = Terms {
+            tainted_since: Some(at(10)),
+            ..terms()
+        };
+        let late = |pod: PodFacts, tolerations: Vec<Toleration>| PodFacts {
+            created_at: Some(at(11)),
+            tolerations,
+            ..pod
+        };
+        let wait = |pod| with_annotation(pod, DRAIN_ANNOTATION, "wait");
+        for (name, pod, class) in [
+            (
+                "bound from a stale cache",
+                late(pod("a"), Vec::new()),
+                "evictable",
+            ),
+            (
+                "a Job from a stale cache",
+                late(job_pod("a"), Vec::new()),
+                "to_completion",
+            ),
+            ("tolerates all", late(pod("a"), blanket()), "tolerates_taint"),
+            (
+                "a Job that tolerates all",
+                late(job_pod("a"), blanket()),
+                "tolerates_taint",
+            ),
+            (
+                "a bare pod that tolerates all",
+                late(bare("a"), blanket()),
+                "tolerates_taint",
+            ),
+            (
+                "asked to wait for",
+                late(wait(job_pod("a")), blanket()),
+                "awaited",
+            ),
+            (
+                "from before the taint",
+                PodFacts {
+                    tolerations: blanket(),
+                    ..pod("a")
+                },
+                "evictable",
+            ),
+        ] {
+            let survey = survey_pods(&[pod], &terms);
+            assert!(
+                survey.counts().contains_key(class),
+                "{name}: {:?}",
+                survey.counts()
+            );
+            assert_eq!(survey.is_clear(), class == "tolerates_taint", "{name}");
+            let evicted = matches!(class, "evictable" | "tolerates_taint");
+            assert_eq!(survey.to_evict().len(), usize::from(evicted), "{name}");
         }
     }
 
@@ -785,6 +1024,7 @@ mod tests {
             },
             PodFacts {
                 created_at: Some(at(11)),
+                tolerations: blanket(),
                 ..pod("tolerant")
             },
             PodFacts {
@@ -1004,7 +1244,7 @@ mod tests {
         assert_eq!(lengths(300, 5, 1_499), 120);
         assert_eq!(lengths(300, 5, 500), 80);
         assert_eq!(lengths(300, 5, 100), 16);
-        assert_eq!(lengths(20, 50, 100), 16);
+        assert_eq!(lengths(20, 50, 100), 12);
     }
 
     #[test]
@@ -1052,6 +1292,7 @@ mod tests {
     fn a_node_is_clear_when_only_what_does_not_matter_is_left() {
         let tolerant = PodFacts {
             created_at: Some(at(11)),
+            tolerations: blanket(),
             ..pod("tolerant")
         };
         let daemon = PodFacts {
@@ -1103,6 +1344,8 @@ mod tests {
             drain_until: None,
             polls: u32::MAX,
             last_eviction: Some(at(3)),
+            emptied_at: Some(at(3_600)),
+            late_pods: None,
             ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
             blockage: None,
             disposing_since: Some(at(4)),

@@ -9,6 +9,7 @@ use crate::balancers::Balancer;
 use crate::claim::Urgency;
 use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
+use crate::lost::describe_silence;
 use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use crate::node::{Group, Instance, NodeFacts};
 use crate::shell::quote;
@@ -557,10 +558,11 @@ fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
 fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
     match input.dispose {
         Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(
-            "node {} is not Ready: after five minutes it would count as lost, and its group would terminate it; to keep the machine, take \
+            "node {} is not Ready: after {} minutes it would count as lost, and its group would terminate it; to keep the machine, take \
              it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
              --no-should-decrement-desired-capacity)",
             node.name,
+            input.node_lost_after_seconds / 60,
             quote(group.name.as_str()),
             input.instance_id
         ))),
@@ -598,6 +600,11 @@ fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<S
             "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
         ));
     }
+    let silence = surroundings
+        .node
+        .and_then(|node| describe_silence(node, surroundings.input.node_lost_after_seconds));
+    notes
+        .extend(silence.map(|silence| format!("{silence}, and its group terminates it with the pods on it")));
     if surroundings.resuming {
         notes.push(
             "an earlier execution began with this node: this one goes on from where it came".to_owned(),
@@ -1040,7 +1047,7 @@ mod tests {
                     }),
                     ..World::asked(json!({"dispose": "detach"}))
                 },
-                "node old is not Ready: after five minutes it would count as lost",
+                "node old is not Ready: after 30 minutes it would count as lost",
             ),
             (
                 "Spot cannot be stopped",
@@ -1373,6 +1380,20 @@ mod tests {
                 "a managed group",
                 World::with_labels([("eks.amazonaws.com/nodegroup", "blue")]),
                 vec!["managed node group blue: Standby in managed groups is untested on AWS"],
+            ),
+            (
+                "not Ready",
+                World {
+                    node: Some(NodeFacts {
+                        ready: false,
+                        not_ready_since: Some(crate::fixtures::at(0)),
+                        ..node("old")
+                    }),
+                    ..world()
+                },
+                vec![
+                    "has not been Ready since 2027-01-01T00:00:00Z; it counts as lost at 2027-01-01T00:30:00Z",
+                ],
             ),
             (
                 "resumed",

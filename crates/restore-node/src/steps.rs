@@ -12,7 +12,7 @@ use recycle::names::{
     PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL,
     SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
-use recycle::node::{Instance, NodeFacts, draining_taint};
+use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
 
 use crate::news::tell;
@@ -108,7 +108,7 @@ impl RestoreNode {
         let taint = draining_taint(&target.subject.instance);
         node_record::amend_node(&cluster.client, node.clone(), |node| {
             let claim = target.check_claim(node)?;
-            let Some(undo) = undo_kubernetes(node, &taint) else {
+            let Some(undo) = undo_kubernetes(node, &taint, target.is_in_standby()) else {
                 return Ok(None);
             };
             let mut change = NodeChange::new();
@@ -286,7 +286,7 @@ impl RestoreNode {
             return Ok(target.forget(request));
         }
         if request.leftover.is_some() && target.is_result() {
-            target.delete_node_if_stopped().await?;
+            target.retire_if_stopped().await?;
             self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
                 .await?;
             return Ok(target.forget(request));
@@ -368,13 +368,17 @@ impl RestoreNode {
 
 impl Target {
     /// What its execution was refused.
-    async fn delete_node_if_stopped(&mut self) -> Result<(), Error> {
-        let is_stopped = self.instance.as_ref().and_then(Instance::stopped_at).is_some();
-        if let Ok(cluster) = &mut self.cluster
-            && is_stopped
-            && let Some(node) = cluster.node.take()
-        {
-            node_record::delete_node(&cluster.client, &node).await?;
+    async fn retire_if_stopped(&self) -> Result<(), Error> {
+        let stopped = self
+            .instance
+            .as_ref()
+            .filter(|instance| instance.stopped_at().is_some());
+        if let (Ok(cluster), Some(node), Some(instance)) = (&self.cluster, self.node(), stopped) {
+            node_record::amend_node(&cluster.client, node.clone(), |node| {
+                self.check_claim(node)?;
+                Ok::<_, Error>(node_record::retire_stopped(node, &instance.id))
+            })
+            .await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use recycle::failure::with_causes;
 use recycle::hook::is_held;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
-use recycle::lost::find_loss;
+use recycle::lost::{LOST_AFTER, find_loss};
 use recycle::names::{CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PUT_BACK_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts, draining_taint};
 use recycle::pods::is_empty_node;
@@ -288,6 +288,11 @@ impl Target {
         self.member().map(|member| member.lifecycle_state.as_str())
     }
 
+    /// It is out of service and still listed by its group, or on its way there.
+    pub(crate) fn is_in_standby(&self) -> bool {
+        matches!(self.lifecycle_state(), Some("Standby" | "EnteringStandby"))
+    }
+
     /// Its group is terminating it, and waits with it.
     pub(crate) fn is_held(&self) -> bool {
         let is_there = self.instance.as_ref().is_some_and(|instance| !instance.is_gone());
@@ -367,7 +372,7 @@ impl Target {
     /// Its Node has not been Ready for too long. (Without a Node it is [`KubernetesHalf::Vanished`].)
     fn is_lost(&self) -> bool {
         self.node()
-            .is_some_and(|node| find_loss(Some(node), self.now).is_some())
+            .is_some_and(|node| find_loss(Some(node), LOST_AFTER, self.now).is_some())
     }
 
     fn kubernetes_half(&self) -> KubernetesHalf {
@@ -377,7 +382,11 @@ impl Target {
         let Some(node) = &cluster.node else {
             return KubernetesHalf::Vanished;
         };
-        match undo_kubernetes(node, &draining_taint(&self.subject.instance)) {
+        match undo_kubernetes(
+            node,
+            &draining_taint(&self.subject.instance),
+            self.is_in_standby(),
+        ) {
             Some(_) => KubernetesHalf::Undo,
             None => KubernetesHalf::Clean,
         }
@@ -523,12 +532,20 @@ mod tests {
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
         target.forget_claim(Some(released));
         let left = target.describe_what_is_left();
+        let group = "--auto-scaling-group-name workers";
+        let protect = |switch: &str| {
+            format!("aws autoscaling set-instance-protection {group} {switch} --instance-ids {OLD}")
+        };
         assert_eq!(
             left.commands,
             [
+                protect("--protected-from-scale-in"),
+                format!("aws autoscaling exit-standby {group} --instance-ids {OLD}"),
                 format!(
-                    "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {OLD}"
+                    "until aws autoscaling describe-auto-scaling-instances --instance-ids {OLD} --query \
+                     'AutoScalingInstances[].LifecycleState' --output text | grep --quiet InService; do sleep 15; done"
                 ),
+                protect("--no-protected-from-scale-in"),
                 format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby"),
             ]
         );

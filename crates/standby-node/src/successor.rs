@@ -90,9 +90,12 @@ fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
 
 fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
     let subject = describe_instance(&run.input.instance_id, Some(&run.node));
-    let reason = format!("{subject} is terminated, and {successor}, in service and usable, has its place");
+    let reason = format!(
+        "{subject} is terminated, and {successor}, in service and usable, has its place{}",
+        run.describe_ended()
+    );
     Answer::new(StandbyVerdict::Recycled, reason)
-        .naming_ended(run.ended_pods.as_ref())
+        .naming_ended(&run)
         .carrying(run)
 }
 

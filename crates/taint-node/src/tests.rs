@@ -23,7 +23,7 @@ fn request() -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840,
+                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
                 "drain_timeout_seconds": 172_800,
                 "on_drain_timeout": "restore",
                 "load_balancer_grace_seconds": 60,

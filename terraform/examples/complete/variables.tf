@@ -33,7 +33,7 @@ variable "lifecycle_hooks" {
 }
 
 variable "input_defaults" {
-  description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: the pods to wait for."
+  description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: what to wait for beside Jobs."
   type        = any
   default     = {}
 }

@@ -1,7 +1,9 @@
 //! `extend` and `finish`: the end of a running drain. The one thing that a person changes in the cluster, by way of `taint-node`.
 
+use std::io::IsTerminal as _;
+
 use jiff::{SignedDuration, Span, Timestamp};
-use recycle::claim::Phase;
+use recycle::claim::{Phase, Urgency};
 use recycle::status::NodeStatus;
 use serde_json::{Value, json};
 
@@ -31,7 +33,62 @@ pub(crate) async fn finish(
     wanted: &Finish,
 ) -> Result<Exit, Error> {
     let node = find_node(installation, &wanted.node).await?;
+    if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
+        if !output.is_terminal || !std::io::stdin().is_terminal() {
+            return Err(Error::Refused(format!(
+                "{warning} If that is meant: recycle-eks finish --yes {}",
+                wanted.node
+            )));
+        }
+        output.say(&warning)?;
+        Output::note("end the drain? Only yes ends it:");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        if answer.trim() != "yes" {
+            return Err(Error::Refused("nothing was done".to_owned()));
+        }
+    }
     move_end(installation, output, &node, "now").await
+}
+
+/// What the end of the drain costs, unless it is certain that the node is put back then.
+fn warn_of_end(node: &NodeStatus) -> Option<String> {
+    let urgency = node.claim.as_ref().map(|claim| claim.urgency);
+    let progress = node.progress.as_ref()?;
+    let is_put_back = progress.then.is_empty() || progress.then.starts_with("the node is put back");
+    if is_put_back && urgency.is_none_or(|urgency| urgency == Urgency::Planned) {
+        return None;
+    }
+    let holding = ["awaited", "evictable", "zone_mismatch", "terminating", "stuck"];
+    let pods: Vec<String> = holding
+        .into_iter()
+        .filter_map(|class| Some((class, progress.counts.get(class)?, progress.names.get(class)?)))
+        .map(|(class, count, names)| {
+            format!(
+                "{count} {class} ({}{})",
+                names.join(", "),
+                if *count as usize > names.len() {
+                    ", …"
+                } else {
+                    ""
+                }
+            )
+        })
+        .collect();
+    let pods = if pods.is_empty() {
+        "no pod".to_owned()
+    } else {
+        pods.join(", ")
+    };
+    let then = if progress.then.is_empty() {
+        "its group terminates the instance"
+    } else {
+        &progress.then
+    };
+    Some(format!(
+        "{} is held by {pods}; if its drain ends now, {then}.",
+        node.instance_id
+    ))
 }
 
 async fn move_end(
@@ -146,6 +203,38 @@ mod tests {
                 refusal.starts_with("--by must be a duration such as 6h"),
                 "{refusal}"
             );
+        }
+    }
+
+    /// Only who is certain to be put back is not asked about: the story on the Node is the node's own to write.
+    #[test]
+    fn the_pods_that_an_end_would_end_are_named_first() {
+        let back = "the node is put back";
+        let evicted = "pods that are waited for are evicted, the first at 2027-01-02T00:00:00Z";
+        let ended =
+            "the hook is not kept alive any more, and its group terminates the instance within 1800 seconds";
+        for (urgency, then, warns) in [
+            ("planned", back, false),
+            ("planned", "", false),
+            ("planned", evicted, true),
+            ("hook", ended, true),
+            ("hook", back, true),
+            ("spot", back, true),
+        ] {
+            let node: NodeStatus = serde_json::from_value(json!({
+                "instance_id": "i-0123456789abcdef0", "is_marked": true,
+                "claim": {"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0", "group": "workers",
+                          "phase": "draining", "urgency": urgency, "claimed_at": "2027-01-01T00:00:00Z"},
+                "progress": {"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z", "then": then,
+                             "counts": {"awaited": 7, "ignored": 3}, "names": {"awaited": ["jobs/train"]}},
+            }))
+            .unwrap();
+            let warning = warn_of_end(&node);
+            assert_eq!(warning.is_some(), warns, "{urgency} {then}");
+            let expected = format!(
+                "i-0123456789abcdef0 is held by 7 awaited (jobs/train, …); if its drain ends now, {then}."
+            );
+            assert!(warning.is_none_or(|warning| warning == expected));
         }
     }
 

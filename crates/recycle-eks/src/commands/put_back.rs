@@ -81,9 +81,8 @@ fn refuse_abort(node: &NodeStatus, claim: &Claim) -> Option<String> {
     match claim.urgency {
         Urgency::Hook => Some(format!(
             "{} is being ended by its group, and waits in a lifecycle hook: it cannot be put back, and the sweep would begin another \
-             execution; to end the drain now, recycle-eks finish {}",
-            describe(node),
-            node.instance_id
+             execution; its pods run on, and are waited for as long as the hook lives",
+            describe(node)
         )),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => None,
     }
@@ -406,7 +405,7 @@ mod tests {
             ("draining", "planned", None),
             ("draining", "spot", None),
             ("disposing", "planned", Some("being disposed of")),
-            ("draining", "hook", Some("recycle-eks finish i-0123456789abcdef0")),
+            ("draining", "hook", Some("its pods run on")),
         ] {
             let node = claimed(phase, urgency);
             let refusal = refuse_abort(&node, node.claim.as_ref().unwrap());

@@ -613,7 +613,7 @@ fn with_record(record: &Record) -> NodeFacts {
 
 #[test]
 fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotten() {
-    let undo = undo_kubernetes(&drained(), &ours()).unwrap();
+    let undo = undo_kubernetes(&drained(), &ours(), false).unwrap();
     assert_eq!(
         undo,
         Undo {
@@ -632,19 +632,19 @@ fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotte
     let mut clean = claimed(node("old"), Phase::Standby, undo.record.as_ref().unwrap());
     clean.unschedulable = true;
     assert_eq!(
-        undo_kubernetes(&clean, &ours()),
+        undo_kubernetes(&clean, &ours(), false),
         None,
         "a later cordon is a person's"
     );
     for alone in [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION] {
         let mut node = clean.clone();
         node.annotations.insert(alone.to_owned(), "{}".to_owned());
-        let undo = undo_kubernetes(&node, &ours());
+        let undo = undo_kubernetes(&node, &ours(), false);
         assert_eq!(undo.map(|undo| undo.annotations), Some(vec![alone]));
     }
     for (taint, is_undone) in [(ours(), true), (taint("team", "NoSchedule"), false)] {
         clean.taints = vec![taint];
-        assert_eq!(undo_kubernetes(&clean, &ours()).is_some(), is_undone);
+        assert_eq!(undo_kubernetes(&clean, &ours(), false).is_some(), is_undone);
     }
 }
 
@@ -658,7 +658,9 @@ fn what_a_node_was_before_is_forgotten_with_what_we_made_of_it() {
         ..drained().record().unwrap()
     };
     assert_eq!(
-        undo_kubernetes(&with_record(&before), &ours()).unwrap().record,
+        undo_kubernetes(&with_record(&before), &ours(), false)
+            .unwrap()
+            .record,
         Some(Record {
             schema: 1,
             members_before: vec![id(OLD)],
@@ -667,10 +669,42 @@ fn what_a_node_was_before_is_forgotten_with_what_we_made_of_it() {
     );
 }
 
+/// Cluster Autoscaler lists members in Standby, terminates one whose Node is gone or not needed, and makes the group smaller.
+#[test]
+fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
+    for before in [None, Some("false".to_owned())] {
+        let record = Record {
+            kept: true,
+            kept_before: before.clone(),
+            ..drained().record().unwrap()
+        };
+        let mut node = with_record(&record);
+        node.annotations
+            .insert(SCALE_DOWN_DISABLED_ANNOTATION.to_owned(), "true".to_owned());
+        let undo = undo_kubernetes(&node, &ours(), true).unwrap();
+        let left = undo.record.unwrap();
+        assert_eq!(
+            (undo.scale_down, left.kept, &left.kept_before),
+            (None, true, &before)
+        );
+        let mut clean = claimed(node, Phase::Standby, &left);
+        clean.annotations.remove(PROGRESS_ANNOTATION);
+        clean.taints = Vec::new();
+        clean.unschedulable = false;
+        clean.labels = strings([]);
+        assert_eq!(undo_kubernetes(&clean, &ours(), true), None, "the rest is done");
+        let undo = undo_kubernetes(&clean, &ours(), false).unwrap();
+        assert_eq!(
+            (undo.scale_down, undo.record.unwrap().kept),
+            (Some(before), false)
+        );
+    }
+}
+
 #[test]
 fn only_values_that_are_still_ours_are_undone() {
     let record = || drained().record().unwrap();
-    let undo = |node: &NodeFacts| undo_kubernetes(node, &ours()).unwrap();
+    let undo = |node: &NodeFacts| undo_kubernetes(node, &ours(), false).unwrap();
 
     let was_cordoned = with_record(&Record {
         was_unschedulable: true,

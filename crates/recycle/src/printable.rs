@@ -1,0 +1,64 @@
+//! Text that a node, a tenant or AWS wrote, on its way to a terminal or a notification.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// The same text without characters that steer a terminal or turn the direction of writing (Unicode Technical Report 36, "Bidirectional
+/// Text Spoofing"): each becomes U+FFFD, but for line feeds.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if text.contains(steers) {
+        Cow::Owned(text.replace(steers, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The same for every string and every name in a document.
+#[must_use]
+pub fn printable_document(document: Value) -> Value {
+    match document {
+        Value::String(text) => Value::String(printable(&text).into_owned()),
+        Value::Array(values) => values.into_iter().map(printable_document).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (printable(&name).into_owned(), printable_document(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => document,
+    }
+}
+
+fn steers(character: char) -> bool {
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || (character.is_control() && character != '\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_steers_a_terminal_or_turns_the_writing_is_left() {
+        for (text, expected) in [
+            (
+                "it waits for 1 pod (jobs/train)\nsecond line, ü, 漢, …",
+                "it waits for 1 pod (jobs/train)\nsecond line, ü, 漢, …",
+            ),
+            ("\u{1b}]52;c;eA==\u{7}", "\u{fffd}]52;c;eA==\u{fffd}"),
+            ("\u{9b}2J", "\u{fffd}2J"),
+            ("a\rb\tc", "a\u{fffd}b\u{fffd}c"),
+            ("app-\u{202e}gpj\u{2066}", "app-\u{fffd}gpj\u{fffd}"),
+        ] {
+            assert_eq!(printable(text), expected);
+        }
+        let document = json!({"a\u{1b}": ["\u{7}", 1, null, {"b": "\u{202e}"}]});
+        let expected = json!({"a\u{fffd}": ["\u{fffd}", 1, null, {"b": "\u{fffd}"}]});
+        assert_eq!(printable_document(document), expected);
+    }
+}
