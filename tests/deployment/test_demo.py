@@ -75,7 +75,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing_running(terminal):
 
     demo.press("C-c")
 
-    assert demo.ends() == 130
+    assert demo.ends() == 130, demo.written
     assert "nothing is left running" in demo.text
     assert eventually(lambda: not any(map(is_running, children)))
 
@@ -103,7 +103,7 @@ def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(termin
     demo.shows(": recycled")
 
     demo.press("C-c")
-    assert demo.ends() == 0
+    assert demo.ends() == 0, demo.written
 
 
 def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:

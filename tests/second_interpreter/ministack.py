@@ -26,7 +26,7 @@ import boto3
 
 from contract.scripts import INPUT, Script, Walk
 from prepare import LAMBDAS, install_python
-from world.control_plane import DIES_WITH_ITS_PARENT, free_ports
+from world.control_plane import free_ports, never_outlives
 from world.folders import temporary_folder
 from world.in_memory import FunctionFailed
 
@@ -84,7 +84,7 @@ class Ministack:
         }
         log = (self.folder / "log").open("wb")
         return subprocess.Popen(
-            [*DIES_WITH_ITS_PARENT, python, "-m", "ministack"],
+            never_outlives(os.getpid(), [python, "-m", "ministack"]),
             env={"PATH": os.environ["PATH"], **settings},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .folders import temporary_folder
 from .kube_client import KubeClient
@@ -69,6 +69,13 @@ once etcd is gone.
 
 Not by `preexec_fn`, which runs Python between fork and exec: a lock that another thread holds at that moment, such as the dynamic
 linker's, is never released in the child, and the start hangs. Without it, Python uses vfork, which also costs less."""
+
+
+def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
+    """The command, which the kernel kills with its parent, and which does not begin if its parent is gone: a parent that was killed
+    before `setpriv` had asked the kernel would have left it behind."""
+    return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
+
 
 
 class ControlPlane:
@@ -322,7 +329,7 @@ class ControlPlane:
     def _spawn(self, name: str, *arguments: str, **environment: str) -> None:
         with open(self.folder / f"{name}.log", "ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*DIES_WITH_ITS_PARENT, str(self._binaries / name), *arguments],
+                never_outlives(os.getpid(), [str(self._binaries / name), *arguments]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

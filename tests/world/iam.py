@@ -15,6 +15,7 @@ organization, keys of KMS.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -163,14 +164,17 @@ class Simulator:
 
     @staticmethod
     def _start() -> subprocess.Popen[str]:
-        # It ends when its standard input does, so also when this process is killed.
+        # It ends when its standard input does, so also when this process is killed; a Ctrl-C is for this process alone.
         command = ["node", str(TESTS / "iam" / "decide.mjs"), str(install_iam())]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
 
     def stop(self) -> None:
-        """Ends it; it would begin again."""
+        """Ends it, also one that has died; it would begin again."""
         with self._lock:
             if self._process is not None:
-                self._process.stdin.close()
+                # A question that it did not read is still to be written.
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.close()
+                self._process.stdout.close()
                 self._process.wait()
                 self._process = None

@@ -430,7 +430,8 @@ class LambdaHost:
         return folder
 
     def spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        return self._spawner.submit(subprocess.Popen, command, **options).result()
+        """In a group of its own: a Ctrl-C in the terminal is not for functions."""
+        return self._spawner.submit(subprocess.Popen, command, process_group=0, **options).result()
 
     def credentials(self, blueprint: Blueprint) -> tuple[str, str, str]:
         """Temporary credentials of the function's role, as Lambda assumes it: the session is named after the function."""

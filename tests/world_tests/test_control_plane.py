@@ -41,6 +41,24 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
     assert not pathlib.Path(folder).exists()
 
 
+HASTY = """
+import os, signal, subprocess
+from world.control_plane import never_outlives
+component = subprocess.Popen(never_outlives(os.getpid(), ["sleep", "600"]), process_group=0)
+print(component.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_session_that_is_killed_while_it_starts_a_component_leaves_none() -> None:
+    """Without the second look at the parent 5 of 20 stayed."""
+    tests = pathlib.Path(control_plane.__file__).parents[1]
+    for _ in range(10):
+        session = subprocess.run([sys.executable, "-c", HASTY], cwd=tests, stdout=subprocess.PIPE, text=True, check=False)
+        assert session.returncode == -signal.SIGKILL
+        assert eventually(lambda pid=int(session.stdout): not is_running(pid))
+
+
 def test_every_port_is_on_loopback_only() -> None:
     plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
     plane.start()

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from world import iam_quotas
 from world.aws import Aws
 from world.clock import Clock
-from world.iam import Iam
+from world.iam import Iam, Simulator
 from world.iam_resources import ROWS, Asked, everything
 
 INSTANCES = "arn:aws:ec2:eu-west-1:123456789012:instance/*"
@@ -245,6 +245,17 @@ def test_a_user_has_just_the_policy_that_it_was_made_with(account):
     with pytest.raises(ClientError, match="UnauthorizedOperation"):
         client.describe_instances()
     assert [each.principal for each in account.iam.decisions] == ["arn:aws:iam::123456789012:user/anna"] * 2
+
+
+def test_a_simulator_that_was_killed_can_be_stopped():
+    simulator = Simulator()
+    question = {"principal": SESSION, "policies": [], "action": "ec2:DescribeImages", "resource": "*", "context": {}}
+    assert simulator.ask(**question)["allowed"] is False
+    simulator._process.kill()
+    simulator._process.wait()
+    with pytest.raises(BrokenPipeError):
+        simulator.ask(**question)
+    simulator.stop()
 
 
 def test_an_action_that_nobody_has_looked_up_is_refused_by_name(account):
