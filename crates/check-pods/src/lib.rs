@@ -111,7 +111,7 @@ async fn check(
     let terms = terms.held_by(asked.hook.as_ref());
     let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
     run.holders = note_holders(&survey, None, now);
-    let patience = find_patience(run.input.node_lost_after_seconds, &survey);
+    let patience = find_patience(run.input.node_lost_after_seconds, &survey.holding());
     let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.is_clear());
     let silence = match loss {
         Some(loss) if is_another_ready(client, &node.name).await? => return Ok(lose(run, loss)),

@@ -171,6 +171,7 @@ impl Target {
             node: self.node.name,
             claimed_at: claim.claimed_at,
             replacement_since: None,
+            short_since: None,
             draining_since: None,
             drain_until: None,
             polls: 0,

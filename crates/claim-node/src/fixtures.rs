@@ -138,6 +138,7 @@ pub(crate) fn run() -> Run {
         node: "one".parse().unwrap(),
         claimed_at: NOW.parse().unwrap(),
         replacement_since: None,
+        short_since: None,
         draining_since: None,
         drain_until: None,
         polls: 0,

@@ -2,8 +2,8 @@
 
 use instance_record::protection;
 use jiff::Timestamp;
-use node_record::NodeChange;
-use recycle::claim::{Claim, check_claim};
+use node_record::{NodeChange, Occasion};
+use recycle::claim::{Claim, Phase, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
 use recycle::disposal::Departure;
 use recycle::drain::Terms;
@@ -13,7 +13,11 @@ use recycle::input::Dispose;
 use recycle::lost::find_loss;
 use recycle::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts, Taint, is_out_of_service_taint};
+use recycle::old_node::OldNode;
 use recycle::pods::{PodSurvey, survey_pods};
+use recycle::preflight::Obstacle;
+use recycle::replacement::Patience;
+use recycle::shortage::{Shortage, find_shortage, find_unusable, is_usable};
 
 use crate::{DetachTerminate, Error};
 
@@ -183,6 +187,66 @@ impl Case {
         }
     }
 
+    /// Whether its replacement has gone while its pods were waited for, and the group has no other. A hook, or Spot, does not wait for one.
+    pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
+        let has_begun = self
+            .claim
+            .as_ref()
+            .is_none_or(|claim| claim.phase == Phase::Disposing);
+        let is_awaited = self.run.way_in == WayIn::Before
+            && self.lifecycle_state() == Some("Standby")
+            && self.run.input.interrupted_at.is_none()
+            && !self.is_going();
+        let (Some(node), Some(group), true, false) = (&self.node, &self.group, is_awaited, has_begun) else {
+            return Ok(None);
+        };
+        let record = node.record()?;
+        if record.members_before.is_empty() {
+            return Ok(None);
+        }
+        let nodes = node_record::list_nodes(&self.client).await?;
+        let before = OldNode::new(None, &record.members_before, &record.unusable_before);
+        let is_there = is_usable(record.replacement.as_ref(), node, group, &nodes);
+        let shortage = find_shortage(&self.run.input.instance_id, node, &before, group, &nodes);
+        Ok(shortage.filter(|_| !is_there))
+    }
+
+    /// Ends nothing, and waits for another replacement as long as for the first one.
+    pub(crate) async fn await_members(
+        mut self,
+        shortage: &Shortage,
+    ) -> Result<Answer<DisposeVerdict>, Error> {
+        let reason = format!(
+            "{}: its replacement is gone, and {}",
+            self.say("is drained and waits"),
+            shortage.describe()
+        );
+        let patience = Patience {
+            since: *self.run.short_since.get_or_insert(self.now),
+            now: self.now,
+            timeout: self.run.input.replacement_timeout_seconds,
+        };
+        let Some(seconds) = patience.next_wait_of_drained() else {
+            return Err(Error::ReplacementTimedOut(reason));
+        };
+        if patience.since == self.now {
+            let occasion = Occasion::Disturbed(Obstacle::ReplacementGone.name());
+            node_record::tell(
+                &self.client,
+                &self.run.node,
+                occasion,
+                &reason,
+                self.now,
+                &self.me,
+            )
+            .await;
+        }
+        self.run.disposing_since = None;
+        Ok(Answer::new(DisposeVerdict::Wait, reason)
+            .waiting(seconds)
+            .carrying(self.run))
+    }
+
     /// Whether what the replacement is judged by has still to be remembered: for the way in `after`, before anything is ended.
     pub(crate) fn has_to_remember(&self) -> bool {
         self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
@@ -192,6 +256,18 @@ impl Case {
     pub(crate) fn members(&self) -> Vec<InstanceId> {
         let members = self.group.iter().flat_map(|group| &group.members);
         members.map(|member| member.instance.clone()).collect()
+    }
+
+    /// The members that are not usable. This one was, unless it is not Ready or was cordoned before its execution came.
+    pub(crate) async fn find_unusable(&self) -> Result<Vec<InstanceId>, Error> {
+        let (Some(node), Some(group)) = (&self.node, &self.group) else {
+            return Ok(Vec::new());
+        };
+        let nodes = node_record::list_nodes(&self.client).await?;
+        let was_usable = node.ready && !node.record()?.was_unschedulable;
+        let unusable = find_unusable(group, node, &nodes);
+        let is_counted = |id: &InstanceId| was_usable && *id == self.run.input.instance_id;
+        Ok(unusable.into_iter().filter(|id| !is_counted(id)).collect())
     }
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
@@ -274,7 +350,6 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use recycle::claim::Phase;
     use recycle::contract::EndedPods;
     use recycle::names::{CLAIM_TAG, GROUP_TAG};
     use scripted_kube::ScriptedKube;

@@ -15,6 +15,9 @@ pub enum Error {
     /// Nothing more can be done, and it is still there.
     #[error("{0}")]
     DoesNotGo(String),
+    /// Its replacement has gone, and the group has no other in time.
+    #[error("{0}")]
+    ReplacementTimedOut(String),
     /// It was lost, and is disposed of; the text names the pods that were lost with it.
     #[error("{0}")]
     NodeLost(String),
@@ -36,6 +39,7 @@ impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::NotAsLeft(_) | Self::DoesNotGo(_) => Failure::ServiceRefused,
+            Self::ReplacementTimedOut(_) => Failure::ReplacementTimedOut,
             Self::NodeLost(_) => Failure::NodeLost,
             Self::ClaimLost(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,

@@ -78,6 +78,7 @@ pub(crate) fn run(dispose: &str) -> Run {
         node: "node-a".parse().unwrap(),
         claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
         replacement_since: None,
+        short_since: None,
         draining_since: None,
         drain_until: None,
         polls: 0,

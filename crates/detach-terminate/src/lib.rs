@@ -96,6 +96,10 @@ impl DetachTerminate {
                 None => return Ok(case.back_to_check_pods(&survey)),
             }
         }
+        match case.find_shortage().await? {
+            Some(shortage) => return case.await_members(&shortage).await,
+            None => case.run.short_since = None,
+        }
         if case.has_to_remember() {
             return self.remember(case).await;
         }

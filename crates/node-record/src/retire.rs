@@ -3,12 +3,13 @@
 use recycle::autoscaler::{DISABLED, find_value_before, let_go_of_old_node};
 use recycle::ids::InstanceId;
 use recycle::names::{
-    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, GROUP_LABEL, KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION,
-    RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL,
+    KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use recycle::node::{
     NodeFacts, Taint, detached_taint, is_draining_taint, out_of_service_taint, stopped_taint,
 };
+use recycle::put_back::EXCLUDED;
 
 use crate::NodeChange;
 
@@ -24,7 +25,12 @@ pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Option<NodeCha
         return None;
     }
     let taints = replace_taints(node, [stopped, out_of_service_taint()]);
-    let change = forget(NodeChange::new().taints(taints)).annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
+    let mut change = forget(NodeChange::new().taints(taints))
+        .unschedulable(true)
+        .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
+    if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
+        change = change.label(EXCLUDE_FROM_BALANCERS_LABEL, EXCLUDED);
+    }
     let record = node.record().unwrap_or_default();
     Some(match find_value_before(node, &record) {
         Some(before) => change.annotate(KEPT_BEFORE_ANNOTATION, before),

@@ -357,6 +357,9 @@ pub struct Run {
     /// When this execution began to wait for the replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement_since: Option<Timestamp>,
+    /// Since when the drained node has waited for its group to have enough usable members ([`crate::shortage`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_since: Option<Timestamp>,
     /// When this execution began to drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,

@@ -16,7 +16,7 @@ pub enum Failure {
     PreflightRefused,
     /// The node's turn did not come within 24 hours; nothing was touched.
     TurnTimedOut,
-    /// The node was lost while we worked on it: its Node object or its instance is gone, or it has not been Ready for five minutes.
+    /// The node was lost while we worked on it: its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`.
     NodeLost,
     /// No usable replacement came in time.
     ReplacementTimedOut,
@@ -85,7 +85,7 @@ impl Failure {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
             Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
             Self::NodeLost => {
-                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for five minutes; the cause names the pods that were lost"
+                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
                 "put back as it was found; with `replacement: after` gone, and its place still empty"

@@ -300,7 +300,7 @@ const DISPOSE: Field = Field {
     name: "dispose",
     kind: Kind::OneOf(&[
         choice("terminate", "terminated"),
-        choice("stop", "stopped in Standby and tagged, its Node object removed"),
+        choice("stop", "stopped in Standby and tagged; its Node stays, cordoned"),
         choice("detach", "out of the group, running, for an investigation"),
     ]),
     default: "\"terminate\"",

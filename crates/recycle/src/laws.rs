@@ -230,8 +230,10 @@ fn record() -> Record {
     Record {
         schema: 1,
         members_before: vec![id(NEW), id(OTHER)],
+        unusable_before: vec![id(NEW)],
         replacement: Some(id(NEW)),
         tainted_at: Some(at(0)),
+        lost_after: Some(1_800),
         was_unschedulable: true,
         excluded_at: Some(at(60)),
         excluded_before: Some("true".to_owned()),

@@ -13,7 +13,7 @@ use crate::names::{
     GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
     RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
-use crate::node::{Group, Instance, MOST_PROTECTED, NodeFacts};
+use crate::node::{Group, Instance, NodeFacts};
 use crate::shell::quote;
 
 /// What is left of us on a node.
@@ -199,34 +199,47 @@ fn look_at_standby(
                 group.desired + 1
             ));
         }
-        let exposed = group.find_exposed(Some(instance_id));
-        found.commands.extend(protect(&name, &exposed, true));
-        found.commands.push(format!(
-            "aws autoscaling exit-standby --auto-scaling-group-name {name} --instance-ids {instance_id}"
+        found.commands.extend(exit_standby(
+            &name,
+            instance_id,
+            group.find_exposed(Some(instance_id)),
         ));
-        if !exposed.is_empty() {
-            found.commands.push(format!(
-                "until aws autoscaling describe-auto-scaling-instances --instance-ids {instance_id} \
-                 --query 'AutoScalingInstances[].LifecycleState' --output text | grep --quiet InService; do sleep 15; done"
-            ));
-        }
-        found.commands.extend(protect(&name, &exposed, false));
     } else {
         found.states.push(format!("is {state}"));
     }
 }
 
-/// Protects these members from scale-in, or takes that back: with ExitStandby a group may end any member, as its zones are out of balance.
-fn protect(group: &str, members: &[InstanceId], on: bool) -> impl Iterator<Item = String> {
-    let switch = if on { "" } else { "no-" };
-    members.chunks(MOST_PROTECTED).map(move |members| {
-        let ids: Vec<&str> = members.iter().map(InstanceId::as_str).collect();
+/// With ExitStandby a group may end any member, as its zones are out of balance: `exposed` are protected meanwhile. One call for each, as
+/// a call that names a member which has left is refused whole.
+fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
+    let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
+    if exposed.is_empty() {
+        return vec![exit];
+    }
+    let itself = if exposed.contains(id) {
+        format!(" {id}")
+    } else {
+        String::new()
+    };
+    let protect = |switch: &str| {
         format!(
-            "aws autoscaling set-instance-protection --auto-scaling-group-name {group} --{switch}protected-from-scale-in \
-             --instance-ids {}",
-            ids.join(" ")
+            "for id in $(echo $MEMBERS){itself}; do aws autoscaling set-instance-protection \
+             --auto-scaling-group-name {group} {switch} --instance-ids $id; done"
         )
-    })
+    };
+    vec![
+        format!(
+            "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
+             \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && !ProtectedFromScaleIn].InstanceId\")"
+        ),
+        protect("--protected-from-scale-in"),
+        exit,
+        format!(
+            "while aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
+             'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done"
+        ),
+        protect("--no-protected-from-scale-in"),
+    ]
 }
 
 fn look_at_node(node: &NodeFacts, found: &mut Found) {
@@ -310,7 +323,7 @@ fn look_at_tags(instance: &Instance, found: &mut Found) {
 mod tests {
     use super::*;
     use crate::fixtures::{at, claimed, group, id, instance, member, node, strings, taint};
-    use crate::node::{Member, Record};
+    use crate::node::Record;
 
     fn describe(
         lifecycle_state: Option<&str>,
@@ -376,13 +389,15 @@ mod tests {
         assert_eq!(
             left.commands,
             [
-                "aws autoscaling set-instance-protection --auto-scaling-group-name workers --protected-from-scale-in \
-                 --instance-ids i-0aaaaaaaaaaaaaaaa i-0cccccccccccccccc",
+                "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
+                 \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && !ProtectedFromScaleIn].InstanceId\")",
+                "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
+                 --auto-scaling-group-name workers --protected-from-scale-in --instance-ids $id; done",
                 "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
-                "until aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --query \
-                 'AutoScalingInstances[].LifecycleState' --output text | grep --quiet InService; do sleep 15; done",
-                "aws autoscaling set-instance-protection --auto-scaling-group-name workers --no-protected-from-scale-in \
-                 --instance-ids i-0aaaaaaaaaaaaaaaa i-0cccccccccccccccc",
+                "while aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
+                 'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done",
+                "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
+                 --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
                 "kubectl taint node old recycle-eks/draining:NoSchedule-",
                 "kubectl uncordon old",
                 "kubectl annotate node old recycle-eks/claim- recycle-eks/record- recycle-eks/progress-",
@@ -621,60 +636,47 @@ mod tests {
             false,
         );
         assert_eq!(
-            left.commands[..6],
+            left.commands[..4],
             [
                 "aws ec2 start-instances --instance-ids i-0aaaaaaaaaaaaaaaa",
                 "aws ec2 wait instance-running --instance-ids i-0aaaaaaaaaaaaaaaa",
                 "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes Launch",
                 "aws autoscaling update-auto-scaling-group --auto-scaling-group-name workers --max-size 3",
-                "aws autoscaling set-instance-protection --auto-scaling-group-name workers --protected-from-scale-in \
-                 --instance-ids i-0aaaaaaaaaaaaaaaa i-0cccccccccccccccc",
-                "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
             ]
         );
     }
 
-    /// SetInstanceProtection takes 50 instances, and who was protected before stays so.
+    /// The commands are as long for a group of hundreds, and a member that a person has protected is not in the way.
     #[test]
-    fn the_other_members_are_protected_while_it_comes_back() {
-        let ids: Vec<InstanceId> = (0..120).map(|n| format!("i-{n:017x}").parse().unwrap()).collect();
-        let mut members: Vec<Member> = ids.iter().map(|id| member(id.as_str(), "InService")).collect();
-        members[0].lifecycle_state = "Standby".to_owned();
-        members[1].protected_from_scale_in = true;
-        members[2].lifecycle_state = "Pending".to_owned();
-        let many = Group { members, ..group() };
-        let left = describe_left_behind(
-            &ids[0],
-            Some(&many),
-            Some("Standby"),
-            Some(&Instance {
-                id: ids[0].clone(),
-                ..tagged()
-            }),
-            None,
-            None,
-            false,
-        );
-        let named = |switch: &str| -> Vec<Vec<String>> {
-            left.commands
-                .iter()
-                .filter(|command| command.contains(switch))
-                .map(|command| shlex::split(command).unwrap())
-                .map(|words| words.into_iter().filter(|word| word.starts_with("i-")).collect())
-                .collect()
+    fn a_member_that_is_protected_already_and_a_group_of_one_need_no_protection() {
+        let alone = Group {
+            members: vec![member(crate::fixtures::OLD, "Standby")],
+            ..group()
         };
-        let (on, off) = (
-            named(" --protected-from-scale-in"),
-            named(" --no-protected-from-scale-in"),
-        );
-        assert_eq!(on.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 18]);
-        assert_eq!(on, off);
-        let all = on.concat();
-        assert!(
-            all.contains(&ids[0].to_string())
-                && !all.contains(&ids[1].to_string())
-                && !all.contains(&ids[2].to_string())
-        );
+        let mut protected = group();
+        for member in &mut protected.members {
+            member.protected_from_scale_in = member.instance == id(crate::fixtures::OLD);
+        }
+        let in_both = |group: &Group| {
+            let left = describe_left_behind(
+                &id(crate::fixtures::OLD),
+                Some(group),
+                Some("Standby"),
+                Some(&tagged()),
+                None,
+                None,
+                false,
+            );
+            let commands = left.commands.iter();
+            commands
+                .filter(|command| command.contains("set-instance-protection"))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let both = in_both(&protected);
+        assert_eq!(both.len(), 2);
+        assert!(both[0].starts_with("for id in $(echo $MEMBERS); do"), "{both:?}");
+        assert_eq!(in_both(&alone).len(), 2, "it is one that may be chosen, too");
     }
 
     /// A kubelet writes any annotation on its own Node, and whoever makes a group chooses its name.

@@ -45,6 +45,7 @@ pub mod rotation;
 pub mod select;
 pub mod selector;
 pub mod shell;
+pub mod shortage;
 pub mod start;
 pub mod status;
 pub mod strict;

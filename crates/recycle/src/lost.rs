@@ -52,12 +52,13 @@ impl Lost {
     }
 }
 
-/// Seconds for which a node that is not Ready is waited for: what was asked for, and never less than the pods that hold it tolerate. At
-/// most [`u32::MAX`]: a pod may tolerate it for ever.
+/// Seconds for which a node that is not Ready is waited for: what was asked for, and never less than its pods tolerate, but for those that
+/// every node has. At most [`u32::MAX`]: a pod may tolerate it for ever.
 #[must_use]
-pub fn find_patience(asked: u32, survey: &PodSurvey) -> u32 {
-    let holding = survey.holding();
-    let staying = holding.iter().filter(|pod| pod.deletion_at.is_none());
+pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
+    let staying = pods
+        .iter()
+        .filter(|pod| pod.deletion_at.is_none() && !pod.leaves_nothing());
     let tolerated = staying.flat_map(|pod| GIVING_UP.map(|key| tolerates_for(pod, key)));
     tolerated.max().unwrap_or_default().max(asked)
 }
@@ -161,7 +162,7 @@ pub fn describe_loss(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, blanket, job_pod, node, pod, taint};
+    use crate::fixtures::{at, blanket, controller, job_pod, node, pod, taint};
     use crate::pods::Toleration;
 
     #[test]
@@ -246,12 +247,14 @@ mod tests {
                 deletion_at: leaving.then(|| at(0)),
                 ..job_pod("train")
             };
-            let survey = PodSurvey {
-                awaited: vec![pod],
-                ..PodSurvey::default()
-            };
-            assert_eq!(find_patience(1_800, &survey), expected, "{name}");
+            assert_eq!(find_patience(1_800, &[pod]), expected, "{name}");
         }
+        let daemon = PodFacts {
+            tolerations: blanket(),
+            controller: controller("DaemonSet"),
+            ..pod("kube-proxy")
+        };
+        assert_eq!(find_patience(1_800, &[daemon]), 1_800);
         let silent = NodeFacts {
             ready: false,
             not_ready_since: Some(at(0)),

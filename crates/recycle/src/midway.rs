@@ -130,8 +130,14 @@ fn find_removed_replacement(sight: &Sight<'_>) -> Option<Refusal> {
     let replacement = sight.record.replacement.as_ref()?;
     let member = sight.group.member(replacement);
     let staying = member.filter(|member| !member.is_leaving()).iter().count();
-    describe_removal(sight.group, sight.record, staying)
-        .map(|text| Obstacle::ReplacementRemoved.because(text))
+    match describe_removal(sight.group, sight.record, staying) {
+        Some(text) => Some(Obstacle::ReplacementRemoved.because(text)),
+        None if staying == 0 => Some(Obstacle::ReplacementGone.because(format!(
+            "its replacement {replacement} has gone; the node stays until group {} has another",
+            sight.group.name
+        ))),
+        None => None,
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +272,13 @@ mod tests {
         assert_eq!(scene.remarks(), Vec::<&str>::new(), "it is there");
         scene.group.members[2].lifecycle_state = "Terminating".to_owned();
         assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
+        scene.group.desired = 2;
+        assert_eq!(
+            scene.remarks(),
+            ["replacement_gone"],
+            "and its place is still there"
+        );
+        scene.group.desired = 1;
         scene.group.members.remove(2);
         assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
         scene.record.replacement = None;

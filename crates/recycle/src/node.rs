@@ -195,12 +195,18 @@ pub struct Record {
     /// The group's members before EnterStandby, or before the termination (way in `after`): who is not among them came after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members_before: Vec<InstanceId>,
+    /// Those among them on which no pod of the node could have run ([`crate::shortage`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable_before: Vec<InstanceId>,
     /// The reserved replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<InstanceId>,
     /// When the taint was set: pods created later tolerate it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tainted_at: Option<Timestamp>,
+    /// Seconds without Ready after which the execution counts the node as lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_after: Option<u32>,
     /// The node was cordoned before we came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_unschedulable: bool,
@@ -495,8 +501,10 @@ mod tests {
         let record = Record {
             schema: 1,
             members_before: vec![id(NEW)],
+            unusable_before: vec![id(NEW)],
             replacement: Some(id(NEW)),
             tainted_at: Some(at(0)),
+            lost_after: Some(1_800),
             was_unschedulable: true,
             excluded_at: Some(at(60)),
             excluded_before: Some(String::new()),

@@ -136,7 +136,7 @@ impl PodFacts {
     }
 
     /// Its node's end takes nothing away: it has finished, or every node has one like it.
-    fn leaves_nothing(&self) -> bool {
+    pub(crate) fn leaves_nothing(&self) -> bool {
         self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
     }
 
@@ -441,7 +441,8 @@ impl PodSurvey {
     }
 
     /// The pods that hold the node, each once.
-    pub(crate) fn holding(&self) -> Vec<PodFacts> {
+    #[must_use]
+    pub fn holding(&self) -> Vec<PodFacts> {
         let mut holding: Vec<PodFacts> = [
             &self.awaited,
             &self.evictable,
@@ -1340,6 +1341,7 @@ mod tests {
             node: "n".repeat(253).parse().unwrap(),
             claimed_at: at(0),
             replacement_since: Some(at(1)),
+            short_since: Some(at(5)),
             draining_since: Some(at(2)),
             drain_until: None,
             polls: u32::MAX,
@@ -1367,7 +1369,7 @@ mod tests {
         let mut node = crate::fixtures::node("old");
         node.extended_resources = (0..50).map(|n| format!("example.com/{n:040}")).collect();
         let mut run = longest_run();
-        run.old = Some(OldNode::new(Some(&node), &members));
+        run.old = Some(OldNode::new(Some(&node), &members, &[]));
         let answer = Answer::new(CheckVerdict::Wait, "x".repeat(400)).carrying(run);
         let bytes = serde_json::to_string(&answer).unwrap().len();
         assert!(bytes <= 8_192, "{bytes} bytes");

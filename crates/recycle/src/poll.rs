@@ -10,7 +10,7 @@ pub const SHORTEST_WAIT: u32 = 30;
 pub const LONGEST_WAIT: u32 = 900;
 /// How many times one execution may check its pods. A drain of 30 days takes 1,203 polls by the law below; the rest is for
 /// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
-/// a slow disposal, a put-back and a notification each day, 1,700 of Step Functions' 25,000 history events are left for retries (the tests below count them).
+/// another for the one after it, a slow disposal, a put-back and a notification each day, 1,700 of Step Functions' 25,000 history events are left for retries (the tests below count them).
 pub const POLL_BUDGET: u32 = 1_206;
 
 /// The same for a member that our hook holds. It has no turn and no replacement to wait for, and is looked at more often while the hook
@@ -64,7 +64,7 @@ mod tests {
     use crate::notification::REMINDER;
     use crate::pods::PodSurvey;
     use crate::put_back::MOST_STEPS;
-    use crate::replacement::{ReplacementVerdict, judge_replacement};
+    use crate::replacement::{LOOKS_OF_DRAINED, Patience, ReplacementVerdict, judge_replacement};
     use crate::turn::{LONGEST_TURN, pace_turn};
 
     // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
@@ -237,7 +237,18 @@ mod tests {
         let (mut now, mut polls) = (0, 0);
         loop {
             polls += 1;
-            match judge_replacement(&id(OLD), &node("old"), None, &[], at(0), at(now), timeout) {
+            match judge_replacement(
+                &id(OLD),
+                &node("old"),
+                None,
+                &[],
+                None,
+                Patience {
+                    since: at(0),
+                    now: at(now),
+                    timeout,
+                },
+            ) {
                 ReplacementVerdict::Wait { wait_seconds, .. } => now += i64::from(wait_seconds),
                 ReplacementVerdict::TimedOut(_) => return polls,
                 ReplacementVerdict::Ready(_) | ReplacementVerdict::Reserve(_) => {
@@ -320,7 +331,8 @@ mod tests {
         let turn_polls = count_turn_polls(turn);
         FRAME
             + TASK // TaintNode
-            + (turn_polls + count_replacement_polls(replacement_timeout)) * POLL
+            // Once after EnterStandby, and once more if the replacement has gone when the node is drained.
+            + (turn_polls + count_replacement_polls(replacement_timeout) + LOOKS_OF_DRAINED) * POLL
             + drain_polls * EVICTING_POLL
             + count_disposal_polls(dispose, grace) * POLL
             + LONGEST_PUT_BACK

@@ -135,6 +135,8 @@ obstacles!(
     LastTarget = "last_target",
     /// The replacement went with its place. Never a reason to refuse: it is told while a drain is under way.
     ReplacementRemoved = "replacement_removed_by_autoscaler",
+    /// The replacement has gone, and the group launches another. Told like the one before.
+    ReplacementGone = "replacement_gone",
 );
 
 impl Obstacle {
@@ -169,7 +171,8 @@ impl Obstacle {
             | Self::WeightedGroup
             | Self::OneTimeSpot
             | Self::NotReady
-            | Self::ReplacementRemoved => None,
+            | Self::ReplacementRemoved
+            | Self::ReplacementGone => None,
         }
     }
 
@@ -603,8 +606,9 @@ fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<S
     let silence = surroundings
         .node
         .and_then(|node| describe_silence(node, surroundings.input.node_lost_after_seconds));
-    notes
-        .extend(silence.map(|silence| format!("{silence}, and its group terminates it with the pods on it")));
+    notes.extend(silence.map(|silence| {
+        format!("{silence} at the earliest, and its group then terminates it with the pods on it")
+    }));
     if surroundings.resuming {
         notes.push(
             "an earlier execution began with this node: this one goes on from where it came".to_owned(),

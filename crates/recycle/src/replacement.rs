@@ -6,16 +6,15 @@ use jiff::Timestamp;
 
 use crate::ids::InstanceId;
 use crate::names::REPLACEMENT_FOR_ANNOTATION;
-use crate::node::{Group, NodeFacts, Taint};
+use crate::node::{Group, Member, NodeFacts, Taint};
 use crate::poll::next_wait;
+use crate::shortage::Shortage;
 
 /// A member that came after EnterStandby, with its Node if it has registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its instance.
-    pub instance: InstanceId,
-    /// `LifecycleState`.
-    pub lifecycle_state: String,
+    /// The member.
+    pub member: Member,
     /// Its Node.
     pub node: Option<NodeFacts>,
 }
@@ -24,15 +23,21 @@ impl Candidate {
     /// It is not leaving the group again.
     #[must_use]
     pub fn is_staying(&self) -> bool {
-        !is_leaving(&self.lifecycle_state)
+        !is_leaving(&self.member.lifecycle_state)
     }
 
     /// For whom it is reserved.
     #[must_use]
     pub fn reserved_for(&self) -> Option<&str> {
-        let annotations = &self.node.as_ref()?.annotations;
-        annotations.get(REPLACEMENT_FOR_ANNOTATION).map(String::as_str)
+        reserved_for(self.node.as_ref()?)
     }
+}
+
+/// For which instance a Node is reserved as the replacement.
+pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
+    node.annotations
+        .get(REPLACEMENT_FOR_ANNOTATION)
+        .map(String::as_str)
 }
 
 /// What `standby-node` does next.
@@ -55,7 +60,7 @@ pub enum ReplacementVerdict {
 
 /// The members that are not among those before EnterStandby, oldest entry of the group's list first.
 #[must_use]
-pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a crate::node::Member> {
+pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
     group
         .members
         .iter()
@@ -63,23 +68,59 @@ pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a
         .collect()
 }
 
-/// Decides on the replacement of `old`, which is in `group`. `since` is when this execution began to wait, `timeout` is in seconds.
+/// How often a drained node looks again whether another replacement has come: the history has room for few looks more.
+pub const LOOKS_OF_DRAINED: u32 = 4;
+
+/// How long an execution has waited for a replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// When it began to wait.
+    pub since: Timestamp,
+    /// Now.
+    pub now: Timestamp,
+    /// Seconds after which it gives up.
+    pub timeout: u32,
+}
+
+impl Patience {
+    fn waited(&self) -> i64 {
+        self.now.duration_since(self.since).as_secs()
+    }
+
+    fn left(&self) -> i64 {
+        i64::from(self.timeout) - self.waited()
+    }
+
+    /// Seconds to wait before another look at the first replacement; none if the time is over.
+    fn next_wait(&self) -> Option<u32> {
+        (self.left() > 0).then(|| next_wait(self.waited(), self.left(), 0, None))
+    }
+
+    /// The same for another replacement, which a drained node waits for.
+    #[must_use]
+    pub fn next_wait_of_drained(&self) -> Option<u32> {
+        let left = u32::try_from(self.left()).ok().filter(|left| *left > 0)?;
+        Some(left.min(self.timeout.div_ceil(LOOKS_OF_DRAINED)))
+    }
+}
+
+/// Decides on the replacement of `old`, which is in `group`.
 ///
-/// One that is reserved for `old` is waited for as long as it is on its way; only if it is leaving or gone another is taken.
+/// One that is reserved for `old` is waited for as long as it is on its way; only if it is leaving or gone another is taken. As long as
+/// the group is short of members, one may be reserved, but none is enough.
 #[must_use]
 pub fn judge_replacement(
     old: &InstanceId,
     old_node: &NodeFacts,
     group: Option<&Group>,
     candidates: &[Candidate],
-    since: Timestamp,
-    now: Timestamp,
-    timeout: u32,
+    shortage: Option<&Shortage>,
+    patience: Patience,
 ) -> ReplacementVerdict {
     let staying = || {
         candidates
             .iter()
-            .filter(|candidate| candidate.instance != *old && candidate.is_staying())
+            .filter(|candidate| candidate.member.instance != *old && candidate.is_staying())
     };
     let reserved: Vec<&Candidate> = staying()
         .filter(|candidate| candidate.reserved_for() == Some(old.as_str()))
@@ -93,49 +134,51 @@ pub fn judge_replacement(
     let mut missing = Vec::new();
     for candidate in considered {
         match find_what_is_missing(candidate, old, old_node) {
-            None if candidate.reserved_for().is_some() => {
-                return ReplacementVerdict::Ready(candidate.instance.clone());
-            }
-            None => return ReplacementVerdict::Reserve(candidate.instance.clone()),
+            None if candidate.reserved_for().is_some() => match shortage {
+                Some(shortage) => missing.push(shortage.describe()),
+                None => return ReplacementVerdict::Ready(candidate.member.instance.clone()),
+            },
+            None => return ReplacementVerdict::Reserve(candidate.member.instance.clone()),
             Some(text) => missing.push(text),
         }
     }
     let is_launched = !missing.is_empty();
     let reason = describe_missing(&missing);
-    let waited = now.duration_since(since).as_secs();
-    let left = i64::from(timeout) - waited;
+    if let Some(wait_seconds) = patience.next_wait() {
+        return ReplacementVerdict::Wait { reason, wait_seconds };
+    }
+    let waited = patience.waited();
     let full = group.filter(|group| !is_launched && group.desired >= group.max);
-    if let Some(Group { name, max, .. }) = full.filter(|_| left <= 0) {
+    if let Some(Group { name, max, .. }) = full {
         return ReplacementVerdict::TimedOut(format!(
             "nothing was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch none for a member in \
              Standby: if its scaling activities say nothing else, raise the maximum by one; for other nodes of such a group write \
              replacement \"after\""
         ));
     }
-    if left <= 0 {
-        return ReplacementVerdict::TimedOut(format!(
-            "no usable replacement after {waited} seconds: {reason}"
-        ));
-    }
-    ReplacementVerdict::Wait {
-        reason,
-        wait_seconds: next_wait(waited, left, 0, None),
-    }
+    ReplacementVerdict::TimedOut(format!("no usable replacement after {waited} seconds: {reason}"))
 }
 
 /// What a candidate still lacks, in words; none if it is usable and free, or reserved for `old`.
 fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &NodeFacts) -> Option<String> {
-    let id = &candidate.instance;
-    if candidate.lifecycle_state != "InService" {
-        return Some(format!("{id} is {}", candidate.lifecycle_state));
+    let Candidate { member, node } = candidate;
+    let other = candidate.reserved_for().filter(|other| *other != old.as_str());
+    if let (Some(other), Some(node), "InService") = (other, node, member.lifecycle_state.as_str()) {
+        return Some(format!("node {} is the replacement of {other}", node.name));
     }
-    let Some(node) = &candidate.node else {
+    find_defect(member, node.as_ref(), old_node)
+}
+
+/// Why pods of the old node could not run on this member, in words; none if they could.
+pub(crate) fn find_defect(member: &Member, node: Option<&NodeFacts>, old_node: &NodeFacts) -> Option<String> {
+    let id = &member.instance;
+    if member.lifecycle_state != "InService" {
+        return Some(format!("{id} is {}", member.lifecycle_state));
+    }
+    let Some(node) = node else {
         return Some(format!("{id} has not registered as a Node"));
     };
     let name = &node.name;
-    if let Some(other) = candidate.reserved_for().filter(|other| *other != old.as_str()) {
-        return Some(format!("node {name} is the replacement of {other}"));
-    }
     if !node.ready {
         return Some(format!("node {name} is not Ready"));
     }
@@ -181,7 +224,7 @@ fn is_leaving(lifecycle_state: &str) -> bool {
 }
 
 /// At most three candidates in words: the text travels in every answer.
-fn describe_missing(missing: &[String]) -> String {
+pub(crate) fn describe_missing(missing: &[String]) -> String {
     const MOST: usize = 3;
     if missing.is_empty() {
         return "the group has no new member yet".to_owned();
@@ -233,8 +276,7 @@ mod tests {
 
     fn candidate(instance: &str, lifecycle_state: &str, node: Option<NodeFacts>) -> Candidate {
         Candidate {
-            instance: id(instance),
-            lifecycle_state: lifecycle_state.to_owned(),
+            member: member(instance, lifecycle_state),
             node,
         }
     }
@@ -243,8 +285,16 @@ mod tests {
         vec![candidate(NEW, "InService", Some(node))]
     }
 
+    fn within(since: i64, now: i64) -> Patience {
+        Patience {
+            since: at(since),
+            now: at(now),
+            timeout: 840,
+        }
+    }
+
     fn judge(candidates: &[Candidate], now: i64) -> ReplacementVerdict {
-        judge_replacement(&id(OLD), &old(), Some(&group()), candidates, at(0), at(now), 840)
+        judge_replacement(&id(OLD), &old(), Some(&group()), candidates, None, within(0, now))
     }
 
     #[test]
@@ -429,7 +479,7 @@ mod tests {
     fn at_the_maximum_a_launch_that_never_comes_has_its_own_advice() {
         let judge = |max, candidates: &[Candidate]| {
             let group = Group { max, ..group() };
-            judge_replacement(&id(OLD), &old(), Some(&group), candidates, at(0), at(840), 840)
+            judge_replacement(&id(OLD), &old(), Some(&group), candidates, None, within(0, 840))
         };
         let pending = [candidate(NEW, "Pending", None)];
         for (max, candidates, expected) in [

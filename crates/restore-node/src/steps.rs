@@ -285,7 +285,7 @@ impl RestoreNode {
         if request.leftover.is_some() && target.is_going() {
             return Ok(target.forget(request));
         }
-        if request.leftover.is_some() && target.is_result() {
+        if target.is_result() {
             target.retire_if_stopped().await?;
             self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
                 .await?;

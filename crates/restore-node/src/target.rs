@@ -10,7 +10,7 @@ use recycle::failure::with_causes;
 use recycle::hook::is_held;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
-use recycle::lost::{LOST_AFTER, find_loss};
+use recycle::lost::{LOST_AFTER, find_loss, find_patience};
 use recycle::names::{CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PUT_BACK_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts, draining_taint};
 use recycle::pods::is_empty_node;
@@ -36,6 +36,8 @@ pub(crate) struct Target {
     pub(crate) deeds: Deeds,
     /// The instances that carry our protection and are still to be had.
     protected: Vec<InstanceId>,
+    /// Seconds without Ready after which the node counts as lost.
+    lost_after: u32,
     waited: i64,
     steps: u32,
 }
@@ -67,6 +69,7 @@ impl RestoreNode {
             group: None,
             deeds: Deeds::default(),
             protected: Vec::new(),
+            lost_after: LOST_AFTER,
             instance,
             subject,
         })
@@ -96,10 +99,12 @@ impl RestoreNode {
         target.protected = protection::find_protected(&self.instances, &id).await?;
         target.group = self.fetch_group(target, request).await?;
         target.deeds = read_deeds(target.instance.as_ref())?;
-        if let Ok(cluster) = &mut target.cluster
-            && let Err(error) = cluster.look_around(&id, target.group.as_ref()).await
-        {
-            target.lose_sight(with_causes(&error));
+        if let Ok(cluster) = &mut target.cluster {
+            let looked = cluster.look_around(&id, target.group.as_ref()).await;
+            match looked {
+                Ok(lost_after) => target.lost_after = lost_after,
+                Err(error) => target.lose_sight(with_causes(&error)),
+            }
         }
         Ok(())
     }
@@ -120,9 +125,11 @@ impl RestoreNode {
 }
 
 impl Cluster {
-    async fn look_around(&mut self, old: &InstanceId, group: Option<&Group>) -> Result<(), Error> {
+    /// Answers after how many seconds without Ready the node counts as lost.
+    async fn look_around(&mut self, old: &InstanceId, group: Option<&Group>) -> Result<u32, Error> {
         let nodes = node_record::list_nodes(&self.client).await?;
         let record = self.node.as_ref().and_then(|node| node.record().ok());
+        let asked = record.as_ref().and_then(|record| record.lost_after);
         let before = record
             .map(|record| record.members_before)
             .filter(|before| !before.is_empty());
@@ -132,7 +139,12 @@ impl Cluster {
         }
         self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
         self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
-        Ok(())
+        let silent = self.node.as_ref().filter(|node| node.not_ready_since.is_some());
+        let pods = match silent {
+            Some(node) => node_record::list_pods(&self.client, &node.name).await?,
+            None => Vec::new(),
+        };
+        Ok(find_patience(asked.unwrap_or(LOST_AFTER), &pods))
     }
 }
 
@@ -234,6 +246,7 @@ impl Target {
             me,
             now: Timestamp::UNIX_EPOCH,
             protected: Vec::new(),
+            lost_after: LOST_AFTER,
             waited: 0,
             steps: 0,
         }
@@ -372,7 +385,7 @@ impl Target {
     /// Its Node has not been Ready for too long. (Without a Node it is [`KubernetesHalf::Vanished`].)
     fn is_lost(&self) -> bool {
         self.node()
-            .is_some_and(|node| find_loss(Some(node), LOST_AFTER, self.now).is_some())
+            .is_some_and(|node| find_loss(Some(node), self.lost_after, self.now).is_some())
     }
 
     fn kubernetes_half(&self) -> KubernetesHalf {
@@ -382,6 +395,14 @@ impl Target {
         let Some(node) = &cluster.node else {
             return KubernetesHalf::Vanished;
         };
+        // What keeps pods from a stopped instance's Node stays: its execution was refused the last write, which the report makes.
+        let is_stopped = self
+            .instance
+            .as_ref()
+            .is_some_and(|instance| instance.stopped_at().is_some());
+        if is_stopped && self.is_result() {
+            return KubernetesHalf::Clean;
+        }
         match undo_kubernetes(
             node,
             &draining_taint(&self.subject.instance),
@@ -470,7 +491,7 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG};
+    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
 
     use super::*;
     use crate::fixtures::{OLD, claim, node, target};
@@ -532,22 +553,38 @@ mod tests {
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
         target.forget_claim(Some(released));
         let left = target.describe_what_is_left();
-        let group = "--auto-scaling-group-name workers";
-        let protect = |switch: &str| {
-            format!("aws autoscaling set-instance-protection {group} {switch} --instance-ids {OLD}")
-        };
+        let (last, before) = left.commands.split_last().unwrap();
         assert_eq!(
-            left.commands,
-            [
-                protect("--protected-from-scale-in"),
-                format!("aws autoscaling exit-standby {group} --instance-ids {OLD}"),
-                format!(
-                    "until aws autoscaling describe-auto-scaling-instances --instance-ids {OLD} --query \
-                     'AutoScalingInstances[].LifecycleState' --output text | grep --quiet InService; do sleep 15; done"
-                ),
-                protect("--no-protected-from-scale-in"),
-                format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby"),
-            ]
+            *last,
+            format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby")
         );
+        let exit =
+            format!("aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {OLD}");
+        assert!(before.contains(&exit), "{before:?}");
+        assert!(
+            !before.iter().any(|command| command.contains("kubectl")),
+            "{before:?}"
+        );
+    }
+
+    /// Cluster Autoscaler's label, the cordon and the taint stay until the last write of its execution has been made.
+    #[tokio::test]
+    async fn what_keeps_pods_from_a_stopped_instances_node_is_not_undone() {
+        let mut target = target(Some(claim("one")), Some(claim("one")));
+        let Cluster { node, .. } = target.cluster.as_mut().unwrap();
+        let node = node.as_mut().unwrap();
+        node.taints = vec![draining_taint(&target.subject.instance)];
+        node.unschedulable = true;
+        let instance = target.instance.as_mut().unwrap();
+        instance
+            .tags
+            .insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+        assert_eq!(target.next_step(), PutBackStep::UndoKubernetes);
+        let instance = target.instance.as_mut().unwrap();
+        instance
+            .tags
+            .insert(STOPPED_TAG.to_owned(), "2027-01-01T05:00:00Z".to_owned());
+        instance.state = "stopped".to_owned();
+        assert_eq!(target.next_step(), PutBackStep::Report(None));
     }
 }

@@ -8,6 +8,7 @@ use recycle::ids::InstanceId;
 use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use recycle::node::Record;
 use recycle::poll::next_wait;
+use recycle::shortage::find_unusable;
 
 use crate::{Case, Error, StandbyNode};
 
@@ -66,7 +67,7 @@ impl StandbyNode {
     }
 }
 
-/// Who is a member now: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
+/// Who is a member now, and who of them is usable: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
 /// in service.
 async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
     let members: Vec<InstanceId> = case
@@ -77,11 +78,19 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
+    let nodes = node_record::list_nodes(&case.client).await?;
+    let unusable: Vec<InstanceId> = case
+        .group
+        .iter()
+        .flat_map(|group| find_unusable(group, &case.node, &nodes))
+        .filter(|id| members.contains(id))
+        .collect();
     node_record::amend_node(&case.client, case.node.clone(), |node| {
         node_record::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = Record {
             schema: recycle::contract::SCHEMA,
             members_before: members.clone(),
+            unusable_before: unusable.clone(),
             replacement: None,
             desired_before: case.group.as_ref().map(|group| group.desired),
             ..node.record()?
@@ -107,10 +116,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, case, described_group, step, stored_node};
+    use crate::fixtures::{NODE, case, described_group, no_nodes, step, stored_node};
 
     fn kube() -> ScriptedKube {
         ScriptedKube::new()
+            .on("GET", "/api/v1/nodes?", 200, no_nodes())
             .on("PATCH", NODE, 200, stored_node(Phase::Standby))
             .on("POST", "/events", 201, json!({}))
     }
@@ -124,7 +134,7 @@ mod tests {
         let answer = step(&aws).enter_standby(case(&kube)).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
         assert_eq!(aws.actions(), ["CreateTags", "EnterStandby"]);
-        let written = &kube.calls()[0].body["metadata"]["annotations"];
+        let written = &kube.calls()[1].body["metadata"]["annotations"];
         assert!(
             written[CLAIM_ANNOTATION]
                 .as_str()
@@ -158,14 +168,16 @@ mod tests {
             protected_from_scale_in: false,
         });
         step(&aws).enter_standby(case).await.unwrap();
-        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        let written = &kube.calls()[1].body["metadata"]["annotations"][RECORD_ANNOTATION];
         let record: Record = serde_json::from_str(written.as_str().unwrap()).unwrap();
         assert_eq!(record.members_before, ["i-0123456789abcdef0".parse().unwrap()]);
     }
 
     #[tokio::test]
     async fn standby_is_not_entered_without_its_record() {
-        let unwritable = ScriptedKube::new().refuses("PATCH", NODE, 500, "InternalError", "etcd is away");
+        let unwritable = ScriptedKube::new()
+            .on("GET", "/api/v1/nodes?", 200, no_nodes())
+            .refuses("PATCH", NODE, 500, "InternalError", "etcd is away");
         let aws = ScriptedAws::new();
         step(&aws).enter_standby(case(&unwritable)).await.unwrap_err();
         assert!(aws.calls().is_empty());

@@ -59,6 +59,11 @@ pub(crate) fn stored_node(phase: Phase) -> Value {
     })
 }
 
+/// The answer to a list of all Nodes.
+pub(crate) fn no_nodes() -> Value {
+    json!({"metadata": {}, "items": []})
+}
+
 pub(crate) fn run() -> Run {
     Run {
         input: input(),
@@ -72,6 +77,7 @@ pub(crate) fn run() -> Run {
         node: "node-a".parse().unwrap(),
         claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
         replacement_since: None,
+        short_since: None,
         draining_since: None,
         drain_until: None,
         polls: 0,

@@ -9,7 +9,7 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{NODE, id, me, run, step, stored_node};
+use crate::fixtures::{NODE, id, me, no_nodes, run, step, stored_node};
 
 /// What AWS says of the group while the node is in service, with another member.
 fn whole_group() -> String {
@@ -29,12 +29,10 @@ fn whole_node() -> Value {
 
 /// The first call: what was written, Node and AWS.
 fn enter_by(node: &Value, group: &str) -> Vec<String> {
-    let kube = ScriptedKube::new().on("GET", NODE, 200, node.clone()).on(
-        "PATCH",
-        NODE,
-        200,
-        stored_node(Phase::Standby),
-    );
+    let kube = ScriptedKube::new()
+        .on("GET", NODE, 200, node.clone())
+        .on("GET", "/api/v1/nodes?", 200, no_nodes())
+        .on("PATCH", NODE, 200, stored_node(Phase::Standby));
     let aws = ScriptedAws::new()
         .on("DescribeAutoScalingGroups", group)
         .on("CreateTags", "")

@@ -5,21 +5,24 @@ use recycle::autoscaler::describe_removal;
 use recycle::contract::{Answer, StandbyVerdict, describe_instance};
 use recycle::ids::InstanceId;
 use recycle::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
-use recycle::node::{Member, NodeFacts, Record};
+use recycle::node::{Group, Member, NodeFacts, Record};
+use recycle::old_node::OldNode;
 use recycle::poll::SHORTEST_WAIT;
 use recycle::preflight::{Obstacle, Refusal};
-use recycle::replacement::{Candidate, ReplacementVerdict, judge_replacement, newcomers};
+use recycle::replacement::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
+use recycle::shortage::{Shortage, find_shortage};
 
 use crate::{Case, Error, StandbyNode};
 
 impl StandbyNode {
     pub(crate) async fn await_replacement(&self, mut case: Case) -> Result<Answer<StandbyVerdict>, Error> {
         let since = *case.run.replacement_since.get_or_insert(case.now);
-        let members_before = case.node.record()?.members_before;
+        let record = case.node.record()?;
+        let before = OldNode::new(None, &record.members_before, &record.unusable_before);
         let members = case
             .group
             .iter()
-            .flat_map(|group| newcomers(group, &members_before));
+            .flat_map(|group| newcomers(group, &record.members_before));
         let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
         if let Some(removed) = find_removal(&case, &candidates)? {
             let text = format!("{}: {removed}", case.say("is in Standby"));
@@ -27,24 +30,39 @@ impl StandbyNode {
         }
         let candidates = keep_newcomers(&case, candidates).await?;
         let input = &case.run.input;
-        let timeout = input.replacement_timeout_seconds;
+        let id = &input.instance_id;
+        let shortage = count_members(
+            &case.client,
+            id,
+            &case.node,
+            &before,
+            case.group.as_ref(),
+            &candidates,
+        )
+        .await?;
+        let patience = Patience {
+            since,
+            now: case.now,
+            timeout: input.replacement_timeout_seconds,
+        };
         match judge_replacement(
-            &input.instance_id,
+            id,
             &case.node,
             case.group.as_ref(),
             &candidates,
-            since,
-            case.now,
-            timeout,
+            shortage.as_ref(),
+            patience,
         ) {
             ReplacementVerdict::Reserve(replacement) => {
-                if reserve(&case.client, &input.instance_id, &candidates, &replacement, None).await? {
-                    accept(case, replacement).await
-                } else {
-                    let reason = format!("{replacement} has just become the replacement of another node");
-                    Ok(Answer::new(StandbyVerdict::Wait, reason)
-                        .waiting(SHORTEST_WAIT)
-                        .carrying(case.run))
+                let is_ours = reserve(&case.client, id, &candidates, &replacement, None).await?;
+                match (is_ours, shortage) {
+                    (true, None) => accept(case, replacement).await,
+                    (is_ours, shortage) => Ok(Answer::new(
+                        StandbyVerdict::Wait,
+                        describe_reserved(&replacement, is_ours, shortage.as_ref()),
+                    )
+                    .waiting(SHORTEST_WAIT)
+                    .carrying(case.run)),
                 }
             }
             ReplacementVerdict::Ready(replacement) => accept(case, replacement).await,
@@ -79,12 +97,41 @@ impl StandbyNode {
                 node_record::guess_node(client, &member.instance, hint).await?
             };
             candidates.push(Candidate {
-                instance: member.instance.clone(),
-                lifecycle_state: member.lifecycle_state.clone(),
+                member: member.clone(),
                 node,
             });
         }
         Ok(candidates)
+    }
+}
+
+/// Whether the group has too few usable members. The Nodes are read only once a newcomer is in service.
+pub(crate) async fn count_members(
+    client: &kube::Client,
+    old: &InstanceId,
+    old_node: &NodeFacts,
+    before: &OldNode,
+    group: Option<&Group>,
+    candidates: &[Candidate],
+) -> Result<Option<Shortage>, Error> {
+    let is_there =
+        |candidate: &Candidate| candidate.member.lifecycle_state == "InService" && candidate.node.is_some();
+    let Some(group) = group.filter(|_| candidates.iter().any(is_there)) else {
+        return Ok(None);
+    };
+    let nodes = node_record::list_nodes(client).await?;
+    Ok(find_shortage(old, old_node, before, group, &nodes))
+}
+
+/// Why a usable newcomer is not enough yet.
+pub(crate) fn describe_reserved(
+    replacement: &InstanceId,
+    is_ours: bool,
+    shortage: Option<&Shortage>,
+) -> String {
+    match shortage.filter(|_| is_ours) {
+        Some(shortage) => format!("{replacement} is reserved; {}", shortage.describe()),
+        None => format!("{replacement} has just become the replacement of another node"),
     }
 }
 
@@ -129,7 +176,7 @@ pub(crate) async fn reserve(
     let old = old.as_str();
     let chosen = candidates
         .iter()
-        .find(|candidate| candidate.instance == *replacement);
+        .find(|candidate| candidate.member.instance == *replacement);
     let Some(node) = chosen.and_then(|candidate| candidate.node.clone()) else {
         return Ok(false);
     };

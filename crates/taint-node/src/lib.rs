@@ -16,7 +16,7 @@ use node_record::{NodeChange, amend_node, check_claim, group_label, mark_nodes, 
 use recycle::autoscaler::{DISABLED, keep_old_node};
 use recycle::claim::{Claim, Phase};
 use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintRequest, TaintVerdict};
-use recycle::ids::InstanceId;
+use recycle::input::Input;
 use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint, is_request_taint};
 use recycle::rotation::Marking;
@@ -73,10 +73,9 @@ async fn taint(
         node: run.node.to_string(),
     })?;
     let (now, fence) = (context.now(), context.fence());
-    let instance = &run.input.instance_id;
     let node = amend_node(client, node, |node| {
         let claim = check_claim(node, &fence, run.input.urgency)?;
-        change_for(node, claim, instance, now)
+        change_for(node, claim, &run.input, now)
     })
     .await?;
     let story = "Tainted and cordoned; its pods are leaving";
@@ -89,10 +88,10 @@ async fn taint(
 fn change_for(
     node: &NodeFacts,
     claim: Claim,
-    instance: &InstanceId,
+    input: &Input,
     now: Timestamp,
 ) -> Result<Option<NodeChange>, Error> {
-    let taint = draining_taint(instance);
+    let taint = draining_taint(&input.instance_id);
     let is_tainted = node.taints.contains(&taint);
     if is_tainted && node.unschedulable && claim.phase >= Phase::Draining {
         return Ok(None);
@@ -124,6 +123,7 @@ fn change_for(
     let record = Record {
         schema: SCHEMA,
         tainted_at: Some(record.tainted_at.unwrap_or(now)),
+        lost_after: Some(input.node_lost_after_seconds),
         was_unschedulable,
         excluded_before,
         ..record

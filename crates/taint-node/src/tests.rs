@@ -126,7 +126,7 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
         json!({"taints": [team, our_taint()], "unschedulable": true})
     );
     assert_eq!(annotation(&patch, "recycle-eks/claim")["phase"], "draining");
-    let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW, "kept": true});
+    let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW, "lost_after": 1_800, "kept": true});
     assert_eq!(annotation(&patch, "recycle-eks/record"), record);
     let disabled = &patch["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"];
     assert_eq!(disabled, "true");
@@ -163,7 +163,9 @@ async fn a_cordon_that_was_there_before_is_recorded() {
 
 #[tokio::test]
 async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
-    let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z", "kept": true}).to_string();
+    let record =
+        json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z", "lost_after": 1_800, "kept": true})
+            .to_string();
     let annotations = json!({
         "recycle-eks/claim": claim("draining", 0),
         "recycle-eks/record": record,

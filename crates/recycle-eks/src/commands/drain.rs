@@ -12,6 +12,16 @@ use crate::nodes::find_node;
 use crate::times::moment;
 use crate::{Error, Exit, Installation, Output, clock};
 
+/// The classes whose pods end with the instance if nothing else happens to them.
+const HOLDING: [&str; 6] = [
+    "awaited",
+    "evictable",
+    "zone_mismatch",
+    "terminating",
+    "stuck",
+    "tolerates_taint",
+];
+
 pub(crate) async fn extend(
     installation: &Installation,
     output: &Output,
@@ -51,39 +61,39 @@ pub(crate) async fn finish(
     move_end(installation, output, &node, "now").await
 }
 
-/// What the end of the drain costs, unless it is certain that the node is put back then.
+/// What the end of the drain costs, unless it is certain that the node is put back then. The Node's own story decides only of a planned
+/// drain.
 fn warn_of_end(node: &NodeStatus) -> Option<String> {
-    let urgency = node.claim.as_ref().map(|claim| claim.urgency);
-    let progress = node.progress.as_ref()?;
-    let is_put_back = progress.then.is_empty() || progress.then.starts_with("the node is put back");
-    if is_put_back && urgency.is_none_or(|urgency| urgency == Urgency::Planned) {
+    let claim = node.claim.as_ref()?;
+    let progress = node.progress.as_ref();
+    let told = progress.map_or("", |progress| progress.then.as_str());
+    let is_put_back = told.is_empty() || told.starts_with("the node is put back");
+    if is_put_back && claim.urgency == Urgency::Planned {
         return None;
     }
-    let holding = ["awaited", "evictable", "zone_mismatch", "terminating", "stuck"];
-    let pods: Vec<String> = holding
-        .into_iter()
-        .filter_map(|class| Some((class, progress.counts.get(class)?, progress.names.get(class)?)))
-        .map(|(class, count, names)| {
-            format!(
-                "{count} {class} ({}{})",
-                names.join(", "),
-                if *count as usize > names.len() {
+    let pods = progress.map_or_else(Vec::new, |progress| {
+        HOLDING
+            .into_iter()
+            .filter_map(|class| Some((class, progress.counts.get(class)?, progress.names.get(class)?)))
+            .map(|(class, count, names)| {
+                let more = if *count as usize > names.len() {
                     ", …"
                 } else {
                     ""
-                }
-            )
-        })
-        .collect();
-    let pods = if pods.is_empty() {
-        "no pod".to_owned()
-    } else {
-        pods.join(", ")
+                };
+                format!("{count} {class} ({}{more})", names.join(", "))
+            })
+            .collect()
+    });
+    let pods = match (progress, pods.is_empty()) {
+        (None, _) => "pods that have not been looked at yet".to_owned(),
+        (Some(_), true) => "no pod".to_owned(),
+        (Some(_), false) => pods.join(", "),
     };
-    let then = if progress.then.is_empty() {
+    let then = if is_put_back {
         "its group terminates the instance"
     } else {
-        &progress.then
+        told
     };
     Some(format!(
         "{} is held by {pods}; if its drain ends now, {then}.",
@@ -220,6 +230,7 @@ mod tests {
             ("hook", ended, true),
             ("hook", back, true),
             ("spot", back, true),
+            ("hook", "", true),
         ] {
             let node: NodeStatus = serde_json::from_value(json!({
                 "instance_id": "i-0123456789abcdef0", "is_marked": true,
@@ -231,10 +242,28 @@ mod tests {
             .unwrap();
             let warning = warn_of_end(&node);
             assert_eq!(warning.is_some(), warns, "{urgency} {then}");
+            let then = if then == back || then.is_empty() {
+                "its group terminates the instance"
+            } else {
+                then
+            };
             let expected = format!(
                 "i-0123456789abcdef0 is held by 7 awaited (jobs/train, …); if its drain ends now, {then}."
             );
             assert!(warning.is_none_or(|warning| warning == expected));
+        }
+    }
+
+    #[test]
+    fn before_the_first_look_a_node_that_its_group_terminates_is_asked_about_too() {
+        for (urgency, warns) in [("planned", false), ("hook", true), ("spot", true)] {
+            let node: NodeStatus = serde_json::from_value(json!({
+                "instance_id": "i-0123456789abcdef0", "is_marked": true,
+                "claim": {"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0", "group": "workers",
+                          "phase": "claimed", "urgency": urgency, "claimed_at": "2027-01-01T00:00:00Z"},
+            }))
+            .unwrap();
+            assert_eq!(warn_of_end(&node).is_some(), warns, "{urgency}");
         }
     }
 
