@@ -265,18 +265,17 @@ def test_ctrl_c_before_the_first_look_says_what_was_started(world, cli, node):
     assert f"status --watch {node.instance_id}" in left.text or f"status --watch {execution.arn}" in left.text
 
 
-def test_status_says_what_a_rotation_waits_for_since_when_and_when_it_may_end(world, cli):
+def test_status_says_what_a_rotation_waits_for_and_since_when(world, cli):
     workers = world.group("workers", size=3, minimum=1, maximum=6)
     assert cli("pause", "workers").code == 0
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1)
     world.run("10m")
 
     told = cli("status")
-    assert told.code == 0 and "\n  0 of 3 done; its end can be estimated" in told.text, told
+    assert told.code == 0 and "\n  0 of 3 done\n" in told.text, told
     assert f"rotation {rotation.arn}: 3 nodes are to be recycled, in 1 of 1 groups\n" in told.text
     (line,) = [line for line in told.text.splitlines() if line.startswith("  group workers: ")]
-    assert " waits since 2027-01-01 00:0" in line and "Z: group workers has the tag recycle-eks:paused; " in line
-    assert "its end can be estimated once the first node of the group is done" in line
+    assert " waits since 2027-01-01 00:0" in line and line.endswith("Z: group workers has the tag recycle-eks:paused")
     (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
     assert [wait["instance_id"] for wait in group["waits"]] == [min(workers.instances)]
 
@@ -286,9 +285,7 @@ def test_status_says_what_a_rotation_waits_for_since_when_and_when_it_may_end(wo
         if group["done"]:
             break
         world.run("1m")
-    assert 0 < group["done"] < 3 and group["estimated_end"].startswith("2027-01-01T0"), group
-    (line,) = [line for line in cli("status").text.splitlines() if line.startswith("  group workers: ")]
-    assert " of 3 done" in line and "estimated" in line
+    assert 0 < group["done"] < 3, group
     watched = cli("status", "--watch", rotation.arn, pace=300)
     assert watched.code == 0 and "rotated: 3 recycled" in watched.text, watched
     assert rotation.finishes().outcome == "rotated"

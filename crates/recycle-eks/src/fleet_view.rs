@@ -150,8 +150,8 @@ pub(crate) struct Heading {
 impl Heading {
     /// Of a rotation, as it stands now.
     #[must_use]
-    pub(crate) fn of(rotation: &RotationStory, now: Timestamp) -> Self {
-        let (state, progress) = (rotation.describe(), rotation.describe_progress(now));
+    pub(crate) fn of(rotation: &RotationStory) -> Self {
+        let (state, progress) = (rotation.describe(), rotation.describe_progress());
         let mut document = rotation.document();
         document["state"] = state.as_str().into();
         Self {
@@ -159,7 +159,7 @@ impl Heading {
             started: rotation.story.started,
             state,
             progress,
-            groups: rotation.list_groups(now),
+            groups: rotation.list_groups(),
             document,
         }
     }

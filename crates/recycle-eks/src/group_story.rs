@@ -1,7 +1,5 @@
 //! The story of one group of a rotation, read from the history of the group's own execution: which nodes, which of them are done or under
-//! way, what the next ones wait for, and when all of it may be over.
-//!
-//! Like [`crate::story`] it knows no clock: what it estimates is as of the moment at which a node was done.
+//! way, and what the next ones wait for. Like [`crate::story`] it knows no clock.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +51,7 @@ enum Stand {
     /// Its execution of `recycle-node` was started.
     UnderWay,
     /// It is over.
-    Over(Timestamp, Became),
+    Over(Became),
 }
 
 /// Why a node does not start yet.
@@ -74,13 +72,6 @@ enum Became {
     Failed,
     /// Not begun, or there was nothing to do.
     Left,
-}
-
-/// A node's turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Turn {
-    began: Timestamp,
-    stand: Stand,
 }
 
 /// How many nodes of a group stand how.
@@ -127,10 +118,9 @@ pub(crate) struct GroupStory {
     pub has_ended: bool,
     /// By criterion the places of the nodes that meet it, if it is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
-    at_once: u32,
     /// The newest event of each turn, with the turn's index: the next one names it as its previous.
     tips: BTreeMap<i64, usize>,
-    turns: BTreeMap<usize, Turn>,
+    turns: BTreeMap<usize, Stand>,
 }
 
 impl GroupStory {
@@ -141,11 +131,7 @@ impl GroupStory {
         }
         self.last_id = event.id;
         if let GroupWhat::Turn(index) = event.what {
-            let turn = Turn {
-                began: event.at,
-                stand: Stand::Asks,
-            };
-            self.turns.insert(index, turn);
+            self.turns.insert(index, Stand::Asks);
             self.tips.insert(event.id, index);
             return;
         }
@@ -159,7 +145,7 @@ impl GroupStory {
                 Some(index) => self.hear(index, &answer, event.at),
                 None => self.learn_nodes(&answer),
             },
-            GroupWhat::TurnEnded(end) => self.end_turn(index, &end, event.at),
+            GroupWhat::TurnEnded(end) => self.end_turn(index, &end),
             GroupWhat::Ended => self.has_ended = true,
             GroupWhat::Turn(_) | GroupWhat::Other => {}
         }
@@ -175,10 +161,6 @@ impl GroupStory {
             .map(str::to_owned)
             .collect();
         self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
-        self.at_once = answer["at_once"]
-            .as_u64()
-            .and_then(|nodes| u32::try_from(nodes).ok())
-            .unwrap_or(1);
     }
 
     /// What a node was selected by, in the words of the input.
@@ -191,14 +173,14 @@ impl GroupStory {
     }
 
     fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
-        let Some(turn) = self.turns.get_mut(&index) else {
+        let Some(stand) = self.turns.get_mut(&index) else {
             return;
         };
-        turn.stand = match answer["verdict"].as_str() {
+        *stand = match answer["verdict"].as_str() {
             Some("start") => Stand::UnderWay,
             // A pause is between two nodes, or before the next try of one that failed.
             Some("wait" | "pause") => Stand::Waits(Wait {
-                since: match &turn.stand {
+                since: match stand {
                     Stand::Waits(before) => before.since,
                     Stand::Asks | Stand::UnderWay | Stand::Over(..) => at,
                 },
@@ -214,8 +196,8 @@ impl GroupStory {
         };
     }
 
-    fn end_turn(&mut self, index: Option<usize>, end: &Value, at: Timestamp) {
-        let Some(turn) = index.and_then(|index| self.turns.get_mut(&index)) else {
+    fn end_turn(&mut self, index: Option<usize>, end: &Value) {
+        let Some(stand) = index.and_then(|index| self.turns.get_mut(&index)) else {
             return;
         };
         let became = match end["end"].as_str() {
@@ -223,7 +205,7 @@ impl GroupStory {
             Some("failed") => Became::Failed,
             Some(_) | None => Became::Left,
         };
-        turn.stand = Stand::Over(at, became);
+        *stand = Stand::Over(became);
     }
 
     /// How many nodes stand how. After the execution's end none is under way.
@@ -233,11 +215,11 @@ impl GroupStory {
             nodes: self.nodes.len(),
             ..Counts::default()
         };
-        for turn in self.turns.values() {
-            match &turn.stand {
-                Stand::Over(_, Became::Recycled) => counts.done += 1,
-                Stand::Over(_, Became::Failed) => counts.failed += 1,
-                Stand::Over(_, Became::Left) => counts.left += 1,
+        for stand in self.turns.values() {
+            match stand {
+                Stand::Over(Became::Recycled) => counts.done += 1,
+                Stand::Over(Became::Failed) => counts.failed += 1,
+                Stand::Over(Became::Left) => counts.left += 1,
                 Stand::UnderWay => counts.under_way += usize::from(!self.has_ended),
                 Stand::Asks | Stand::Waits(_) => {}
             }
@@ -245,54 +227,13 @@ impl GroupStory {
         counts
     }
 
-    /// Whether a node's turn is still to come or to end.
-    #[must_use]
-    pub(crate) fn has_work_left(&self) -> bool {
-        let counts = self.count();
-        !self.has_ended && counts.done + counts.failed + counts.left < counts.nodes
-    }
-
     /// The nodes that wait until they may start, and what for, in their order.
     pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
         let turns = self.turns.iter().filter(|_| !self.has_ended);
-        turns.filter_map(|(index, turn)| match &turn.stand {
+        turns.filter_map(|(index, stand)| match stand {
             Stand::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
             Stand::Asks | Stand::UnderWay | Stand::Over(..) => None,
         })
-    }
-
-    /// When it may be over, if the other nodes take as long as those did that are done: none before the first is. A turn's time is that of
-    /// its waiting, too, so that pauses between nodes count.
-    #[must_use]
-    pub(crate) fn estimate_end(&self) -> Option<Timestamp> {
-        let worked = self.turns.values().filter_map(|turn| match turn.stand {
-            Stand::Over(at, Became::Recycled | Became::Failed) => Some((turn.began, at)),
-            Stand::Over(_, Became::Left) | Stand::Asks | Stand::Waits(_) | Stand::UnderWay => None,
-        });
-        let worked: Vec<(Timestamp, Timestamp)> = worked.collect();
-        let now = worked
-            .iter()
-            .map(|(_, at)| *at)
-            .max()
-            .filter(|_| !self.has_ended)?;
-        let taken: i64 = worked
-            .iter()
-            .map(|(began, at)| at.duration_since(*began).as_secs())
-            .sum();
-        let mean = (taken / i64::try_from(worked.len()).ok()?).max(0);
-        let left = (0..self.nodes.len()).map(|index| match self.turns.get(&index) {
-            None => mean,
-            Some(Turn {
-                stand: Stand::Over(..),
-                ..
-            }) => 0,
-            Some(turn) => (mean - now.duration_since(turn.began).as_secs()).clamp(0, mean),
-        });
-        let left: Vec<i64> = left.collect();
-        let shared = left.iter().sum::<i64>() / i64::from(self.at_once.max(1));
-        let longest = left.iter().copied().max().unwrap_or(0);
-        now.checked_add(SignedDuration::from_secs(shared.max(longest)))
-            .ok()
     }
 }
 
@@ -320,13 +261,13 @@ mod tests {
         story
     }
 
-    fn begun(nodes: &[&str], at_once: u32) -> Vec<(i64, i64, GroupWhat)> {
+    fn begun(nodes: &[&str]) -> Vec<(i64, i64, GroupWhat)> {
         vec![
             (0, 0, GroupWhat::Started("workers".to_owned())),
             (
                 1,
                 0,
-                GroupWhat::Answered(json!({"verdict": "mark_nodes", "nodes": nodes, "at_once": at_once})),
+                GroupWhat::Answered(json!({"verdict": "mark_nodes", "nodes": nodes})),
             ),
         ]
     }
@@ -341,7 +282,7 @@ mod tests {
 
     #[test]
     fn each_nodes_events_are_its_own_and_a_wait_lasts_since_its_first_answer() {
-        let mut events = begun(&["i-1", "i-2"], 2);
+        let mut events = begun(&["i-1", "i-2"]);
         events.extend([
             (2, 10, GroupWhat::Turn(0)),
             (2, 10, GroupWhat::Turn(1)),
@@ -365,7 +306,7 @@ mod tests {
     #[test]
     fn a_node_that_pauses_waits_after_a_failed_try_too() {
         for before in [None, Some("wait"), Some("start")] {
-            let mut events = begun(&["i-1"], 1);
+            let mut events = begun(&["i-1"]);
             events.push((2, 0, GroupWhat::Turn(0)));
             events.push((
                 3,
@@ -388,7 +329,7 @@ mod tests {
     #[test]
     fn a_dry_run_tells_what_each_node_was_selected_by() {
         let criteria = json!({"ami": [0, 1], "launch_template": [1]});
-        let answer = json!({"nodes": ["i-1", "i-2"], "at_once": 1, "criteria": criteria});
+        let answer = json!({"nodes": ["i-1", "i-2"], "criteria": criteria});
         let story = told(vec![(0, 0, GroupWhat::Answered(answer))]);
         assert_eq!(story.list_criteria("i-1"), ["ami"]);
         assert_eq!(story.list_criteria("i-2"), ["ami", "launch_template"]);
@@ -397,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_end_is_counted_and_after_the_groups_end_nothing_is_under_way() {
-        let mut events = begun(&["i-1", "i-2", "i-3", "i-4"], 4);
+        let mut events = begun(&["i-1", "i-2", "i-3", "i-4"]);
         events.extend([
             (2, 0, GroupWhat::Turn(0)),
             (2, 0, GroupWhat::Turn(1)),
@@ -419,47 +360,8 @@ mod tests {
                 under_way: 1
             }
         );
-        assert!(told(events.clone()).has_work_left());
-        let mut over_now = events.clone();
-        over_now.push((10, 10, over("recycled")));
-        assert!(!told(over_now).has_work_left());
         events.push((0, 10, GroupWhat::Ended));
-        let story = told(events);
-        assert!(!story.has_work_left());
-        assert_eq!((story.count().under_way, story.estimate_end()), (0, None));
-    }
-
-    #[test]
-    fn the_end_is_estimated_from_the_nodes_that_are_done() {
-        // Of how many nodes, so many at once; the first is done after 100 s; when the second began, if it did.
-        for (nodes, at_once, second, end) in [
-            (1, 1, None, Some(100)),
-            (3, 1, None, Some(300)),
-            (3, 2, None, Some(200)),
-            (4, 2, None, Some(250)),
-            (2, 1, Some(60), Some(160)),
-            (2, 2, Some(0), Some(100)),
-        ] {
-            let names: Vec<String> = (0..nodes).map(|number| format!("i-{number}")).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let mut events = begun(&names, at_once);
-            events.push((2, 0, GroupWhat::Turn(0)));
-            assert_eq!(told(events.clone()).estimate_end(), None, "{nodes} {at_once}");
-            events.extend(second.map(|began| (2, began, GroupWhat::Turn(1))));
-            events.push((3, 100, over("recycled")));
-            assert_eq!(
-                told(events).estimate_end(),
-                end.map(at),
-                "{nodes} {at_once} {second:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_node_that_was_left_says_nothing_of_how_long_others_take() {
-        let mut events = begun(&["i-1", "i-2"], 1);
-        events.extend([(2, 0, GroupWhat::Turn(0)), (3, 1, over("left"))]);
-        assert_eq!(told(events).estimate_end(), None);
+        assert_eq!(told(events).count().under_way, 0);
     }
 
     #[test]

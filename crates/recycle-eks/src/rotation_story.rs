@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -120,13 +119,6 @@ impl RotationStory {
             .fold(Counts::default(), |all, group| all + group)
     }
 
-    /// The last of its groups' ends.
-    fn estimate_end(&self) -> Estimate {
-        self.groups()
-            .map(Estimate::of)
-            .fold(Estimate::NothingLeft, Estimate::and)
-    }
-
     /// What it is about, or how it has ended, in a sentence.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
@@ -139,7 +131,7 @@ impl RotationStory {
 
     /// How far it has come; none before that is known, and after its end.
     #[must_use]
-    pub(crate) fn describe_progress(&self, now: Timestamp) -> Option<String> {
+    pub(crate) fn describe_progress(&self) -> Option<String> {
         if self.story.end.is_some() {
             return None;
         }
@@ -147,19 +139,18 @@ impl RotationStory {
             return Some(unread.clone());
         }
         let counts = self.count();
-        let estimate = describe_estimate(self.estimate_end(), "each group", now);
-        (counts.nodes > 0).then(|| format!("{}; {estimate}", describe_counts(counts)))
+        (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
     /// A line for each group that goes on: its name, how much of it is done, from 0 to 1, and a sentence.
     #[must_use]
-    pub(crate) fn list_groups(&self, now: Timestamp) -> Vec<(String, f64, String)> {
+    pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
         let running = self.groups().filter(|group| !group.has_ended);
         let mut lines: Vec<(String, f64, String)> = running
             .map(|group| {
                 let counts = group.count();
                 let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
-                (group.group.clone(), share, describe_group(group, now))
+                (group.group.clone(), share, describe_group(group))
             })
             .collect();
         lines.sort_by(|one, other| one.0.cmp(&other.0));
@@ -177,54 +168,10 @@ impl RotationStory {
                     json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
                 });
                 json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
-                    "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>(), "estimated_end": group.estimate_end()})
+                    "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
             })
             .collect();
-        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread,
-            "estimated_end": self.estimate_end().known()})
-    }
-}
-
-/// When nothing will be left to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Estimate {
-    /// Every node's turn is over.
-    NothingLeft,
-    /// There is nothing yet to estimate it from.
-    Unknown,
-    /// Then.
-    At(Timestamp),
-    /// Then at the earliest: of other groups nobody knows.
-    AtLeast(Timestamp),
-}
-
-impl Estimate {
-    fn of(group: &GroupStory) -> Self {
-        if group.has_work_left() {
-            group.estimate_end().map_or(Self::Unknown, Self::At)
-        } else {
-            Self::NothingLeft
-        }
-    }
-
-    /// Of two groups' the later.
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::NothingLeft, known) | (known, Self::NothingLeft) => known,
-            (Self::Unknown, Self::Unknown) => Self::Unknown,
-            (Self::At(one), Self::At(other)) => Self::At(one.max(other)),
-            (Self::Unknown, Self::At(end) | Self::AtLeast(end))
-            | (Self::At(end) | Self::AtLeast(end), Self::Unknown) => Self::AtLeast(end),
-            (Self::AtLeast(one), Self::At(other) | Self::AtLeast(other))
-            | (Self::At(one), Self::AtLeast(other)) => Self::AtLeast(one.max(other)),
-        }
-    }
-
-    fn known(self) -> Option<Timestamp> {
-        match self {
-            Self::At(end) => Some(end),
-            Self::NothingLeft | Self::Unknown | Self::AtLeast(_) => None,
-        }
+        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread})
     }
 }
 
@@ -248,10 +195,9 @@ fn describe_unread(what: &str, error: &Error) -> String {
     }
 }
 
-fn describe_group(group: &GroupStory, now: Timestamp) -> String {
+fn describe_group(group: &GroupStory) -> String {
     let mut parts = vec![describe_counts(group.count())];
     parts.extend(describe_waits(group));
-    parts.push(describe_estimate(Estimate::of(group), "the group", now));
     parts.join("; ")
 }
 
@@ -292,20 +238,9 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
     told.collect()
 }
 
-fn describe_estimate(end: Estimate, of: &str, now: Timestamp) -> String {
-    match end {
-        Estimate::NothingLeft => "nothing is left to do".to_owned(),
-        Estimate::Unknown => format!("its end can be estimated once the first node of {of} is done"),
-        Estimate::At(end) | Estimate::AtLeast(end) if end < now => {
-            format!("takes longer than estimated ({})", moment(end))
-        }
-        Estimate::At(end) => format!("estimated end {}", moment(end)),
-        Estimate::AtLeast(end) => format!("estimated end at least {}", moment(end)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use scripted_aws::ScriptedAws;
 
     use super::*;
@@ -346,27 +281,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_says_what_is_done_what_it_waits_for_since_when_and_when_it_may_end() {
+    fn a_group_says_what_is_done_what_it_waits_for_and_since_when() {
         let told = rotation(paused());
         assert_eq!(
-            told.list_groups(at(4_000)),
+            told.list_groups(),
             [(
                 "workers".to_owned(),
                 1.0 / 3.0,
-                "1 of 3 done; i-2 waits since 2027-01-01 01:00Z: group workers has the tag recycle-eks:paused; \
-                 estimated end 2027-01-01 03:00Z"
+                "1 of 3 done; i-2 waits since 2027-01-01 01:00Z: group workers has the tag recycle-eks:paused"
                     .to_owned()
             )]
         );
-        assert_eq!(
-            told.describe_progress(at(4_000)).as_deref(),
-            Some("1 of 3 done; estimated end 2027-01-01 03:00Z")
-        );
-        assert!(
-            told.describe_progress(at(90_000))
-                .unwrap()
-                .ends_with("takes longer than estimated (2027-01-01 03:00Z)")
-        );
+        assert_eq!(told.describe_progress().as_deref(), Some("1 of 3 done"));
         let group = &told.document()["groups"][0];
         assert_eq!(
             (group["done"].as_u64(), group["waits"][0]["instance_id"].as_str()),
@@ -377,11 +303,9 @@ mod tests {
     #[test]
     fn what_is_under_way_is_counted() {
         let start = GroupWhat::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
-        assert!(
-            rotation(start)
-                .describe_progress(at(4_000))
-                .unwrap()
-                .starts_with("1 of 3 done, 1 under way; ")
+        assert_eq!(
+            rotation(start).describe_progress().as_deref(),
+            Some("1 of 3 done, 1 under way")
         );
     }
 
@@ -389,57 +313,14 @@ mod tests {
     fn before_its_groups_are_known_a_rotation_is_under_way_and_says_why_it_cannot_tell_more() {
         let mut told = RotationStory::new("arn");
         assert_eq!(
-            (told.describe().as_str(), told.describe_progress(at(0))),
+            (told.describe().as_str(), told.describe_progress()),
             ("is under way", None)
         );
         let error = Error::Refused("no".to_owned());
         told.unread = Some(describe_unread("its groups", &error));
         assert_eq!(
-            told.describe_progress(at(0)).as_deref(),
+            told.describe_progress().as_deref(),
             Some("its groups cannot be read: no")
-        );
-    }
-
-    #[test]
-    fn the_latest_known_end_counts_and_nothing_left_is_not_nothing_known() {
-        use Estimate::{At, AtLeast, NothingLeft, Unknown};
-        for (groups, together, told) in [
-            (vec![], NothingLeft, "nothing is left to do"),
-            (
-                vec![NothingLeft, NothingLeft],
-                NothingLeft,
-                "nothing is left to do",
-            ),
-            (
-                vec![NothingLeft, Unknown],
-                Unknown,
-                "its end can be estimated once the first node of each group is done",
-            ),
-            (
-                vec![At(at(60)), NothingLeft, At(at(0))],
-                At(at(60)),
-                "estimated end 2027-01-01 00:01Z",
-            ),
-            (
-                vec![At(at(0)), Unknown, At(at(60))],
-                AtLeast(at(60)),
-                "estimated end at least 2027-01-01 00:01Z",
-            ),
-        ] {
-            let folded = groups.into_iter().fold(NothingLeft, Estimate::and);
-            assert_eq!(folded, together);
-            assert_eq!(describe_estimate(folded, "each group", at(0)), told);
-        }
-    }
-
-    #[test]
-    fn a_group_whose_nodes_are_all_done_says_that_nothing_is_left() {
-        let mut told = rotation(GroupWhat::TurnEnded(json!({"end": "recycled"})));
-        let group = told.groups.get_mut("child").unwrap();
-        group.nodes.truncate(2);
-        assert_eq!(
-            told.describe_progress(at(4_000)).as_deref(),
-            Some("2 of 2 done; nothing is left to do")
         );
     }
 
@@ -467,10 +348,10 @@ mod tests {
         for expected in [
             "its history could not be read now: ",
             "its groups could not be read now: ",
-            "0 of 1 done; ",
+            "0 of 1 done",
         ] {
             told.read_all(&executions).await.unwrap();
-            let progress = told.describe_progress(at(0)).unwrap();
+            let progress = told.describe_progress().unwrap();
             assert!(progress.starts_with(expected), "{progress}");
         }
         assert_eq!((aws.scenes_left(), &told.unread), (0, &None));

@@ -153,7 +153,7 @@ pub(super) async fn watch(
         listed.sort_by(|one, other| one.group.cmp(&other.group));
         sort_rows(&mut listed);
         let mut shown = frame(
-            &[Heading::of(&rotation, now)],
+            &[Heading::of(&rotation)],
             &listed,
             clock_face(story.elapsed(now)),
             now,

@@ -137,7 +137,7 @@ async fn look(
                 .entry(arn.clone())
                 .or_insert_with(|| RotationStory::new(&arn));
             rotation.read_all(executions).await?;
-            rotations.push(Heading::of(rotation, clock::now()));
+            rotations.push(Heading::of(rotation));
         }
     }
     let runs = |arn: &str| running.contains(arn) || sweeps.contains(arn);
