@@ -52,10 +52,10 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
 
     screen = until(terminal, cli, lambda screen: len(rows(screen)) == 12 and "done" in rows(screen).values())
     assert {"waiting", "done"} <= set(rows(screen).values())
-    is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  pods: 1 to wait for$", re.MULTILINE)
+    is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  restore  pods: 1 to wait for$", re.MULTILINE)
     screen = until(terminal, cli, lambda screen: len(is_drawn.findall(screen)) == 6, seconds=60)
     names = re.findall(r"^GROUP.*$", screen, re.MULTILINE)
-    assert [name.split() for name in names] == [["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "WHAT"]]
+    assert [name.split() for name in names] == [["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]]
 
     terminal.resize(60, 40)
     screen = until(terminal, cli, lambda screen: "UNTIL" not in screen and len(rows(screen)) == 12)

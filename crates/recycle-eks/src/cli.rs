@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Of one node, or of every node of a selection: the steps, what becomes of each pod and by which rule, what pre-flight says, and how the
     /// node would be put back.
     Plan(Plan),
-    /// Show every claim and every rotation: what it waits for, since when, until when, what blocks
+    /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, what blocks
     Status(Status),
     /// Move the end of a running drain
     Extend(Extend),

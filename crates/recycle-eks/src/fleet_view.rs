@@ -1,7 +1,8 @@
-//! How many nodes at once look: a row for each, with what it waits for, since when, until when at the latest, and what blocks.
+//! How many nodes at once look: a row for each, with what it waits for, since when, until when at the latest, what happens then, and what blocks.
 
 use jiff::Timestamp;
 use recycle::claim::Phase;
+use recycle::drain::name_end;
 use recycle::status::NodeStatus;
 use serde_json::{Value, json};
 
@@ -13,13 +14,23 @@ use crate::viewer::{Frame, Line, Style, bar};
 /// The step of a node that nothing of ours is on.
 const QUIET: &str = "-";
 const BAR: usize = 12;
-const HEAD: [&str; 7] = ["group", "node", "step", "since", "", "until", "what"];
+const HEAD: [&str; 8] = ["group", "node", "step", "since", "", "until", "then", "what"];
 const NODE: usize = 1;
 const SINCE: usize = 3;
 const TIME_BAR: usize = 4;
 const UNTIL: usize = 5;
-/// What is left out where a terminal is narrow: the first that has room is taken, else the last. Of a node's name the domain goes first.
-const LEFT_OUT: [&[usize]; 4] = [&[], &[UNTIL], &[UNTIL, SINCE], &[UNTIL, SINCE, TIME_BAR]];
+const THEN: usize = 6;
+/// Whether nodes have their names without the domain, and which columns are left out. The table takes the first layout for which the
+/// terminal is wide enough, else the last.
+const LAYOUTS: [(bool, &[usize]); 7] = [
+    (false, &[]),
+    (false, &[THEN]),
+    (true, &[]),
+    (true, &[THEN]),
+    (true, &[THEN, UNTIL]),
+    (true, &[THEN, UNTIL, SINCE]),
+    (true, &[THEN, UNTIL, SINCE, TIME_BAR]),
+];
 
 /// A node in the table.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +47,8 @@ pub(crate) struct Row {
     pub since: Option<Timestamp>,
     /// Until when at the latest.
     pub until: Option<Timestamp>,
+    /// What happens at the end of its drain, as its execution has written on the Node; none if it does not drain.
+    pub then: Option<String>,
     /// What it waits for, what blocks, or how it ended.
     pub what: String,
     /// Its execution, if one has to do with it.
@@ -59,6 +72,8 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
     let is_alive = execution.as_deref().is_some_and(runs);
     let (step, style) = judge(node, is_alive);
     let progress = node.progress.as_ref();
+    let phase = node.claim.as_ref().map(|claim| claim.phase);
+    let drains = is_alive && matches!(phase, Some(Phase::Draining | Phase::Waiting));
     Row {
         group: node.group.clone().unwrap_or_else(|| "-".to_owned()),
         instance: node.instance_id.to_string(),
@@ -72,6 +87,9 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
             .or(node.claim.as_ref().map(|claim| claim.claimed_at))
             .or(node.gave_up_at),
         until: progress.map(|progress| progress.until).filter(|_| is_alive),
+        then: progress
+            .map(|progress| progress.then.clone())
+            .filter(|then| drains && !then.is_empty()),
         what: tell(node, is_alive),
         execution,
         style,
@@ -257,7 +275,7 @@ fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
     lines
 }
 
-fn cells(row: &Row, now: Timestamp) -> [String; 7] {
+fn cells(row: &Row, now: Timestamp) -> [String; 8] {
     let share = row.since.zip(row.until).map(|(since, until)| {
         let whole = until.duration_since(since).as_secs_f64();
         if whole > 0.0 {
@@ -274,6 +292,7 @@ fn cells(row: &Row, now: Timestamp) -> [String; 7] {
             .map_or_else(String::new, |since| shortly(now.duration_since(since))),
         share.map_or_else(String::new, |share| bar(share, BAR)),
         row.until.map_or_else(String::new, moment),
+        row.then.as_deref().map_or("", name_end).to_owned(),
         row.what.clone(),
     ]
 }
@@ -282,9 +301,9 @@ fn cells(row: &Row, now: Timestamp) -> [String; 7] {
 #[must_use]
 pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
     let whole: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now).to_vec()).collect();
-    let short = || whole.iter().map(|row| without_domain(row)).collect();
-    let mut layouts = vec![(HEAD.to_vec(), whole.clone())];
-    layouts.extend(LEFT_OUT.iter().map(|columns| without(columns, short())));
+    let short: Vec<Vec<String>> = whole.iter().map(|row| without_domain(row)).collect();
+    let layouts =
+        LAYOUTS.map(|(is_short, columns)| without(columns, if is_short { &short } else { &whole }.clone()));
     let has_room = |(head, rows): &&(Vec<&str>, Vec<Vec<String>>)| {
         width_of_others(head, rows) + LEAST_LAST <= usize::from(width)
     };
@@ -327,7 +346,7 @@ fn document(headings: &[Heading], rows: &[Row]) -> Value {
         .iter()
         .map(|row| {
             json!({"instance_id": row.instance, "node": row.node, "group": row.group, "step": row.step, "since": row.since,
-                "until": row.until, "what": row.what, "execution_arn": row.execution})
+                "until": row.until, "then": row.then, "what": row.what, "execution_arn": row.execution})
         })
         .collect();
     json!({"rotations": rotations, "nodes": nodes})
@@ -431,6 +450,41 @@ mod tests {
     }
 
     #[test]
+    fn a_row_says_what_happens_at_the_end_of_a_running_drain() {
+        let (restored, forged) = ("the node is put back", "\u{1b}[2Jrestore");
+        let by_group =
+            "the hook is not kept alive any more, and its group terminates the instance within 900 seconds";
+        let now = "2027-01-02T00:00:00Z".parse().unwrap();
+        for (phase, runs, then, word) in [
+            ("draining", true, restored, Some("restore")),
+            ("waiting", true, by_group, Some("group terminates")),
+            ("waiting", true, forged, Some("?")),
+            ("waiting", true, "", None),
+            ("waiting", false, restored, None),
+            ("turn", true, restored, None),
+            ("disposing", true, restored, None),
+        ] {
+            let progress = json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z", "then": then});
+            let row = row_of(
+                &status(json!({"claim": claim(phase), "progress": progress})),
+                |_| runs,
+            );
+            let shown = table(std::slice::from_ref(&row), now, 160);
+            let lines: Vec<Vec<char>> = shown.lines().map(|line| line.chars().collect()).collect();
+            let head: String = lines[0].iter().collect();
+            let cell = head.find("THEN").zip(head.find("WHAT"));
+            let cell: Option<String> = cell.map(|(from, to)| lines[1][from..to].iter().collect());
+            assert_eq!(
+                cell.as_deref().map(str::trim),
+                Some(word.unwrap_or_default()),
+                "{phase} {then}\n{shown}"
+            );
+            let told = &document(&[], &[row])["nodes"][0]["then"];
+            assert_eq!(told.as_str(), word.map(|_| then), "{phase}");
+        }
+    }
+
+    #[test]
     fn where_it_is_narrow_a_row_says_less_and_stays_one_line() {
         let row = Row {
             group: "workers".to_owned(),
@@ -439,6 +493,7 @@ mod tests {
             step: "waiting".to_owned(),
             since: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
+            then: Some("the node is put back".to_owned()),
             what: "pods: 1 to wait for".to_owned(),
             execution: None,
             style: Style::Busy,
@@ -447,10 +502,18 @@ mod tests {
         for (width, line) in [
             (
                 160,
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 to wait for",
+            ),
+            (
+                127,
                 "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
             ),
             (
                 104,
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 to wait for",
+            ),
+            (
+                96,
                 "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
             ),
             (

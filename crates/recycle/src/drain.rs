@@ -604,11 +604,32 @@ fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
         OnDrainTimeout::Restore => kept(),
         OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
             Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
-            None => format!("what is left runs on, and {}", kept()),
+            None => format!("{RUNS_ON}{}", kept()),
         },
         OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
     };
     std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
+}
+
+/// Before the end of a drain at which all evictions have been tried.
+const RUNS_ON: &str = "what is left runs on, and ";
+/// How the sentences in [`Progress::then`] begin, and a word for each. Those of `on_drain_timeout` are its values.
+const ENDS: [(&str, &str); 6] = [
+    ("the node is put back", "restore"),
+    ("pods that are waited for are evicted", "evict"),
+    ("the instance goes", "terminate"),
+    ("the hook is not kept alive", "group terminates"),
+    ("the instance is kept", "kept"),
+    ("EC2 takes the instance away", "EC2 takes it"),
+];
+
+/// What happens at the end of a drain, in a word for a table, from the sentence in [`Progress::then`]. A Node's annotations are anybody's
+/// to write: a sentence that no execution writes is `?`.
+#[must_use]
+pub fn name_end(then: &str) -> &'static str {
+    let then = then.strip_prefix(RUNS_ON).unwrap_or(then);
+    let known = ENDS.iter().find(|(sentence, _)| then.starts_with(sentence));
+    known.map_or("?", |(_, word)| word)
 }
 
 /// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
@@ -1258,6 +1279,30 @@ mod tests {
             let survey = survey_pods(&pods, &terms);
             assert_eq!(write_progress(&survey, Vec::new(), &terms).then, expected);
         }
+    }
+
+    #[test]
+    fn every_end_has_a_word_and_what_no_execution_writes_has_none() {
+        let (gone, retained) = (
+            HeldByHook::new(900, None, false),
+            HeldByHook::new(900, None, true),
+        );
+        for (terms, word) in [
+            (after(0), "restore"),
+            (after(0).held_by(Some(&gone)), "group terminates"),
+            (after(0).held_by(Some(&retained)), "kept"),
+            (evicting_in_time(0), "evict"),
+            (evicting_in_time(86_399), "restore"),
+            (evicting_in_time(86_399).held_by(Some(&gone)), "group terminates"),
+            (evicting_in_time(86_399).held_by(Some(&retained)), "kept"),
+            (ending(0), "terminate"),
+            (after(0).interrupted(at(120)), "EC2 takes it"),
+        ] {
+            let survey = survey_pods(&[patient("long", 3_600), patient("short", 30)], &terms);
+            let then = write_progress(&survey, Vec::new(), &terms).then;
+            assert_eq!(name_end(&then), word, "{then}");
+        }
+        assert_eq!(name_end("\u{1b}[2Jrestore"), "?");
     }
 
     #[test]

@@ -238,6 +238,7 @@ async fn row_of_begun(
         step: "begun".to_owned(),
         since: listed.started,
         until: None,
+        then: None,
         what: String::new(),
         execution: Some(listed.arn.clone()),
         style: Style::Busy,
@@ -291,6 +292,7 @@ fn ended(row: Row, end: &End) -> Row {
         step: step_of_end(&end.status).to_owned(),
         since: None,
         until: None,
+        then: None,
         what,
         style,
         ..row
@@ -312,6 +314,7 @@ mod tests {
             step: "disposing".to_owned(),
             since: None,
             until: None,
+            then: None,
             what: String::new(),
             execution: None,
             style: Style::Busy,
