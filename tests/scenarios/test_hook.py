@@ -89,7 +89,7 @@ def test_where_the_group_retains_instances_a_drain_takes_longer_than_a_hook_can_
     assert len(world.calls("autoscaling:TerminateInstanceInAutoScalingGroup", succeeded=True)) == 1
 
 
-def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are_named(world):
+def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are_named(world, cli):
     drain_timeout(world, 30 * 86_400)
     workers = group_of(world)
     node = workers.nodes[0]
@@ -99,6 +99,8 @@ def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are
     world.run("1h")
     told = json.loads(node.annotations["recycle-eks/progress"])["then"]
     assert "the hook ends at 2027-01-03T00:00:0" in told and "does not retain" in told
+    (row,) = cli("status", "--output", "json").document["nodes"]
+    assert row["then"] == told and "  group terminates  pods: 1 to wait for" in cli("status").text
     events = [event["message"] for event in world.kubernetes.events(node.name)]
     assert any("the hook ends at 2027-01-03" in message for message in events), events
     assert any("the hook ends at 2027-01-03" in text for text in world.notifications), world.notifications
