@@ -72,10 +72,9 @@ linker's, is never released in the child, and the start hangs. Without it, Pytho
 
 
 def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
-    """The command, which the kernel kills with its parent, and which does not begin if its parent is gone: a parent that was killed
-    before `setpriv` had asked the kernel would have left it behind."""
+    """The command, which the kernel kills with its parent. It does not begin if its parent has gone: one that was killed
+    before `setpriv` had asked the kernel would leave it behind."""
     return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
-
 
 
 class ControlPlane:
