@@ -10,14 +10,17 @@ locals {
         MAX_SURGE_PER_GROUP    = var.max_surge_per_group
       }
     }
-    standby-node = { timeout = 60, environment = {} }
-    taint-node   = { timeout = 60, environment = {} }
-    check-pods   = { timeout = 60, environment = {} }
+    standby-node = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
+    taint-node   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
+    check-pods   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     # One eviction takes the API server about 100 ms, more when it is busy, and a node has up to 110 pods (some have 250).
-    evict-pods       = { timeout = 240, environment = {} }
-    detach-terminate = { timeout = 60, environment = {} }
-    restore-node     = { timeout = 60, environment = {} }
-    select-nodes     = { timeout = 60, environment = { MAX_SURGE_PER_GROUP = var.max_surge_per_group } }
+    evict-pods       = { timeout = 240, environment = { CLUSTER_NAME = var.cluster_name } }
+    detach-terminate = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
+    restore-node     = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
+    select-nodes = {
+      timeout     = 60
+      environment = { CLUSTER_NAME = var.cluster_name, MAX_SURGE_PER_GROUP = var.max_surge_per_group }
+    }
     start-rotation = {
       timeout = 60
       environment = {

@@ -103,13 +103,13 @@ run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ MAX_SURGE_PER_GROUP = "5" })
+    condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ CLUSTER_NAME = "prod", MAX_SURGE_PER_GROUP = "5" })
     error_message = "select-nodes reads how many nodes of a group may be underway"
   }
 
   assert {
-    condition     = alltrue([for step, function in aws_lambda_function.this : length(function.environment) == 0 if !contains(["claim-node", "select-nodes", "start-rotation"], step)])
-    error_message = "the other functions read nothing of ours"
+    condition     = alltrue([for step, function in aws_lambda_function.this : function.environment[0].variables == tomap({ CLUSTER_NAME = "prod" }) if !contains(["claim-node", "select-nodes", "start-rotation"], step)])
+    error_message = "the other functions read which cluster they are for, and nothing else"
   }
 }
 

@@ -107,3 +107,57 @@ def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers)
 
     record = json.loads(node.annotations["recycle-eks/record"])
     assert record["replacement"] == replacement_of(world, node, workers).instance_id
+
+
+@pytest.mark.parametrize("replacement", ["before", "after"])
+def test_the_successor_of_a_neighbour_is_not_enough(world, replacement):
+    workers = world.group("workers", size=3, minimum=3, maximum=4)
+    node, neighbour, _ = workers.nodes
+    workers.next_launch(takes="12m")
+    execution = world.recycle(node, replacement=replacement)
+    world.at("2m", neighbour.is_terminated_in_the_console)
+
+    assert execution.finishes().outcome == "recycled"
+    waited = execution.answers("StandbyNode" if replacement == "before" else "AwaitReplacement")
+    assert any("2 of 3 members are usable" in answer["reason"] for answer in waited), waited
+    if replacement == "before":
+        assert execution.entered("TaintNode")[0] >= world.seconds("12m")
+        assert all(end.at >= world.seconds("12m") for end in world.ends if end.instance_id == node.instance_id)
+    assert sorted(workers.states.values()) == ["InService"] * 3
+
+
+def loses_its_replacement(world, workers, **next_launch):
+    """An execution whose replacement dies at hour 5; its Job ends ten minutes later."""
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+
+    def dies():
+        workers.next_launch(**next_launch)
+        replacement_of(world, node, workers).is_terminated_in_the_console()
+
+    world.at("5h", dies)
+    world.at("5h10m", job.finishes)
+    return node, execution
+
+
+def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(world, workers):
+    node, execution = loses_its_replacement(world, workers, takes="20m")
+
+    assert execution.finishes(within="1d").outcome == "recycled"
+    (end,) = [end for end in world.ends if end.instance_id == node.instance_id]
+    assert end.at >= world.seconds("5h20m") and end.pods == ()
+    told = [event["reason"] for event in world.kubernetes.events(node.name)]
+    assert "RecycleDisturbed" in told, told
+    assert any("its replacement is gone, and 1 of 2 members are usable" in each["reason"] for each in execution.answers("DetachTerminate"))
+    assert sorted(workers.states.values()) == ["InService"] * 2
+    assert world.leftovers() == []
+
+
+def test_a_drained_node_goes_back_if_no_other_replacement_comes(world, workers):
+    node, execution = loses_its_replacement(world, workers, fails="Insufficient capacity")
+
+    end = execution.finishes(within="1d")
+    assert end.error == "ReplacementTimedOut" and "1 of 2 members are usable" in end.cause
+    assert workers.states[node.instance_id] == "InService" and not node.unschedulable
+    assert [each.instance_id for each in world.ends if each.instance_id == node.instance_id] == []

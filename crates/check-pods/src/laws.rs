@@ -51,7 +51,9 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
     let checked = block_on(async {
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
         let node = node_record::get_node(&kube.client(), &run.node).await?;
-        let meanwhile = look(&Outside::new(&config(group)), node.as_ref(), &run).await;
+        let aws = config(group);
+        let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name));
+        let meanwhile = look(&outside, node.as_ref(), &run).await;
         check(&kube.client(), node, &context, run, 1, &meanwhile).await
     });
     if let Err(error) = &checked {

@@ -50,7 +50,7 @@ pub async fn check_pods(
     let polls = run.polls;
     run.polls = run.polls.saturating_add(1);
     run.draining_since.get_or_insert(context.now());
-    let opened = open(access, &mut run.cluster, &run.node).await;
+    let opened = open(access, &run.node).await;
     let checked = match opened {
         Ok((client, node)) => {
             let meanwhile = look(outside, node.as_ref(), &run).await;

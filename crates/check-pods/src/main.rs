@@ -6,7 +6,9 @@ use recycle::contract::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
+    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
     let aws = lambda_step::configure().await;
-    let (access, outside) = (Access::new(&aws), Outside::new(&aws));
+    let access = Access::new(&aws, &cluster);
+    let outside = Outside::new(&aws, access.clone());
     lambda_step::serve(|request: StepRequest| check_pods(&access, &outside, request)).await
 }

@@ -28,11 +28,11 @@ pub struct Outside {
 impl Outside {
     /// With clients of `aws`.
     #[must_use]
-    pub fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig, access: Access) -> Self {
         Self {
             aws: aws.clone(),
             groups: OnceLock::new(),
-            access: Access::new(aws),
+            access,
         }
     }
 
@@ -106,7 +106,7 @@ async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile
         .map_err(describe)?;
     let node_group_status = match node_group(node) {
         Some(name) => {
-            let asked = outside.access.describe_node_group(&run.cluster.name, name).await;
+            let asked = outside.access.describe_node_group(name).await;
             asked.map_err(describe)?
         }
         None => None,
@@ -197,7 +197,15 @@ mod tests {
     }
 
     async fn seen(aws: &ScriptedAws, labels: serde_json::Value) -> Meanwhile {
-        look(&Outside::new(&aws.config()), Some(&node(labels).await), &run()).await
+        look(
+            &Outside::new(
+                &aws.config(),
+                Access::new(&aws.config(), &run().input.cluster_name),
+            ),
+            Some(&node(labels).await),
+            &run(),
+        )
+        .await
     }
 
     #[tokio::test]
@@ -249,7 +257,13 @@ mod tests {
             );
         }
         let aws = ScriptedAws::new().hangs_on("DescribeAutoScalingGroups");
-        let (outside, node) = (Outside::new(&aws.config()), node(json!({})).await);
+        let (outside, node) = (
+            Outside::new(
+                &aws.config(),
+                Access::new(&aws.config(), &run().input.cluster_name),
+            ),
+            node(json!({})).await,
+        );
         let found = look_within(Duration::from_millis(20), &outside, Some(&node), &run()).await;
         assert_eq!(found.unseen.as_deref(), Some("AWS did not answer in 0 seconds"));
     }
@@ -267,7 +281,15 @@ mod tests {
     #[tokio::test]
     async fn without_a_node_nobody_is_asked() {
         let aws = ScriptedAws::new();
-        let found = look(&Outside::new(&aws.config()), None, &run()).await;
+        let found = look(
+            &Outside::new(
+                &aws.config(),
+                Access::new(&aws.config(), &run().input.cluster_name),
+            ),
+            None,
+            &run(),
+        )
+        .await;
         assert_eq!(found, Meanwhile::quiet());
         assert!(aws.calls().is_empty());
     }

@@ -35,7 +35,6 @@ pub(crate) fn request(now: &str) -> StepRequest {
                 "force": [],
             },
             "way_in": "before",
-            "cluster": {"name": "world", "endpoint": "https://127.0.0.1:1", "certificate_authority": ""},
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",
@@ -788,10 +787,17 @@ async fn a_hook_is_kept_alive_before_anything_is_asked() {
     let aws = scripted_aws::ScriptedAws::new();
     let mut given = request("2027-01-01T07:00:00Z");
     given.run.hook = Some(HeldByHook::new(3_600, "2027-01-01T06:40:00Z".parse().ok(), true));
-    let outside = Outside::new(&aws.config());
-    let answer = check_pods(&Access::new(&aws.config()), &outside, given)
-        .await
-        .unwrap();
+    let outside = Outside::new(
+        &aws.config(),
+        Access::new(&aws.config(), &"world".parse().unwrap()),
+    );
+    let answer = check_pods(
+        &Access::new(&aws.config(), &"world".parse().unwrap()),
+        &outside,
+        given,
+    )
+    .await
+    .unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Heartbeat);
     let run = answer.run.unwrap();
     assert_eq!(

@@ -166,7 +166,6 @@ impl Target {
         Run {
             input: input.clone(),
             way_in,
-            cluster: self.cluster,
             group: self.group.name,
             node: self.node.name,
             claimed_at: claim.claimed_at,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{ClaimRequest, Cluster, Run, WayIn};
+use recycle::contract::{ClaimRequest, Run, WayIn};
 use recycle::ids::InstanceId;
 use recycle::input::{Settings, parse_input};
 use recycle::names::CLAIM_ANNOTATION;
@@ -75,7 +75,6 @@ pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
     let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
     let facts = node_record::get_node(&found.client(), &"one".parse().unwrap()).await;
     Target {
-        cluster: cluster(),
         client: kube.client(),
         instance: Instance {
             id: id(),
@@ -103,14 +102,6 @@ pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
     }
 }
 
-pub(crate) fn cluster() -> Cluster {
-    Cluster {
-        name: "world".parse().unwrap(),
-        endpoint: String::new(),
-        certificate_authority: String::new(),
-    }
-}
-
 pub(crate) fn input() -> Value {
     json!({"instance_id": id(), "cluster_name": "world"})
 }
@@ -133,7 +124,6 @@ pub(crate) fn run() -> Run {
     Run {
         input: parse_input(&input(), &settings()).unwrap(),
         way_in: WayIn::Before,
-        cluster: cluster(),
         group: "workers".parse().unwrap(),
         node: "one".parse().unwrap(),
         claimed_at: NOW.parse().unwrap(),

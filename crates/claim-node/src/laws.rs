@@ -10,7 +10,7 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{LIST, NODE, claim, cluster, id, list, node, request, settings};
+use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
 use crate::surroundings::look_into;
 
 /// What is answered: the Node, its managed node group, the instance, the member, the group, its refreshes, the health of targets.
@@ -70,7 +70,7 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         let step = ClaimNode::new(settings(), &aws.config());
         let (request, input) = (request(&json!({})), parse_input(&fixtures::input(), &settings())?);
         let outside = step.fetch_outside(&input).await?;
-        let found = look_into(cluster(), kube.client(), outside, &input, &request).await?;
+        let found = look_into(String::new(), kube.client(), outside, &input, &request).await?;
         step.claim_in(found, &request, &input).await
     });
     if let Err(error) = claimed {

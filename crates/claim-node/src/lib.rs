@@ -48,11 +48,11 @@ impl ClaimNode {
     #[must_use]
     pub fn new(settings: Settings, aws: &SdkConfig) -> Self {
         Self {
-            settings,
             config: aws.clone(),
-            access: Access::new(aws),
+            access: Access::new(aws, &settings.cluster_name),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
+            settings,
         }
     }
 

@@ -3,7 +3,7 @@
 use instance_record::autoscaling::Membership;
 use recycle::balancers::Attachments;
 use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
-use recycle::contract::{ClaimRequest, Cluster, describe_instance};
+use recycle::contract::{ClaimRequest, describe_instance};
 use recycle::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
 use recycle::ids::Fence;
 use recycle::input::{Input, Replacement, TO_EC2};
@@ -17,7 +17,7 @@ use crate::{ClaimNode, Error};
 
 /// What was found; none where there is none.
 pub(crate) struct Found {
-    cluster: Cluster,
+    endpoint: String,
     client: kube::Client,
     /// The cluster never answered.
     is_unreachable: bool,
@@ -42,7 +42,6 @@ pub(crate) struct Outside {
 
 /// The same once pre-flight has passed: nothing is missing.
 pub(crate) struct Target {
-    pub(crate) cluster: Cluster,
     pub(crate) client: kube::Client,
     pub(crate) instance: Instance,
     pub(crate) lifecycle_state: Option<String>,
@@ -60,9 +59,9 @@ impl ClaimNode {
         request: &ClaimRequest,
     ) -> Result<Found, Error> {
         let outside = self.fetch_outside(input).await?;
-        let cluster = self.access.describe_cluster(&input.cluster_name).await?;
-        let client = self.access.connect(&cluster).await?;
-        look_into(cluster, client, outside, input, request).await
+        let endpoint = self.access.describe_cluster().await?.endpoint;
+        let client = self.access.connect().await?;
+        look_into(endpoint, client, outside, input, request).await
     }
 
     pub(crate) async fn fetch_outside(&self, input: &Input) -> Result<Outside, Error> {
@@ -94,7 +93,7 @@ impl ClaimNode {
             return Ok(GroupState::default());
         };
         let node_group_status = match found.node.as_ref().and_then(node_group) {
-            Some(name) => self.access.describe_node_group(&input.cluster_name, name).await?,
+            Some(name) => self.access.describe_node_group(name).await?,
             None => None,
         };
         Ok(GroupState {
@@ -108,7 +107,7 @@ impl ClaimNode {
 
 /// Reads what the cluster knows of the instance.
 pub(crate) async fn look_into(
-    cluster: Cluster,
+    endpoint: String,
     client: kube::Client,
     outside: Outside,
     input: &Input,
@@ -151,7 +150,7 @@ pub(crate) async fn look_into(
         None => (None, None, Attachments::default(), false, false),
     };
     Ok(Found {
-        cluster,
+        endpoint,
         client,
         is_unreachable,
         missing_permissions,
@@ -262,7 +261,7 @@ impl Found {
             group: self.group.as_ref(),
             group_state,
             node: self.node.as_ref(),
-            unreachable: self.is_unreachable.then_some(self.cluster.endpoint.as_str()),
+            unreachable: self.is_unreachable.then_some(self.endpoint.as_str()),
             missing_permissions: &self.missing_permissions,
             resuming,
         }
@@ -277,7 +276,6 @@ impl Found {
             hook,
             remark,
             lifecycle_state: self.lifecycle_state,
-            cluster: self.cluster,
             client: self.client,
             instance: self.instance.ok_or(Error::Incomplete("the instance"))?,
             group: self.group.ok_or(Error::Incomplete("its group"))?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Cluster, Run, WayIn};
+use recycle::contract::{Run, WayIn};
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Settings, parse_input};
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
@@ -69,11 +69,6 @@ pub(crate) fn run(dispose: &str) -> Run {
     Run {
         input: input(dispose),
         way_in: WayIn::Before,
-        cluster: Cluster {
-            name: "world".parse().unwrap(),
-            endpoint: String::new(),
-            certificate_authority: String::new(),
-        },
         group: "workers".parse().unwrap(),
         node: "node-a".parse().unwrap(),
         claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
@@ -162,5 +157,5 @@ pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
 }
 
 pub(crate) fn step(aws: &ScriptedAws) -> DetachTerminate {
-    DetachTerminate::new(&aws.config())
+    DetachTerminate::new(&aws.config(), &"world".parse().unwrap())
 }

@@ -76,7 +76,7 @@ fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
         run.draining_since = "2027-01-01T11:00:00Z".parse().ok();
         let node = node_record::get_node(&kube.client(), &run.node).await?;
         let (step, since) = (
-            DetachTerminate::new(&aws.config()),
+            DetachTerminate::new(&aws.config(), &"world".parse().unwrap()),
             "2027-01-01T19:00:00Z".parse().unwrap(),
         );
         step.take_step_in(kube.client(), node, StepRequest { context, run }, since)

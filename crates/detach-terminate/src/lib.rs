@@ -19,6 +19,7 @@ use instance_record::ec2::Instances;
 use jiff::Timestamp;
 use recycle::contract::{Answer, DisposeVerdict, EndedPods, StepRequest};
 use recycle::disposal::{DisposalStep, next_disposal_step};
+use recycle::ids::ClusterName;
 use recycle::node::NodeFacts;
 
 pub use error::Error;
@@ -38,9 +39,9 @@ pub struct DetachTerminate {
 impl DetachTerminate {
     /// The step with clients of `aws`.
     #[must_use]
-    pub fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
-            access: Access::new(aws),
+            access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
         }
@@ -63,8 +64,8 @@ impl DetachTerminate {
         request: StepRequest,
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
-        let StepRequest { context, mut run } = request;
-        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        let StepRequest { context, run } = request;
+        let (client, node) = node_record::open(&self.access, &run.node).await?;
         self.take_step_in(client, node, StepRequest { context, run }, since)
             .await
     }

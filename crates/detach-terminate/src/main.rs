@@ -4,6 +4,7 @@ use detach_terminate::DetachTerminate;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
-    let step = DetachTerminate::new(&lambda_step::configure().await);
+    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
+    let step = DetachTerminate::new(&lambda_step::configure().await, &cluster);
     lambda_step::serve(|request| step.handle(request)).await
 }

@@ -17,32 +17,32 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
-use recycle::contract::Cluster;
+use recycle::ids::ClusterName;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceBuilder};
 
-use crate::Error;
+use crate::{Cluster, Error};
 
 /// How long a connection to the API server may take to come about: one that takes longer than a few round trips will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Does not connect yet.
-pub(crate) fn build(cluster: &Cluster, token: &str) -> Result<kube::Client, Error> {
+pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Result<kube::Client, Error> {
     let endpoint: Uri = cluster.endpoint.parse().map_err(|_| Error::UnreadableEndpoint {
-        cluster: cluster.name.clone(),
+        cluster: name.clone(),
         endpoint: cluster.endpoint.clone(),
     })?;
     let tls = trust_only(&cluster.certificate_authority).map_err(|source| Error::UnreadableAuthority {
-        cluster: cluster.name.clone(),
+        cluster: name.clone(),
         source,
     })?;
     let bearer = write_bearer(token).map_err(|source| Error::Sign(source.into()))?;
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
-        .https_or_http()
+        .https_only()
         .enable_http1()
         .build();
     let mut connector = TimeoutConnector::new(https);

@@ -3,10 +3,18 @@
 use aws_sdk_eks::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
 use aws_sdk_eks::operation::describe_nodegroup::DescribeNodegroupError;
-use recycle::contract::Cluster;
 use recycle::ids::ClusterName;
 
 use crate::Error;
+
+/// Where a cluster's API server is, and whom to trust there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// `cluster.endpoint`, such as `https://…eks.amazonaws.com`.
+    pub endpoint: String,
+    /// `cluster.certificateAuthority.data`: base64 of PEM.
+    pub certificate_authority: String,
+}
 
 pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> Result<Cluster, Error> {
     let answer = eks
@@ -22,7 +30,6 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
         .and_then(|ca| ca.data());
     match (endpoint, authority) {
         (Some(endpoint), Some(authority)) => Ok(Cluster {
-            name: name.clone(),
             endpoint: endpoint.to_owned(),
             certificate_authority: authority.to_owned(),
         }),

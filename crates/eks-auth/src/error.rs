@@ -4,13 +4,29 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_eks::error::SdkError;
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
 use recycle::failure::{Failure, NamedFailure};
-use recycle::ids::ClusterName;
+use recycle::ids::{ClusterName, InvalidId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// What can go wrong on the way into a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The environment does not name the cluster.
+    #[error("failed to read the environment variable CLUSTER_NAME, which is {found:?}")]
+    Environment {
+        /// What it is, empty if it is not set.
+        found: String,
+        /// Why it is no name.
+        source: InvalidId,
+    },
+    /// The request is about another cluster.
+    #[error("this installation recycles nodes of cluster {cluster}, but the request names {named}")]
+    AnotherCluster {
+        /// The environment's.
+        cluster: ClusterName,
+        /// The request's.
+        named: ClusterName,
+    },
     /// The AWS configuration has no region.
     #[error("failed to find the AWS region in the environment")]
     NoRegion,
@@ -106,7 +122,9 @@ impl NamedFailure for Error {
                 ..
             }
             | Self::NotReady { .. } => Failure::ServiceRefused,
-            Self::NoRegion
+            Self::AnotherCluster { .. } => Failure::InvalidInput,
+            Self::Environment { .. }
+            | Self::NoRegion
             | Self::NoCredentials
             | Self::Endpoint { .. }
             | Self::Sign(_)

@@ -14,14 +14,18 @@ fn whole_cluster() -> Value {
     }})
 }
 
+fn access(aws: &ScriptedAws) -> Access {
+    Access::new(&aws.config(), &"world".parse().unwrap())
+}
+
 fn describe(answer: &Value) -> Result<Cluster, Error> {
     let aws = ScriptedAws::new().on("DescribeCluster", &answer.to_string());
-    block_on(Access::new(&aws.config()).describe_cluster(&"world".parse().unwrap()))
+    block_on(access(&aws).describe_cluster())
 }
 
 fn describe_node_group(answer: &Value) -> Result<Option<String>, Error> {
     let aws = ScriptedAws::new().on("DescribeNodegroup", &answer.to_string());
-    block_on(Access::new(&aws.config()).describe_node_group(&"world".parse().unwrap(), "blue"))
+    block_on(access(&aws).describe_node_group("blue"))
 }
 
 #[test]
@@ -48,8 +52,8 @@ proptest! {
         match describe(&answer) {
             Ok(cluster) => {
                 prop_assert_eq!(answer["cluster"]["endpoint"].as_str(), Some(cluster.endpoint.as_str()));
-                let aws = ScriptedAws::new();
-                if let Err(error) = block_on(Access::new(&aws.config()).connect(&cluster)) {
+                let aws = ScriptedAws::new().on("DescribeCluster", &answer.to_string());
+                if let Err(error) = block_on(access(&aws).connect()) {
                     prop_assert!(with_causes(&error).starts_with("failed to "));
                     let _ = error.failure();
                 }

@@ -1,7 +1,8 @@
 //! The way into an EKS cluster: where it is (DescribeCluster), whether a node group of it is being updated (DescribeNodegroup), who we are (a token signed for STS), and a Kubernetes client.
 //!
-//! Nothing is cached: an invocation signs one token of its own, and a caller that is refused describes the cluster again
-//! (its CA rotates). What is done with the client is not this crate's business.
+//! There is one cluster, which the function's environment names: where a token goes is never in a payload. A process remembers where
+//! the cluster is until it is refused there (its CA rotates). An invocation signs one token of its own. What is done with the client is
+//! not this crate's business.
 
 mod client;
 mod cluster;
@@ -10,62 +11,107 @@ mod error;
 mod laws;
 mod token;
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use aws_config::SdkConfig;
 use aws_credential_types::provider::ProvideCredentials as _;
-use recycle::contract::Cluster;
 use recycle::ids::ClusterName;
 
+pub use cluster::Cluster;
 pub use error::Error;
 pub use token::sign_token;
 
-/// Our identity in AWS, and what it needs to reach clusters.
+/// The environment variable that names the cluster.
+pub const CLUSTER_NAME: &str = "CLUSTER_NAME";
+
+/// Reads which cluster the function is for. `variable` reads the environment.
+pub fn read_cluster_name(variable: impl Fn(&'static str) -> Option<String>) -> Result<ClusterName, Error> {
+    let name = variable(CLUSTER_NAME).unwrap_or_default();
+    name.parse()
+        .map_err(|source| Error::Environment { found: name, source })
+}
+
+/// An identity in AWS, and what it needs to reach its cluster.
 #[derive(Debug, Clone)]
 pub struct Access {
     config: SdkConfig,
+    name: ClusterName,
+    described: Arc<Mutex<Option<Cluster>>>,
 }
 
 impl Access {
     /// Takes credentials, region and the time-outs of AWS calls from `config`.
     #[must_use]
-    pub fn new(config: &SdkConfig) -> Self {
+    pub fn new(config: &SdkConfig, name: &ClusterName) -> Self {
         Self {
             config: config.clone(),
+            name: name.clone(),
+            described: Arc::default(),
         }
     }
 
-    /// Asks EKS where the cluster's API server is and whom to trust there.
-    pub async fn describe_cluster(&self, name: &ClusterName) -> Result<Cluster, Error> {
+    /// The cluster's name.
+    #[must_use]
+    pub fn name(&self) -> &ClusterName {
+        &self.name
+    }
+
+    /// Refuses a request that is about another cluster.
+    pub fn check(&self, named: &ClusterName) -> Result<(), Error> {
+        if *named == self.name {
+            return Ok(());
+        }
+        Err(Error::AnotherCluster {
+            cluster: self.name.clone(),
+            named: named.clone(),
+        })
+    }
+
+    /// Asks EKS where the cluster's API server is and whom to trust there, and remembers it.
+    pub async fn describe_cluster(&self) -> Result<Cluster, Error> {
         // Not made before: with its client the SDK reads every root certificate of the system, and few invocations need one.
-        cluster::describe(&aws_sdk_eks::Client::new(&self.config), name).await
+        let described = cluster::describe(&aws_sdk_eks::Client::new(&self.config), &self.name).await?;
+        *self.described.lock().unwrap_or_else(PoisonError::into_inner) = Some(described.clone());
+        Ok(described)
     }
 
     /// Asks EKS for the status of a managed node group; none if there is no such group.
-    pub async fn describe_node_group(
-        &self,
-        cluster: &ClusterName,
-        name: &str,
-    ) -> Result<Option<String>, Error> {
-        cluster::describe_node_group(&aws_sdk_eks::Client::new(&self.config), cluster, name).await
+    pub async fn describe_node_group(&self, name: &str) -> Result<Option<String>, Error> {
+        cluster::describe_node_group(&aws_sdk_eks::Client::new(&self.config), &self.name, name).await
     }
 
-    /// The bearer token for a cluster as of the moment `at`; the cluster accepts it for 15 minutes.
-    pub async fn token(&self, cluster: &ClusterName, at: SystemTime) -> Result<String, Error> {
+    /// The bearer token for the cluster as of the moment `at`; the cluster accepts it for 15 minutes.
+    pub async fn token(&self, at: SystemTime) -> Result<String, Error> {
         let region = self.config.region().ok_or(Error::NoRegion)?;
         let provider = self.config.credentials_provider().ok_or(Error::NoCredentials)?;
         let credentials = provider.provide_credentials().await.map_err(Error::Credentials)?;
-        sign_token(cluster, region.as_ref(), credentials, at).await
+        sign_token(&self.name, region.as_ref(), credentials, at).await
     }
 
     /// A client with a fresh token that trusts the cluster's own CA and nobody else. It does not connect yet, and it never
     /// repeats a call by itself: what is worth repeating, its callers decide.
-    pub async fn connect(&self, cluster: &Cluster) -> Result<kube::Client, Error> {
+    pub async fn connect(&self) -> Result<kube::Client, Error> {
+        let remembered = self
+            .described
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let cluster = match remembered {
+            Some(cluster) => cluster,
+            None => self.describe_cluster().await?,
+        };
         #[expect(
             clippy::disallowed_methods,
             reason = "a signature is valid from the real moment on, not the state machine's"
         )]
-        let token = self.token(&cluster.name, SystemTime::now()).await?;
-        client::build(cluster, &token)
+        let token = self.token(SystemTime::now()).await?;
+        client::build(&self.name, &cluster, &token)
+    }
+
+    /// The same after asking EKS, for callers that do not ask again when they are refused.
+    pub async fn connect_anew(&self) -> Result<kube::Client, Error> {
+        self.describe_cluster().await?;
+        self.connect().await
     }
 }

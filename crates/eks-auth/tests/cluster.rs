@@ -9,8 +9,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use eks_auth::{Access, Error};
-use recycle::contract::Cluster;
+use eks_auth::{Access, Cluster, Error, read_cluster_name};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::ClusterName;
 use scripted_aws::ScriptedAws;
@@ -22,7 +21,10 @@ const CA: &str = include_str!("ca.pem");
 const DESCRIBE: &str = "DescribeCluster";
 
 fn eks_answers(body: &Value) -> Access {
-    Access::new(&ScriptedAws::new().on(DESCRIBE, &body.to_string()).config())
+    Access::new(
+        &ScriptedAws::new().on(DESCRIBE, &body.to_string()).config(),
+        &world(),
+    )
 }
 
 fn authority() -> String {
@@ -33,24 +35,24 @@ fn world() -> ClusterName {
     "world".parse().unwrap()
 }
 
-fn cluster(certificate_authority: &str) -> Cluster {
-    Cluster {
-        name: world(),
-        endpoint: "https://127.0.0.1:1".to_owned(),
-        certificate_authority: certificate_authority.to_owned(),
-    }
+/// EKS describes the cluster like this.
+fn described(endpoint: &str, authority: &str) -> Value {
+    json!({"cluster": {"endpoint": endpoint, "certificateAuthority": {"data": authority}}})
 }
 
 #[tokio::test]
 async fn endpoint_and_authority_are_taken_from_the_description() {
-    let answer = json!({"cluster": {"endpoint": "https://127.0.0.1:1", "certificateAuthority": {"data": authority()}}});
+    let answer = described("https://127.0.0.1:1", &authority());
     let aws = ScriptedAws::new().on(DESCRIBE, &answer.to_string());
-    let access = Access::new(&aws.config());
-    assert_eq!(
-        access.describe_cluster(&world()).await.unwrap(),
-        cluster(&authority())
-    );
+    let access = Access::new(&aws.config(), &world());
+    let cluster = Cluster {
+        endpoint: "https://127.0.0.1:1".to_owned(),
+        certificate_authority: authority(),
+    };
+    assert_eq!(access.describe_cluster().await.unwrap(), cluster);
     assert_eq!(aws.calls(), ["GET /clusters/world"]);
+    access.connect().await.unwrap();
+    assert_eq!(aws.calls().len(), 1, "it is remembered");
 }
 
 #[tokio::test]
@@ -95,8 +97,8 @@ async fn what_eks_refuses_has_a_name_and_a_cause() {
     ];
     for (status, code, failure, text) in cases {
         let aws = ScriptedAws::new().refuses(DESCRIBE, status, code, "what EKS says");
-        let error = Access::new(&aws.config())
-            .describe_cluster(&world())
+        let error = Access::new(&aws.config(), &world())
+            .describe_cluster()
             .await
             .unwrap_err();
         assert_eq!(error.failure(), failure, "{code}");
@@ -122,7 +124,10 @@ async fn an_eks_that_does_not_answer_is_not_available() {
         .timeout_config(timeouts)
         .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
         .build();
-    let error = Access::new(&config).describe_cluster(&world()).await.unwrap_err();
+    let error = Access::new(&config, &world())
+        .describe_cluster()
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::DescribeUnavailable { .. }), "{error:?}");
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
 }
@@ -130,7 +135,7 @@ async fn an_eks_that_does_not_answer_is_not_available() {
 #[tokio::test]
 async fn a_cluster_that_is_being_created_has_no_api_server() {
     let access = eks_answers(&json!({"cluster": {"status": "CREATING"}}));
-    let error = access.describe_cluster(&world()).await.unwrap_err();
+    let error = access.describe_cluster().await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "failed to find the API server of cluster world, which is CREATING"
@@ -140,24 +145,21 @@ async fn a_cluster_that_is_being_created_has_no_api_server() {
 
 #[tokio::test]
 async fn a_client_needs_a_readable_authority_and_endpoint() {
-    let access = Access::new(&ScriptedAws::new().config());
-    access.connect(&cluster(&authority())).await.unwrap();
+    let connect =
+        async |endpoint: &str, authority: &str| eks_answers(&described(endpoint, authority)).connect().await;
+    connect("https://127.0.0.1:1", &authority()).await.unwrap();
     for (authority, cause) in [
         ("not base64!", "Invalid symbol"),
         ("", "there is no certificate in it"),
     ] {
-        let error = access.connect(&cluster(authority)).await.err().unwrap();
+        let error = connect("https://127.0.0.1:1", authority).await.err().unwrap();
         assert_eq!(
             error.to_string(),
             "failed to read the certificate authority of cluster world"
         );
         assert!(with_causes(&error).contains(cause), "{}", with_causes(&error));
     }
-    let elsewhere = Cluster {
-        endpoint: "not a URL".to_owned(),
-        ..cluster(&authority())
-    };
-    let error = access.connect(&elsewhere).await.err().unwrap();
+    let error = connect("not a URL", &authority()).await.err().unwrap();
     assert_eq!(
         error.to_string(),
         "failed to read the endpoint \"not a URL\" of cluster world"
@@ -165,18 +167,61 @@ async fn a_client_needs_a_readable_authority_and_endpoint() {
 }
 
 #[tokio::test]
+async fn no_token_goes_over_a_connection_that_is_not_encrypted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let plain = format!("http://{}", listener.local_addr().unwrap());
+    let client = eks_answers(&described(&plain, &authority()))
+        .connect()
+        .await
+        .unwrap();
+    client.apiserver_version().await.unwrap_err();
+    assert!(listener.accept().is_err(), "it has connected");
+}
+
+#[test]
+fn the_environment_names_the_cluster_and_no_request_another() {
+    let read = |value: Option<&str>| read_cluster_name(|_| value.map(str::to_owned));
+    assert_eq!(read(Some("world")).unwrap(), world());
+    for (value, text) in [
+        (
+            None,
+            "failed to read the environment variable CLUSTER_NAME, which is \"\"",
+        ),
+        (
+            Some("-"),
+            "failed to read the environment variable CLUSTER_NAME, which is \"-\"",
+        ),
+    ] {
+        let error = read(value).unwrap_err();
+        assert_eq!(
+            (error.to_string().as_str(), error.failure()),
+            (text, Failure::InternalError)
+        );
+    }
+    let access = Access::new(&ScriptedAws::new().config(), &world());
+    access.check(&world()).unwrap();
+    let error = access.check(&"other".parse().unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "this installation recycles nodes of cluster world, but the request names other"
+    );
+    assert_eq!(error.failure(), Failure::InvalidInput);
+}
+
+#[tokio::test]
 async fn a_token_needs_a_region_and_credentials() {
     let nowhere = SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
         .build();
-    let error = Access::new(&nowhere)
-        .token(&world(), SystemTime::UNIX_EPOCH)
+    let error = Access::new(&nowhere, &world())
+        .token(SystemTime::UNIX_EPOCH)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::NoRegion), "{error:?}");
     let nobody = nowhere.to_builder().region(Region::new("eu-west-1")).build();
-    let error = Access::new(&nobody)
-        .token(&world(), SystemTime::UNIX_EPOCH)
+    let error = Access::new(&nobody, &world())
+        .token(SystemTime::UNIX_EPOCH)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::NoCredentials), "{error:?}");
@@ -203,8 +248,8 @@ async fn a_managed_node_group_says_what_it_is_at() {
         )
         .refuses("DescribeNodegroup", 429, "ThrottlingException", "slow down")
         .breaks_on("DescribeNodegroup");
-    let access = Access::new(&aws.config());
-    let ask = async || access.describe_node_group(&world(), "blue").await;
+    let access = Access::new(&aws.config(), &world());
+    let ask = async || access.describe_node_group("blue").await;
     assert_eq!(ask().await.unwrap().as_deref(), Some("UPDATING"));
     assert_eq!(ask().await.unwrap(), None);
     for expected in [

@@ -27,7 +27,7 @@ pub use error::Error;
 /// One invocation. If the cluster cannot be asked, or the Node has vanished, the next look of `check-pods` sees to it.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
-    let opened = open(access, &mut run.cluster, &run.node).await;
+    let opened = open(access, &run.node).await;
     let evicted = match opened {
         Ok((client, node)) => evict(&client, node, &context, &mut run).await,
         Err(error) => Err(error.into()),

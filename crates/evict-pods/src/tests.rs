@@ -31,7 +31,6 @@ pub(crate) fn request() -> StepRequest {
                 "force": [],
             },
             "way_in": "before",
-            "cluster": {"name": "world", "endpoint": "https://127.0.0.1:1", "certificate_authority": ""},
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",

@@ -1,31 +1,46 @@
-//! Opening a cluster: which refusals are worth asking EKS again. Over real connections, on 127.0.0.1.
+//! Opening a cluster: which refusals are worth asking EKS again. Over real connections with TLS, on 127.0.0.1.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::sync::{Arc, LazyLock};
 use std::thread::{JoinHandle, spawn};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use eks_auth::Access;
 use node_record::{Error, open};
-use recycle::contract::Cluster;
 use recycle::failure::{Failure, NamedFailure as _};
 use recycle::ids::NodeName;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use scripted_aws::ScriptedAws;
 use serde_json::json;
 
-/// Some CA's certificate; the connections here are plain, but a client needs one.
-const CA: &str = include_str!("../../eks-auth/tests/ca.pem");
+/// The API server's own certificate, which is its authority, too: base64 of PEM, and what serves it.
+static IDENTITY: LazyLock<(String, Arc<ServerConfig>)> = LazyLock::new(|| {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    (STANDARD.encode(made.cert.pem()), Arc::new(config))
+});
 
 /// An API server that gives these answers, one a connection, and returns the tokens that it saw.
 fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let answer = move |(status, body): (u16, serde_json::Value)| {
-        let (mut connection, _) = listener.accept().unwrap();
-        let head = BufReader::new(&connection)
+        let (socket, _) = listener.accept().unwrap();
+        let session = ServerConnection::new(Arc::clone(&IDENTITY.1)).unwrap();
+        let mut connection = StreamOwned::new(session, socket);
+        let head = BufReader::new(&mut connection)
             .lines()
             .map(Result::unwrap)
             .take_while(|line| !line.is_empty());
@@ -39,6 +54,8 @@ fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec
             "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
         )
         .unwrap();
+        connection.conn.send_close_notify();
+        connection.flush().unwrap();
         token.unwrap_or_default()
     };
     (endpoint, spawn(move || answers.into_iter().map(answer).collect()))
@@ -48,18 +65,10 @@ fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec
 fn access(endpoints: &[&str]) -> Access {
     let aws = endpoints.iter().fold(ScriptedAws::new(), |aws, endpoint| {
         let cluster =
-            json!({"cluster": {"endpoint": endpoint, "certificateAuthority": {"data": STANDARD.encode(CA)}}});
+            json!({"cluster": {"endpoint": endpoint, "certificateAuthority": {"data": IDENTITY.0}}});
         aws.on("DescribeCluster", &cluster.to_string())
     });
-    Access::new(&aws.config())
-}
-
-fn cluster(endpoint: &str) -> Cluster {
-    Cluster {
-        name: "world".parse().unwrap(),
-        endpoint: endpoint.to_owned(),
-        certificate_authority: STANDARD.encode(CA),
-    }
+    Access::new(&aws.config(), &"world".parse().unwrap())
 }
 
 fn name() -> NodeName {
@@ -79,10 +88,12 @@ fn node() -> (u16, serde_json::Value) {
 
 #[tokio::test]
 async fn a_cluster_that_answers_is_not_described_again() {
-    let (endpoint, serving) = api_server(vec![node()]);
-    let mut cluster = cluster(&endpoint);
-    let (_client, found) = open(&access(&[]), &mut cluster, &name()).await.unwrap();
-    assert_eq!(found.unwrap().name, name());
+    let (endpoint, serving) = api_server(vec![node(), node()]);
+    let access = access(&[&endpoint]);
+    for _ in 0..2 {
+        let (_client, found) = open(&access, &name()).await.unwrap();
+        assert_eq!(found.unwrap().name, name());
+    }
     let tokens = serving.join().unwrap();
     assert!(tokens[0].starts_with("k8s-aws-v1."), "{tokens:?}");
 }
@@ -90,8 +101,7 @@ async fn a_cluster_that_answers_is_not_described_again() {
 #[tokio::test]
 async fn a_refused_token_is_worth_one_more_try() {
     let (endpoint, serving) = api_server(vec![unauthorized(), node()]);
-    let mut cluster = cluster(&endpoint);
-    let (_client, found) = open(&access(&[&endpoint]), &mut cluster, &name()).await.unwrap();
+    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &name()).await.unwrap();
     assert!(found.is_some());
     assert_eq!(serving.join().unwrap().len(), 2);
 }
@@ -99,7 +109,7 @@ async fn a_refused_token_is_worth_one_more_try() {
 #[tokio::test]
 async fn a_token_that_is_refused_twice_is_an_error_that_the_machine_tries_again() {
     let (endpoint, serving) = api_server(vec![unauthorized(), unauthorized()]);
-    let error = open(&access(&[&endpoint]), &mut cluster(&endpoint), &name())
+    let error = open(&access(&[&endpoint, &endpoint]), &name())
         .await
         .err()
         .unwrap();
@@ -111,13 +121,14 @@ async fn a_token_that_is_refused_twice_is_an_error_that_the_machine_tries_again(
 #[tokio::test]
 async fn a_cluster_that_has_moved_is_found_again() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let old = format!("http://{}", nobody.local_addr().unwrap());
+    let old = format!("https://{}", nobody.local_addr().unwrap());
     drop(nobody);
-    let (endpoint, serving) = api_server(vec![node()]);
-    let mut cluster = cluster(&old);
-    let (_client, found) = open(&access(&[&endpoint]), &mut cluster, &name()).await.unwrap();
-    assert!(found.is_some());
-    assert_eq!(cluster.endpoint, endpoint, "what is carried on is up to date");
+    let (endpoint, serving) = api_server(vec![node(), node()]);
+    let access = access(&[&old, &endpoint]);
+    for _ in 0..2 {
+        let (_client, found) = open(&access, &name()).await.unwrap();
+        assert!(found.is_some());
+    }
     serving.join().unwrap();
 }
 
@@ -125,10 +136,7 @@ async fn a_cluster_that_has_moved_is_found_again() {
 async fn an_answer_that_is_no_refusal_of_us_is_not_asked_for_again() {
     let busy = (503, scripted_kube::refusal(503, "ServiceUnavailable", "later"));
     let (endpoint, serving) = api_server(vec![busy]);
-    let error = open(&access(&[]), &mut cluster(&endpoint), &name())
-        .await
-        .err()
-        .unwrap();
+    let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert_eq!(serving.join().unwrap().len(), 1);
 }
@@ -136,10 +144,7 @@ async fn an_answer_that_is_no_refusal_of_us_is_not_asked_for_again() {
 #[tokio::test]
 async fn an_eks_that_does_not_answer_then_is_the_error() {
     let (endpoint, serving) = api_server(vec![unauthorized()]);
-    let error = open(&access(&[]), &mut cluster(&endpoint), &name())
-        .await
-        .err()
-        .unwrap();
+    let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
     assert!(
         matches!(error, Error::Access(eks_auth::Error::DescribeUnavailable { .. })),
         "{error:?}"

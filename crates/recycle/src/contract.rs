@@ -346,8 +346,6 @@ pub struct Run {
     pub input: Input,
     /// How this execution came in.
     pub way_in: WayIn,
-    /// How to reach the cluster; read again when it refuses us.
-    pub cluster: Cluster,
     /// The group of the instance.
     pub group: GroupName,
     /// The instance's Node.
@@ -475,18 +473,6 @@ impl EndedPods {
 
 /// How many bytes the names of ended pods may have together: they travel in every answer from then on.
 const ENDED_BUDGET: usize = 200;
-
-/// Where the cluster's API server is (EKS DescribeCluster).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cluster {
-    /// The cluster's name, which its tokens are signed for.
-    pub name: ClusterName,
-    /// `endpoint`: an https URL.
-    pub endpoint: String,
-    /// `certificateAuthority.data`: base64 of the CA's PEM.
-    pub certificate_authority: String,
-}
-
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer<V> {
@@ -933,7 +919,6 @@ mod tests {
     fn people_are_told_of_the_end_and_of_nothing_before() {
         let run: Run = serde_json::from_value(json!({
             "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
-            "cluster": {"name": "prod", "endpoint": "https://x", "certificate_authority": ""},
             "claimed_at": "2027-01-01T00:00:00Z",
         }))
         .unwrap();
@@ -955,7 +940,6 @@ mod tests {
         };
         let mut run: Run = serde_json::from_value(json!({
             "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
-            "cluster": {"name": "prod", "endpoint": "https://x", "certificate_authority": ""},
             "claimed_at": "2027-01-01T00:00:00Z",
         }))
         .unwrap();

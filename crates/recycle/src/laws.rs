@@ -117,7 +117,6 @@ fn whole_run() -> Value {
     json!({
         "input": input,
         "way_in": "before",
-        "cluster": {"name": "prod", "endpoint": "https://127.0.0.1", "certificate_authority": "QQ=="},
         "group": "workers",
         "node": "a",
         "claimed_at": at(0),

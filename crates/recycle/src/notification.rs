@@ -211,7 +211,7 @@ impl<'a> About<'a> {
     pub fn run(execution: &'a ExecutionArn, run: &'a Run) -> Self {
         Self {
             execution,
-            cluster: Some(&run.cluster.name),
+            cluster: Some(&run.input.cluster_name),
             instance: Some(&run.input.instance_id),
             node: Some(&run.node),
             group: Some(&run.group),

@@ -583,7 +583,7 @@ mod tests {
     use super::*;
     use crate::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
     use crate::contract::EndedPods;
-    use crate::contract::{Answer, CheckVerdict, Cluster, Run, WayIn};
+    use crate::contract::{Answer, CheckVerdict, Run, WayIn};
     use crate::drain::{describe_pods, find_deadline, write_progress};
     use crate::fixtures::{
         ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
@@ -1332,11 +1332,6 @@ mod tests {
             input: input(json!({"label_selector": selector, "namespaces": namespaces,
                 "force": ["scale_in_protection", "suspended_process"]})),
             way_in: WayIn::Before,
-            cluster: Cluster {
-                name: "c".repeat(100).parse().unwrap(),
-                endpoint: format!("https://{}.gr7.eu-west-1.eks.amazonaws.com", "A".repeat(32)),
-                certificate_authority: "A".repeat(1_600),
-            },
             group: "g".repeat(255).parse().unwrap(),
             node: "n".repeat(253).parse().unwrap(),
             claimed_at: at(0),

@@ -48,7 +48,10 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
         .on("ExitStandby", "");
     // So long after the put-back began that the cluster is not waited for any more.
     let asked = request(Some(2 * CLUSTER_PATIENCE));
-    if let Err(error) = RestoreNode::new(&aws.config()).handle(asked).await {
+    if let Err(error) = RestoreNode::new(&aws.config(), &"world".parse().unwrap())
+        .handle(asked)
+        .await
+    {
         let _ = error.failure();
     }
     let changes = aws

@@ -18,6 +18,7 @@ use instance_record::autoscaling::Groups;
 use instance_record::ec2::Instances;
 use recycle::contract::{Answer, RestoreCall, RestoreRequest, RestoreVerdict};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::ids::ClusterName;
 use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
 use crate::request::{find_reason, find_subject};
@@ -36,9 +37,9 @@ pub struct RestoreNode {
 impl RestoreNode {
     /// The step with clients of `aws`.
     #[must_use]
-    pub fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
-            access: Access::new(aws),
+            access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
         }
@@ -49,8 +50,8 @@ impl RestoreNode {
         match call {
             RestoreCall::Node(request) => self.handle(*request).await,
             RestoreCall::Unmark { unmarking } => {
-                let cluster = self.access.describe_cluster(&unmarking.cluster_name).await?;
-                let client = self.access.connect(&cluster).await?;
+                self.access.check(&unmarking.cluster_name)?;
+                let client = self.access.connect_anew().await?;
                 let unmarked = node_record::unmark_nodes(&client, &unmarking).await?;
                 let reason = format!("{unmarked} nodes were marked by rotations that are over");
                 Ok(Answer::new(RestoreVerdict::Unmarked, reason))
@@ -61,7 +62,9 @@ impl RestoreNode {
     /// Takes the next step of the put-back. A call that is refused is tried again as long as there is patience; what comes then is
     /// decided without it.
     pub async fn handle(&self, request: RestoreRequest) -> Result<Answer<RestoreVerdict>, Error> {
-        let Some(subject) = find_subject(&request) else {
+        // A node of another cluster was never claimed here.
+        let subject = find_subject(&request).filter(|subject| subject.cluster == *self.access.name());
+        let Some(subject) = subject else {
             return Ok(untouched(&request));
         };
         let mut target = self.look(subject, &request).await?;

@@ -481,7 +481,7 @@ mod tests {
     use crate::fixtures::{NODE, OLD, claim, id, request, target, target_in};
 
     fn step(aws: &ScriptedAws) -> RestoreNode {
-        RestoreNode::new(&aws.config())
+        RestoreNode::new(&aws.config(), &"world".parse().unwrap())
     }
 
     fn released() -> ScriptedKube {

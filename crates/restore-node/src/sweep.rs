@@ -205,7 +205,7 @@ mod tests {
         mut target: Target,
         request: &RestoreRequest,
     ) -> Option<Answer<RestoreVerdict>> {
-        let step = RestoreNode::new(&aws.config());
+        let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
         match step.judge_leftover(&mut target, request).await.unwrap() {
             Standing::Ours => None,
             Standing::Free(former) => step.claim_leftover(&target, former, request).await.unwrap(),
@@ -356,7 +356,7 @@ mod tests {
                 tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
-            let step = RestoreNode::new(&aws.config());
+            let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
             let answer = step.find_start(&target, former, &request(None)).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
             if let Some(answer) = answer {
@@ -399,7 +399,7 @@ mod tests {
             }
             let tags = &mut target.instance.as_mut().unwrap().tags;
             tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
-            let step = RestoreNode::new(&ScriptedAws::new().config());
+            let step = RestoreNode::new(&ScriptedAws::new().config(), &"world".parse().unwrap());
             let answer = step
                 .find_start(&target, former.as_ref(), &request(None))
                 .await

@@ -76,8 +76,7 @@ impl RestoreNode {
     }
 
     async fn open(&self, subject: &Subject, instance: Option<&Instance>) -> Result<Cluster, Error> {
-        let cluster = self.access.describe_cluster(&subject.cluster).await?;
-        let client = self.access.connect(&cluster).await?;
+        let client = self.access.connect_anew().await?;
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
         let node = node_record::find_node(&client, &subject.instance, hint).await?;
         Ok(Cluster {

@@ -163,7 +163,7 @@ mod tests {
                 "UnauthorizedOperation",
                 "not you either",
             );
-        let inside = SelectNodes::new(&aws.config(), 5)
+        let inside = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .examine(&"world".parse().unwrap(), None)
             .await;
         assert_eq!(inside.groups, Seen::Found(vec!["workers".to_owned()]));
@@ -198,7 +198,7 @@ mod tests {
             .hangs_on("DescribeCluster")
             .on("DescribeAutoScalingGroups", groups)
             .hangs_on("DescribeInstances");
-        let select_nodes = SelectNodes::new(&aws.config(), 5);
+        let select_nodes = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
         let cluster = "world".parse().unwrap();
         let all_asked = async {
             while aws.scenes_left() > 0 {
@@ -227,7 +227,7 @@ mod tests {
                 .refuses("DescribeExecution", status, code, "no")
                 .refuses("DescribeCluster", 403, "AccessDeniedException", "not you")
                 .refuses("DescribeAutoScalingGroups", 400, "Throttling", "later");
-            let inside = SelectNodes::new(&aws.config(), 5)
+            let inside = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
                 .examine(&"world".parse().unwrap(), Some(&execution))
                 .await;
             let told = format!("{:?}", inside.step_functions);

@@ -493,7 +493,7 @@ mod tests {
     }
 
     async fn ask(aws: &ScriptedAws, input: Value, turn: Value) -> Result<Answer<SelectVerdict>, Error> {
-        SelectNodes::new(&aws.config(), 5)
+        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .select(request(&input, &turn))
             .await
     }
@@ -604,7 +604,9 @@ mod tests {
             asked.select = recycle::contract::Selection::Group;
             let aws =
                 unreadable_group().refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
-            let answer = SelectNodes::new(&aws.config(), 5).select(asked).await;
+            let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+                .select(asked)
+                .await;
             if is_left {
                 let answer = answer.unwrap();
                 assert_eq!(answer.verdict, SelectVerdict::NothingSelected);
@@ -647,7 +649,7 @@ mod tests {
             })
             .collect();
         let aws = ScriptedAws::new().on("ListExecutions", &json!({"executions": listed}).to_string());
-        let step = SelectNodes::new(&aws.config(), 5);
+        let step = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
         let lost = step.find_lost(&case, &gone, &fleet).await.unwrap();
         assert_eq!(lost, gone.iter().take(3).collect::<Vec<_>>());
         assert!(
@@ -656,7 +658,7 @@ mod tests {
             aws.calls()
         );
         let nobody = ScriptedAws::new();
-        let step = SelectNodes::new(&nobody.config(), 5);
+        let step = SelectNodes::new(&nobody.config(), &"world".parse().unwrap(), 5);
         assert!(step.find_lost(&case, &[], &fleet).await.unwrap().is_empty());
         assert!(nobody.calls().is_empty(), "where none is gone nobody is asked");
     }
@@ -666,7 +668,7 @@ mod tests {
         let mut incomplete = request(&json!({}), &json!({}));
         incomplete.members = None;
         let aws = ScriptedAws::new();
-        let error = SelectNodes::new(&aws.config(), 5)
+        let error = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .select(incomplete)
             .await
             .unwrap_err();

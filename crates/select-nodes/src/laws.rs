@@ -66,7 +66,7 @@ fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
             "cluster_name": "world",
         });
         let request = serde_json::from_value(request).unwrap();
-        match block_on(SelectNodes::new(&aws.config(), 5).select(request)) {
+        match block_on(SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5).select(request)) {
             Ok(answer) => {
                 selected.extend(answer.groups.into_iter().flatten().map(|group| group.to_string()));
                 selected.extend(

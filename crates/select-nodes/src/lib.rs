@@ -48,9 +48,9 @@ pub struct SelectNodes {
 impl SelectNodes {
     /// The step with clients of `aws`; `most_at_once` is the module's `max_surge_per_group`.
     #[must_use]
-    pub fn new(aws: &SdkConfig, most_at_once: u32) -> Self {
+    pub fn new(aws: &SdkConfig, cluster: &ClusterName, most_at_once: u32) -> Self {
         Self {
-            access: Access::new(aws),
+            access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
             executions: Executions::new(aws),
@@ -147,8 +147,8 @@ impl SelectNodes {
     }
 
     pub(crate) async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {
-        let cluster = self.access.describe_cluster(cluster).await?;
-        self.access.connect(&cluster).await
+        self.access.check(cluster)?;
+        self.access.connect_anew().await
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
             "select": "leftovers",
             "cluster_name": "world",
         }));
-        let answer = SelectNodes::new(&aws.config(), 5)
+        let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .select(request.unwrap())
             .await
             .unwrap();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn step(aws: &ScriptedAws) -> SelectNodes {
-        SelectNodes::new(&aws.config(), 5)
+        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
     }
 
     /// A group whose template is at version 2, with members of version 1.

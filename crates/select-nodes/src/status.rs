@@ -49,7 +49,10 @@ mod tests {
         );
         let asked: Asked =
             serde_json::from_value(json!({"select": "status", "cluster_name": "world"})).unwrap();
-        let told = SelectNodes::new(&aws.config(), 5).handle(asked).await.unwrap();
+        let told = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+            .handle(asked)
+            .await
+            .unwrap();
         let told = serde_json::to_value(told).unwrap();
         assert_eq!(told["nodes"][0]["instance_id"], "i-0123456789abcdef0", "{told}");
         let away = told["cluster_is_away"].as_str().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Cluster, Run, WayIn};
+use recycle::contract::{Run, WayIn};
 use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Settings, parse_input};
 use recycle::names::CLAIM_ANNOTATION;
@@ -68,11 +68,6 @@ pub(crate) fn run() -> Run {
     Run {
         input: input(),
         way_in: WayIn::Before,
-        cluster: Cluster {
-            name: "world".parse().unwrap(),
-            endpoint: String::new(),
-            certificate_authority: String::new(),
-        },
         group: "workers".parse().unwrap(),
         node: "node-a".parse().unwrap(),
         claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
@@ -141,7 +136,7 @@ pub(crate) fn case(kube: &ScriptedKube) -> Case {
 }
 
 pub(crate) fn step(aws: &ScriptedAws) -> StandbyNode {
-    StandbyNode::new(&aws.config())
+    StandbyNode::new(&aws.config(), &"world".parse().unwrap())
 }
 
 /// The group as AWS describes it, with the member in a lifecycle state.

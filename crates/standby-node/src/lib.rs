@@ -19,7 +19,7 @@ use instance_record::ec2::Instances;
 use jiff::Timestamp;
 use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, WayIn, describe_instance};
-use recycle::ids::Fence;
+use recycle::ids::{ClusterName, Fence};
 use recycle::node::{Group, Instance, NodeFacts};
 
 use crate::step::{StandbyStep, choose_step};
@@ -55,9 +55,9 @@ struct Case {
 impl StandbyNode {
     /// The step with clients of `aws`.
     #[must_use]
-    pub fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
-            access: Access::new(aws),
+            access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
         }
@@ -83,8 +83,8 @@ impl StandbyNode {
     }
 
     async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
-        let StepRequest { context, mut run } = request;
-        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        let StepRequest { context, run } = request;
+        let (client, node) = node_record::open(&self.access, &run.node).await?;
         self.take_step_in(client, node, StepRequest { context, run })
             .await
     }

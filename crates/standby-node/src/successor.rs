@@ -17,10 +17,10 @@ impl StandbyNode {
         &self,
         request: StepRequest,
     ) -> Result<Answer<StandbyVerdict>, Error> {
-        let StepRequest { context, mut run } = request;
+        let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = run.input.instance_id.clone();
-        let (client, node) = node_record::open(&self.access, &mut run.cluster, &run.node).await?;
+        let (client, node) = node_record::open(&self.access, &run.node).await?;
         self.check_what_is_left(node.as_ref(), &run, &me).await?;
 
         let old = run.old.clone().unwrap_or_default();

@@ -36,11 +36,10 @@ pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold
 
 /// The nodes that a rotation is about to recycle. Those that could not be marked are recycled all the same.
 async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>, Error> {
-    let cluster = access
-        .describe_cluster(&marking.cluster_name)
-        .await
+    access
+        .check(&marking.cluster_name)
         .map_err(node_record::Error::from)?;
-    let client = access.connect(&cluster).await.map_err(node_record::Error::from)?;
+    let client = access.connect_anew().await.map_err(node_record::Error::from)?;
     let marked = mark_nodes(&client, marking).await?;
     let reason = format!("{marked} of {} nodes are marked", marking.nodes.len());
     Ok(Answer::new(TaintVerdict::Marked, reason))
@@ -48,8 +47,8 @@ async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>
 
 /// A step of the state machine.
 async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
-    let StepRequest { context, mut run } = request;
-    let (client, node) = open(access, &mut run.cluster, &run.node).await?;
+    let StepRequest { context, run } = request;
+    let (client, node) = open(access, &run.node).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)
 }
 

@@ -4,6 +4,7 @@ use eks_auth::Access;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_step::Error> {
-    let access = Access::new(&lambda_step::configure().await);
+    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
+    let access = Access::new(&lambda_step::configure().await, &cluster);
     lambda_step::serve(|request| taint_node::handle(&access, request)).await
 }

@@ -13,8 +13,8 @@ use crate::Error;
 
 /// Writes the annotation, if there is a drain whose end it moves.
 pub(crate) async fn move_drain_end(access: &Access, asked: &DrainUntil) -> Result<Value, Error> {
-    let cluster = access.describe_cluster(&asked.cluster_name).await?;
-    let client = access.connect(&cluster).await?;
+    access.check(&asked.cluster_name)?;
+    let client = access.connect_anew().await?;
     let node = find_node(&client, &asked.instance_id, None).await?;
     move_end_of(&client, node, asked).await
 }

@@ -32,7 +32,6 @@ fn request() -> StepRequest {
                 "force": [],
             },
             "way_in": "before",
-            "cluster": {"name": "world", "endpoint": "https://127.0.0.1:1", "certificate_authority": ""},
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",
