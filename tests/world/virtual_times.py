@@ -5,7 +5,8 @@ So nothing can be computed from its stamps. Instead this table keeps, for each o
 its dated facts (that it exists, that it is being deleted, that a condition has this status) was first seen. Virtual time
 stands still while the cluster settles, therefore first seen is exact.
 
-Times that a client wrote itself (annotations, the times in an Event) are virtual already and are left alone.
+Times that a client wrote itself (annotations, the times in an Event) are virtual already and are left alone. So is a time in the year
+9999, which only a client writes (`END_OF_TIME`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .kube_client import Json
+
+END_OF_TIME = "9999-12-31T23:59:59Z"
+"""The last time that RFC 3339 can write. The API server stores it where a client claims it."""
 
 
 class VirtualTimes:
@@ -93,7 +97,7 @@ class VirtualTimes:
         if history is None:
             return
         for stamp in _stamps(thing):
-            if stamp.holder.get(stamp.field):
+            if stamp.holder.get(stamp.field) not in (None, "", END_OF_TIME):
                 fact = history.facts.get(stamp.key)
                 moment = fact.since if fact else self._now()
                 if stamp.keeps_beating:
