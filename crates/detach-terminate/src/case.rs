@@ -204,7 +204,7 @@ impl Case {
         if record.members_before.is_empty() {
             return Ok(None);
         }
-        let nodes = node_record::list_nodes(&self.client).await?;
+        let nodes = node_record::list_nodes(&self.client).await?.readable;
         let before = OldNode::new(None, &record.members_before, &record.unusable_before);
         let is_there = is_usable(record.replacement.as_ref(), node, group, &nodes);
         let shortage = find_shortage(&self.run.input.instance_id, node, &before, group, &nodes);
@@ -263,7 +263,7 @@ impl Case {
         let (Some(node), Some(group)) = (&self.node, &self.group) else {
             return Ok(Vec::new());
         };
-        let nodes = node_record::list_nodes(&self.client).await?;
+        let nodes = node_record::list_nodes(&self.client).await?.readable;
         let was_usable = node.ready && !node.record()?.was_unschedulable;
         let unusable = find_unusable(group, node, &nodes);
         let is_counted = |id: &InstanceId| was_usable && *id == self.run.input.instance_id;

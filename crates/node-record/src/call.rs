@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use kube::api::{Api, ListParams};
-use kube::core::Status;
-use serde::de::DeserializeOwned;
+use kube::api::ListParams;
+use kube::core::{Resource, Status};
 
 use crate::Error;
 use crate::error::Source;
+use crate::object::{Item, Objects, Page};
 
 /// How long a call may take: the API server answers within a second. Three calls that hang still fit into a function's time-out.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -41,18 +41,6 @@ pub(crate) enum Trouble {
     NoAnswer(Source),
     /// The answer, or our question, makes no sense.
     Nonsense(Source),
-}
-
-/// What an answer lacks, or has, so that nothing can be said of its object.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Gap(pub(crate) String);
-
-/// The value of a field that every object of an API server has. Without it the answer is not whole, and nothing is written on a guess.
-pub(crate) fn given(object: &str, field: &str, value: Option<String>) -> Result<String, Gap> {
-    value
-        .filter(|value| !value.is_empty())
-        .ok_or_else(|| Gap(format!("{object} has no {field}")))
 }
 
 /// Waits for an answer.
@@ -95,43 +83,38 @@ pub(crate) fn cut(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }
 
-/// Fetches every page of a list; `read` takes of each object what is needed. (A Node is 15 KB, most of it images and who wrote
-/// which field; what is kept of it a few hundred bytes.) A continue token that has expired on the way (410) starts the list again, once.
-pub(crate) async fn list<K, T>(
-    api: &Api<K>,
+/// Fetches every page of a list. A continue token that has expired on the way (410) starts the list again, once.
+pub(crate) async fn list<K, T: Item>(
+    objects: &Objects<'_, K>,
     params: ListParams,
     call: Call<'_>,
-    read: impl Fn(K) -> Result<T, Gap>,
 ) -> Result<Vec<T>, Error>
 where
-    K: Clone + fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()>,
 {
-    match list_pages(api, params.clone(), call, &read).await {
-        Err(Error::Expired { .. }) => list_pages(api, params, call, &read).await,
+    match list_pages(objects, params.clone(), call).await {
+        Err(Error::Expired { .. }) => list_pages(objects, params, call).await,
         finished => finished,
     }
 }
 
-async fn list_pages<K, T>(
-    api: &Api<K>,
-    mut params: ListParams,
+async fn list_pages<K, T: Item>(
+    objects: &Objects<'_, K>,
+    params: ListParams,
     call: Call<'_>,
-    read: &impl Fn(K) -> Result<T, Gap>,
 ) -> Result<Vec<T>, Error>
 where
-    K: Clone + fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()>,
 {
-    params = params.limit(PAGE);
+    let mut params = params.limit(PAGE);
     let mut items = Vec::new();
     loop {
-        let page = send(api.list(&params))
+        let page = send(objects.list(&params))
             .await
             .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        for item in page.items {
-            items.push(read(item).map_err(|gap| Error::unexpected(call, gap))?);
-        }
-        // The last page of a list that a field selector thins out may be empty.
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+        let (more, next) = Page::into_items(page);
+        items.extend(more);
+        match next {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(items),
         }
@@ -140,40 +123,39 @@ where
 
 /// Whether an object of a list is such: asked page by page, and no further than the first that is. A continue token that has expired on
 /// the way starts the list again, once.
-pub(crate) async fn any<K>(
-    api: &Api<K>,
+pub(crate) async fn any<K, T: Item>(
+    objects: &Objects<'_, K>,
     params: ListParams,
     call: Call<'_>,
-    is_such: impl Fn(K) -> Result<bool, Gap>,
+    is_such: impl Fn(T) -> bool,
 ) -> Result<bool, Error>
 where
-    K: Clone + fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()>,
 {
-    match any_in_pages(api, params.clone(), call, &is_such).await {
-        Err(Error::Expired { .. }) => any_in_pages(api, params, call, &is_such).await,
+    match any_in_pages(objects, params.clone(), call, &is_such).await {
+        Err(Error::Expired { .. }) => any_in_pages(objects, params, call, &is_such).await,
         finished => finished,
     }
 }
 
-async fn any_in_pages<K>(
-    api: &Api<K>,
+async fn any_in_pages<K, T: Item>(
+    objects: &Objects<'_, K>,
     mut params: ListParams,
     call: Call<'_>,
-    is_such: &impl Fn(K) -> Result<bool, Gap>,
+    is_such: &impl Fn(T) -> bool,
 ) -> Result<bool, Error>
 where
-    K: Clone + fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()>,
 {
     loop {
-        let page = send(api.list(&params))
+        let page = send(objects.list(&params))
             .await
             .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        for item in page.items {
-            if is_such(item).map_err(|gap| Error::unexpected(call, gap))? {
-                return Ok(true);
-            }
+        let (mut items, next) = Page::into_items(page);
+        if items.any(is_such) {
+            return Ok(true);
         }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+        match next {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(false),
         }
@@ -197,7 +179,8 @@ mod tests {
     #[tokio::test]
     async fn an_api_server_that_hangs_is_given_up() {
         let kube = ScriptedKube::new().hangs_on("GET", "/nodes/a");
-        let nodes = Api::<Node>::all(kube.client());
+        let client = kube.client();
+        let nodes = Objects::<Node>::new(&client, None);
         let trouble = send_within(Duration::from_millis(20), nodes.get("a"))
             .await
             .unwrap_err();

@@ -2,7 +2,7 @@
 
 use recycle::failure::{Failure, NamedFailure};
 
-use crate::call::{Call, Gap, Trouble, cut};
+use crate::call::{Call, Trouble, cut};
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -92,10 +92,10 @@ pub enum Error {
 
 impl Error {
     /// An answer that is not whole.
-    pub(crate) fn unexpected(call: Call<'_>, gap: Gap) -> Self {
+    pub(crate) fn unexpected(call: Call<'_>, why: impl Into<Source>) -> Self {
         Self::Unexpected {
             call: call.to_string(),
-            source: gap.into(),
+            source: why.into(),
         }
     }
 

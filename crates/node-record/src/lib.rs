@@ -10,11 +10,13 @@ mod events;
 mod keep;
 mod marks;
 mod nodes;
+mod object;
 mod permissions;
 mod pods;
 mod progress;
 mod request;
 mod retire;
+mod shallow;
 mod taint;
 mod volumes;
 

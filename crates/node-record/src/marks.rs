@@ -19,7 +19,7 @@ const CHANGING: Duration = Duration::from_secs(35);
 /// Marks the nodes of a rotation; how many of them carry its mark then. Whoever was not reached in time does without.
 pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usize, Error> {
     let rotation = &marking.rotation;
-    let nodes = list_nodes(client).await?;
+    let nodes = list_nodes(client).await?.readable;
     let meant = |node: &NodeFacts| {
         node.instance
             .as_ref()
@@ -49,7 +49,7 @@ pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Resul
         let nodes = unmarking.nodes.as_ref();
         nodes.is_none_or(|nodes| id.is_some_and(|id| nodes.contains(id)))
     };
-    let nodes = list_nodes(client).await?.into_iter();
+    let nodes = list_nodes(client).await?.readable.into_iter();
     let marked = nodes.filter(|node| is_theirs(node) && is_meant(node)).collect();
     change_all(client, marked, |node| {
         is_theirs(node).then(|| {

@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{Api, ApiResource, ListParams, Object, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use recycle::claim::{self, Claim, ClaimLost, Urgency};
 use recycle::drain::Progress;
 use recycle::ids::{Fence, GroupName, InstanceId, InvalidId, NodeName, short_hash};
 use recycle::names::{
     CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION, REPLACES_LABEL,
 };
-use recycle::node::{NodeFacts, Record, Taint};
+use recycle::node::{NodeFacts, NodeList, Record, Taint, UnreadableNode};
 use recycle::outdated::Release;
-use recycle::strict::Strict;
+use recycle::strict::read_value;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::call::{self, Call, Gap, Trouble, given, send};
+use crate::call::{self, Call, Trouble, send};
+use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, read_time, text_at};
 use crate::permissions::server_version;
 
 /// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
@@ -27,7 +27,14 @@ use crate::permissions::server_version;
 const ATTEMPTS: u32 = 3;
 
 /// Of a Node what is read here, and nothing else: code that reads all of it is a tenth of a function.
-type Node = Object<Strict<Spec>, Strict<Status>>;
+#[derive(Debug, Deserialize)]
+struct Node {
+    #[serde(default)]
+    metadata: Metadata,
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -60,7 +67,7 @@ struct Condition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_time")]
     last_transition_time: Option<Timestamp>,
 }
 
@@ -69,31 +76,48 @@ struct AttachedVolume {
     name: String,
 }
 
-/// Who wrote `spec.unschedulable` last. Whoever sets a field to another value owns it from then on.
-fn find_cordoner(entries: &[ManagedFieldsEntry]) -> Option<String> {
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref();
-        fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:unschedulable").is_some())
-    };
-    entries.iter().find(owns)?.manager.clone()
+/// What stands for a writer without a name, or with a time that cannot be represented. It is not the name of recycle-eks.
+const FORGED: &str = "forged";
+
+/// Who wrote `spec.unschedulable` last: a client that sets a field to another value owns it from then on. The API server also keeps entries
+/// that clients send. One that it would not have written itself counts as another client's.
+fn find_cordoner(entries: Vec<ManagedFields>) -> Option<String> {
+    let mut owners: Vec<ManagedFields> = entries
+        .into_iter()
+        .filter(|entry| entry.fields_v1.pointer("/f:spec/f:unschedulable").is_some())
+        .collect();
+    let is_forged = |entry: &ManagedFields| entry.manager.is_none() || entry.time == Some(Timestamp::MAX);
+    if owners.iter().any(is_forged) {
+        return Some(FORGED.to_owned());
+    }
+    (!owners.is_empty()).then(|| owners.remove(0).manager)?
 }
 
-fn nodes(client: &kube::Client) -> Api<Node> {
-    Api::all_with(client.clone(), &ApiResource::erase::<v1::Node>(&()))
+fn nodes(client: &kube::Client) -> Objects<'_, v1::Node> {
+    Objects::new(client, None)
 }
 
-/// Reads a Node; none if there is no such Node.
+impl Item for Result<NodeFacts, UnreadableNode> {
+    fn read(object: &Value) -> Self {
+        read_node(object).map_err(|gap| UnreadableNode {
+            name: text_at(object, "/metadata/name"),
+            instance: read_provider_id(&text_at(object, "/spec/providerID")),
+            why: gap.to_string(),
+        })
+    }
+}
+
+/// Reads a Node; none if there is no such Node. One that cannot be read is an error.
 pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
-    let api: Api<Node> = nodes(client);
     let call = Call {
         verb: "get",
         resource: "nodes",
         name: name.as_str(),
     };
-    match send(api.get(name.as_str())).await {
-        Ok(node) => read_node(node)
+    match send(nodes(client).get(name.as_str())).await {
+        Ok(node) => Result::read(&node)
             .map(Some)
-            .map_err(|gap| Error::unexpected(call, gap)),
+            .map_err(|node: UnreadableNode| Error::unexpected(call, node)),
         Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
         Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }
@@ -101,7 +125,7 @@ pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<N
 
 /// Finds the Node of an instance: under the hint (its private DNS name), under its id, else in a list of all Nodes. A Node is
 /// accepted only if its `spec.providerID` names the instance: names follow different rules from cluster to cluster, and are
-/// used again.
+/// used again. If the Node of the instance cannot be read, that is an error.
 pub async fn find_node(
     client: &kube::Client,
     instance: &InstanceId,
@@ -111,9 +135,11 @@ pub async fn find_node(
         return Ok(Some(node));
     }
     let all = list_nodes(client).await?;
-    Ok(all
-        .into_iter()
-        .find(|node| node.instance.as_ref() == Some(instance)))
+    if let Some(node) = all.find_unreadable(instance) {
+        return Err(Error::unexpected(OF_CLUSTER, node.clone()));
+    }
+    let mut found = all.readable.into_iter();
+    Ok(found.find(|node| node.instance.as_ref() == Some(instance)))
 }
 
 /// The same without the list, which costs as much as the cluster is large: for an instance that may not have registered yet.
@@ -132,14 +158,34 @@ pub async fn guess_node(
     Ok(None)
 }
 
+const OF_CLUSTER: Call<'_> = Call {
+    verb: "list",
+    resource: "nodes",
+    name: "of the cluster",
+};
+
 /// Every Node of the cluster, in pages.
-pub async fn list_nodes(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> {
-    let call = Call {
-        verb: "list",
-        resource: "nodes",
-        name: "of the cluster",
-    };
-    call::list(&nodes(client), ListParams::default(), call, read_node).await
+pub async fn list_nodes(client: &kube::Client) -> Result<NodeList, Error> {
+    list(client, ListParams::default(), OF_CLUSTER).await
+}
+
+/// Those that cannot be read are logged, for the lists that leave them out.
+async fn list(client: &kube::Client, params: ListParams, call: Call<'_>) -> Result<NodeList, Error> {
+    let mut found = NodeList::default();
+    for node in call::list(&nodes(client), params, call).await? {
+        match node {
+            Ok(node) => found.readable.push(node),
+            Err(node) => {
+                warn_of(&node);
+                found.unreadable.push(node);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn warn_of(node: &UnreadableNode) {
+    tracing::warn!(node = node.name, why = node.why, "a Node cannot be read");
 }
 
 /// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
@@ -161,7 +207,7 @@ pub async fn read_release(client: &kube::Client) -> Result<Option<Release>, Erro
     Ok(Release::read(&version))
 }
 
-/// The Nodes that `params` selects, which `name` calls.
+/// The Nodes that `params` selects, which `name` calls, but for those that cannot be read.
 pub(crate) async fn list_labelled(
     client: &kube::Client,
     params: ListParams,
@@ -172,7 +218,7 @@ pub(crate) async fn list_labelled(
         resource: "nodes",
         name,
     };
-    call::list(&nodes(client), params, call, read_node).await
+    Ok(list(client, params, call).await?.readable)
 }
 
 /// Whether any other Node is Ready. If none is, it is not the nodes that are sick, but their way to the API server: Kubernetes, too, deletes
@@ -184,7 +230,8 @@ pub async fn is_another_ready(client: &kube::Client, than: &NodeName) -> Result<
 /// Nodes in a page, where one of them is enough. A zone has at most one or two that are drained or not Ready at a time.
 const FEW: u32 = 20;
 
-/// Whether one of the Nodes that match a label selector is such; none is asked about beyond the page of the first.
+/// Whether one of the Nodes that match a label selector is such; none is asked about beyond the page of the first. One that cannot be read
+/// is not.
 pub(crate) async fn is_any_node(
     client: &kube::Client,
     selector: &str,
@@ -197,8 +244,12 @@ pub(crate) async fn is_any_node(
         resource: "nodes",
         name: &name,
     };
-    call::any(&nodes(client), params, call, |node| {
-        Ok(is_such(&read_node(node)?))
+    call::any(&nodes(client), params, call, |node| match node {
+        Ok(node) => is_such(&node),
+        Err(node) => {
+            warn_of(&node);
+            false
+        }
     })
     .await
 }
@@ -214,7 +265,6 @@ pub async fn change_node(
     node: &NodeFacts,
     change: NodeChange,
 ) -> Result<NodeFacts, Error> {
-    let api: Api<Node> = nodes(client);
     let call = Call {
         verb: "patch",
         resource: "nodes",
@@ -225,10 +275,10 @@ pub async fn change_node(
         ..PatchParams::default()
     };
     let patch = Patch::Merge(change.into_patch(&node.resource_version));
-    let changed = send(api.patch(node.name.as_str(), &params, &patch))
+    let changed = send(nodes(client).patch(node.name.as_str(), &params, &patch))
         .await
         .map_err(|trouble| Error::from_trouble(call, trouble))?;
-    read_node(changed).map_err(|gap| Error::unexpected(call, gap))
+    Result::read(&changed).map_err(|node: UnreadableNode| Error::unexpected(call, node))
 }
 
 /// Changes a Node as `decide` says. If somebody else was quicker, the Node is read again and `decide` asked again (so the
@@ -369,15 +419,14 @@ impl NodeChange {
 
 /// What we need to know of a Node. Without its name or its version nothing could be written to it as it was read; without a spec its taints
 /// would be taken for none, and be lost with the next change.
-fn read_node(node: Node) -> Result<NodeFacts, Gap> {
-    let Object {
+fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
+    let Node {
         metadata,
         spec,
         status,
-        ..
-    } = node;
-    let (Strict(spec), Strict(status)) = (spec, status.unwrap_or_default());
-    let name = given("a Node", "metadata.name", metadata.name)?;
+    } = read_value(object)?;
+    let status = status.unwrap_or_default();
+    let name = given("metadata.name", metadata.name)?;
     let condition = status
         .conditions
         .into_iter()
@@ -388,21 +437,17 @@ fn read_node(node: Node) -> Result<NodeFacts, Gap> {
     let attached = status.volumes_attached.into_iter().map(|volume| volume.name);
     let volumes: BTreeSet<String> = status.volumes_in_use.into_iter().chain(attached).collect();
     Ok(NodeFacts {
-        resource_version: given(
-            &format!("Node {name}"),
-            "metadata.resourceVersion",
-            metadata.resource_version,
-        )?,
+        resource_version: given("metadata.resourceVersion", metadata.resource_version)?,
         name: name
             .parse()
-            .map_err(|error: InvalidId| Gap(format!("metadata.name of a Node {error}")))?,
+            .map_err(|error: InvalidId| Gap(format!("metadata.name {error}")))?,
         instance: spec.provider_id.as_deref().and_then(read_provider_id),
         ready,
         not_ready_since: condition
             .filter(|_| !ready)
             .and_then(|condition| condition.last_transition_time),
         unschedulable: spec.unschedulable,
-        cordoned_by: find_cordoner(metadata.managed_fields.as_deref().unwrap_or_default()),
+        cordoned_by: find_cordoner(metadata.managed_fields),
         taints: spec.taints,
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata.annotations.unwrap_or_default(),

@@ -1,27 +1,32 @@
 //! The pods of one Node: listed, evicted.
 
-use std::collections::BTreeMap;
-
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
-    DeleteOptions, ObjectMeta, OwnerReference, Preconditions, Time,
-};
-use kube::api::{Api, ApiResource, ListParams, Object, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
+use kube::api::{Api, ListParams, PostParams};
 use recycle::blocked::RefusalKind;
 use recycle::ids::NodeName;
 use recycle::names::FIELD_MANAGER;
 use recycle::pods::{Controller, PodFacts, Toleration};
-use recycle::strict::Strict;
+use recycle::strict::read_value;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::call::{self, Call, Gap, Trouble, given, send};
+use crate::call::{self, Call, Trouble, send};
+use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, text_at};
 
 /// Of a pod what is read here, and nothing else: code that reads all of it is a tenth of a function.
-type Pod = Object<Strict<Spec>, Strict<Status>>;
+#[derive(Debug, Deserialize)]
+struct Pod {
+    #[serde(default)]
+    metadata: Metadata,
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -59,7 +64,7 @@ struct ClaimReference {
 #[serde(default, rename_all = "camelCase")]
 struct Status {
     phase: Option<String>,
-    start_time: Option<Time>,
+    start_time: Option<Timestamp>,
     ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
@@ -94,7 +99,7 @@ pub enum Eviction {
     },
 }
 
-/// The pods that are bound to a Node, all of them.
+/// The pods that are bound to a Node, all of them, also those that cannot be read ([`PodFacts::unreadable`]).
 pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let name = format!("of node {node}");
@@ -103,8 +108,7 @@ pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<Pod
         resource: "pods",
         name: &name,
     };
-    let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
-    call::list(&pods, params, call, read_pod).await
+    call::list(&Objects::<v1::Pod>::new(client, None), params, call).await
 }
 
 /// The pods of the cluster that no node has room for, or that have not started yet.
@@ -115,13 +119,12 @@ pub async fn list_pending_pods(client: &kube::Client) -> Result<Vec<PodFacts>, E
         resource: "pods",
         name: "that are Pending",
     };
-    let pods = Api::<Pod>::all_with(client.clone(), &of_pods());
-    call::list(&pods, params, call, read_pod).await
+    call::list(&Objects::<v1::Pod>::new(client, None), params, call).await
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
 pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>) -> Result<Eviction, Error> {
-    let api: Api<Pod> = Api::namespaced_with(client.clone(), &pod.namespace, &of_pods());
+    let api: Api<v1::Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let name = pod.full_name();
     let call = Call {
         verb: "create",
@@ -148,10 +151,6 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
         },
         Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }
-}
-
-fn of_pods() -> ApiResource {
-    ApiResource::erase::<v1::Pod>(&())
 }
 
 /// `grace` are seconds instead of the pod's own.
@@ -202,32 +201,54 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     }
 }
 
+impl Item for PodFacts {
+    fn read(object: &Value) -> Self {
+        read_pod(object).unwrap_or_else(|gap| {
+            let text = |field| text_at(object, field);
+            let pod = Self::unreadable(
+                text("/metadata/namespace"),
+                text("/metadata/name"),
+                text("/metadata/uid"),
+                &gap.to_string(),
+            );
+            tracing::warn!(
+                pod = pod.full_name(),
+                why = pod.unreadable,
+                "a pod cannot be read"
+            );
+            pod
+        })
+    }
+}
+
 /// An eviction names the pod and its uid: without them it could be another one, or be taken for gone. Without its phase, its age or what
 /// controls it, it would be evicted although it has finished, tolerates our taint, or is a DaemonSet's.
-fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
-    let metadata = pod.metadata;
-    let known = |labels: Option<BTreeMap<String, String>>| labels.unwrap_or_default();
-    let (Strict(spec), Strict(status)) = (pod.spec, pod.status.unwrap_or_default());
-    let name = given("a pod", "metadata.name", metadata.name)?;
-    let subject = format!("pod {name}");
-    let Some(Time(created_at)) = metadata.creation_timestamp else {
-        return Err(Gap(format!("{subject} has no metadata.creationTimestamp")));
-    };
-    let owners = metadata.owner_references.unwrap_or_default().into_iter();
-    let controller = owners
-        .filter(|owner| owner.controller == Some(true))
-        .map(|owner| read_controller(&subject, owner))
-        .next()
+fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
+    let Pod {
+        metadata,
+        spec,
+        status,
+    } = read_value(object)?;
+    let status = status.unwrap_or_default();
+    if metadata.creation_timestamp.is_none() {
+        return Err(Gap("metadata.creationTimestamp is missing".to_owned()));
+    }
+    let controller = metadata
+        .owner_references
+        .into_iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(read_controller)
         .transpose()?;
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     Ok(PodFacts {
-        namespace: given(&subject, "metadata.namespace", metadata.namespace)?,
-        uid: given(&subject, "metadata.uid", metadata.uid)?,
-        name,
-        labels: known(metadata.labels),
-        annotations: known(metadata.annotations),
+        namespace: given("metadata.namespace", metadata.namespace)?,
+        name: given("metadata.name", metadata.name)?,
+        uid: given("metadata.uid", metadata.uid)?,
+        unreadable: None,
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
         controller,
-        phase: given(&subject, "status.phase", status.phase)?,
+        phase: given("status.phase", status.phase)?,
         restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
         grace_seconds: u32::try_from(grace.max(0)).unwrap_or(u32::MAX),
         has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
@@ -235,8 +256,8 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
             .ephemeral_container_statuses
             .iter()
             .any(|container| container.state.running.is_some()),
-        created_at: Some(created_at),
-        started_at: status.start_time.map(|Time(time)| time),
+        created_at: metadata.creation_timestamp,
+        started_at: status.start_time,
         tolerations: spec
             .tolerations
             .into_iter()
@@ -248,7 +269,7 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
                 seconds: given.toleration_seconds,
             })
             .collect(),
-        deletion_at: metadata.deletion_timestamp.map(|Time(time)| time),
+        deletion_at: metadata.deletion_timestamp,
         volume_claims: spec
             .volumes
             .into_iter()
@@ -258,11 +279,11 @@ fn read_pod(pod: Pod) -> Result<PodFacts, Gap> {
     })
 }
 
-fn read_controller(pod: &str, owner: OwnerReference) -> Result<Controller, Gap> {
-    let say = |field: &str| format!("metadata.ownerReferences.{field}");
+fn read_controller(owner: OwnerReference) -> Result<Controller, Gap> {
+    let read = |field: &str, value| given(&format!("metadata.ownerReferences.{field}"), value);
     Ok(Controller {
-        kind: given(pod, &say("kind"), Some(owner.kind))?,
-        name: given(pod, &say("name"), Some(owner.name))?,
-        uid: given(pod, &say("uid"), Some(owner.uid))?,
+        kind: read("kind", owner.kind)?,
+        name: read("name", owner.name)?,
+        uid: read("uid", owner.uid)?,
     })
 }

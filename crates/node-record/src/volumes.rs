@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1;
-use kube::api::{Api, ApiResource, Object};
+use kube::core::Resource;
 use recycle::node::NodeFacts;
 use recycle::pods::PodSurvey;
-use recycle::strict::Strict;
+use recycle::strict::read_value;
 use recycle::zones::{
     self, NodeSelectorTerm, Volume, VolumeClaim, claims_to_ask_for, could_take_pods_of, read_reach,
     selectors_of,
@@ -18,18 +18,16 @@ use serde::de::DeserializeOwned;
 use crate::Error;
 use crate::call::{Call, Trouble, send};
 use crate::nodes::is_any_node;
+use crate::object::Objects;
 
 /// How many claims are read at once: each is two short calls, and a node has at most a few dozen volumes.
 const AT_ONCE: usize = 10;
 
-/// Of a claim what is read here.
-type PersistentVolumeClaim = Object<Strict<ClaimSpec>, Nothing>;
-/// Of a volume what is read here.
-type PersistentVolume = Object<Strict<VolumeSpec>, Nothing>;
-
-/// A status that is not looked at.
-#[derive(Debug, Clone, Default, Deserialize)]
-struct Nothing {}
+/// What is read of a claim, or of a volume. Its metadata is not: a tenant may write most of it.
+#[derive(Debug, Deserialize)]
+struct With<Spec> {
+    spec: Spec,
+}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -96,20 +94,18 @@ async fn fetch_volume(
     client: &kube::Client,
     (namespace, name): &VolumeClaim,
 ) -> Result<Option<Volume>, Error> {
-    let resource = ApiResource::erase::<v1::PersistentVolumeClaim>(&());
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let claim = get(&claims, "persistentvolumeclaims", name).await?;
+    let claims = Objects::<v1::PersistentVolumeClaim>::new(client, Some(namespace));
+    let claim: Option<ClaimSpec> = get_spec(&claims, "persistentvolumeclaims", name).await?;
     let Some(name) = claim
-        .and_then(|claim| claim.spec.0.volume_name)
+        .and_then(|claim| claim.volume_name)
         .filter(|name| !name.is_empty())
     else {
         return Ok(None);
     };
-    let resource = ApiResource::erase::<v1::PersistentVolume>(&());
-    let volumes: Api<PersistentVolume> = Api::all_with(client.clone(), &resource);
-    let volume = get(&volumes, "persistentvolumes", &name).await?;
+    let volumes = Objects::<v1::PersistentVolume>::new(client, None);
+    let volume: Option<VolumeSpec> = get_spec(&volumes, "persistentvolumes", &name).await?;
     Ok(volume.map(|volume| {
-        let affinity = volume.spec.0.node_affinity.and_then(|affinity| affinity.required);
+        let affinity = volume.node_affinity.and_then(|affinity| affinity.required);
         let terms = affinity.unwrap_or_default().node_selector_terms;
         Volume {
             name,
@@ -118,18 +114,21 @@ async fn fetch_volume(
     }))
 }
 
-/// One object; none if there is none of that name.
-async fn get<K>(api: &Api<K>, resource: &'static str, name: &str) -> Result<Option<K>, Error>
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned,
-{
+/// The spec of one object; none if there is no object of that name.
+async fn get_spec<K: Resource<DynamicType = ()>, Spec: DeserializeOwned>(
+    objects: &Objects<'_, K>,
+    resource: &'static str,
+    name: &str,
+) -> Result<Option<Spec>, Error> {
     let call = Call {
         verb: "get",
         resource,
         name,
     };
-    match send(api.get(name)).await {
-        Ok(found) => Ok(Some(found)),
+    match send(objects.get(name)).await {
+        Ok(found) => read_value(&found)
+            .map(|With { spec }| Some(spec))
+            .map_err(|why| Error::unexpected(call, why)),
         Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
         Err(trouble) => Err(Error::from_trouble(call, trouble)),
     }

@@ -16,6 +16,7 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         namespace: "shop".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
+        unreadable: None,
         labels: [].into(),
         annotations: [].into(),
         controller: Some(Controller {

@@ -48,11 +48,14 @@ impl<'a> Fleet<'a> {
 pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus, Error> {
     let status = fetch_status(installation, Some(name)).await?;
     let away = status.cluster_is_away;
+    let unreadable = status
+        .unreadable_nodes
+        .map_or_else(String::new, |why| format!("; {why}"));
     status.nodes.into_iter().next().ok_or_else(|| {
         let cluster = &installation.cluster;
         match away {
             Some(why) => Error::Unreachable(format!("{name:?} is not known, and the cluster {cluster} cannot be asked: {why}")),
-            None => Error::Refused(format!("there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name")),
+            None => Error::Refused(format!("there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{unreadable}")),
         }
     })
 }

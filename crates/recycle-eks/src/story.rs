@@ -82,7 +82,8 @@ impl End {
 }
 
 /// What an answer calls the pods, and what that means for them. A pod that no answer names does not matter.
-const CLASSES: [(&str, Class); 5] = [
+const CLASSES: [(&str, Class); 6] = [
+    ("unreadable", Class::Wait),
     ("awaited", Class::Wait),
     ("bad_annotation", Class::Wait),
     ("evictable", Class::Evict),

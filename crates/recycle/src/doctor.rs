@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::hook::{SHORTEST_HEARTBEAT, longest_hold};
 use crate::ids::InstanceId;
 use crate::names::LIFECYCLE_HOOK;
-use crate::node::NodeFacts;
+use crate::node::NodeList;
 use crate::permissions::GROUP;
 use crate::shell::quote;
 use crate::sweep::INTERVAL;
@@ -98,20 +98,24 @@ pub struct Nodes {
     pub instance_gone: Vec<String>,
     /// Those whose instance is a member of no group of the cluster.
     pub without_group: Vec<String>,
+    /// Those that cannot be read, each with the field and what is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
 }
 
 /// Which Nodes look odd: `members` are those of the cluster's groups, `there` the instances that EC2 knows and that have not ended.
 #[must_use]
 pub fn find_odd_nodes(
-    nodes: &[NodeFacts],
+    nodes: &NodeList,
     members: &BTreeSet<InstanceId>,
     there: &BTreeSet<InstanceId>,
 ) -> Nodes {
     let mut odd = Nodes {
-        count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+        count: u32::try_from(nodes.readable.len() + nodes.unreadable.len()).unwrap_or(u32::MAX),
+        unreadable: nodes.unreadable.iter().map(ToString::to_string).collect(),
         ..Nodes::default()
     };
-    for node in nodes {
+    for node in &nodes.readable {
         let list = match &node.instance {
             None => &mut odd.without_instance,
             Some(instance) if !there.contains(instance) => &mut odd.instance_gone,
@@ -607,6 +611,11 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
             &nodes.without_group,
             "have instances in no group of the cluster, and are never recycled",
             "Nothing, if they are Karpenter's or EKS Auto Mode's; else tag their group kubernetes.io/cluster/<name> = owned.",
+        ),
+        (
+            &nodes.unreadable,
+            "cannot be read, and are left out of sweeps and rotations",
+            "See who wrote the field: kubectl get node <name> --output yaml --show-managed-fields.",
         ),
     ];
     let found: Vec<Finding> = odd

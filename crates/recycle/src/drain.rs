@@ -469,6 +469,7 @@ const SENTENCE_BUDGET: usize = 450;
 pub fn describe_pods(survey: &PodSurvey) -> String {
     let leaving = not_awaited(survey, &survey.terminating);
     let mut kinds: Vec<(&str, usize, Vec<String>)> = [
+        ("cannot read", &survey.unreadable),
         ("waits for", &survey.awaited),
         ("has still to evict", &survey.evictable),
         ("holds back by zone_mismatch", &survey.zone_mismatch),
@@ -496,11 +497,11 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     format!("it {}", parts.join(", "))
 }
 
-/// Whether the drain has come to where it only waits, for pods that end by themselves or for a node in their volumes' zone: nothing is
-/// left to evict now, and nothing that was evicted is still leaving.
+/// Whether the drain has come to where it only waits, for pods that end by themselves, for a node in their volumes' zone, or for pods that
+/// cannot be read: nothing is left to evict now, and nothing that was evicted is still leaving.
 #[must_use]
 pub fn only_waits(survey: &PodSurvey) -> bool {
-    !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty())
+    !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
         && survey.evictable.is_empty()
         && not_awaited(survey, &survey.terminating).is_empty()
         && not_awaited(survey, &survey.stuck).is_empty()
@@ -510,7 +511,14 @@ pub fn only_waits(survey: &PodSurvey) -> bool {
 #[must_use]
 pub fn describe_waiting(survey: &PodSurvey) -> String {
     let what = if survey.zone_mismatch.is_empty() {
-        "Only waits for pods that end by themselves".to_owned()
+        let names = first_names(&survey.unreadable);
+        match survey.unreadable.len() {
+            0 => "Only waits for pods that end by themselves".to_owned(),
+            count => format!(
+                "Only waits, also for pods that cannot be read: {}",
+                count_and_name(count, &names)
+            ),
+        }
     } else {
         let names = first_names(&survey.zone_mismatch);
         let held = count_and_name(survey.zone_mismatch.len(), &names);
@@ -570,6 +578,7 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
     let blocked = count_all(blocked);
     let leaving = not_awaited(survey, &survey.terminating).len();
     let parts: Vec<String> = [
+        ("unreadable", survey.unreadable.len()),
         ("to wait for", survey.awaited.len()),
         ("to evict", survey.evictable.len()),
         ("blocked", usize::try_from(blocked).unwrap_or(usize::MAX)),
@@ -996,6 +1005,31 @@ mod tests {
         assert_eq!(verdict(&others_move, 0), DrainVerdict::Evict(30));
         assert_eq!(others_move.counts()["zone_mismatch"], 1);
         assert_eq!(others_move.names()["zone_mismatch"], ["default/db-0"]);
+    }
+
+    #[test]
+    fn pods_that_cannot_be_read_hold_the_node_until_the_time_is_over_and_are_named() {
+        let broken = PodFacts::unreadable("shop".to_owned(), "odd".to_owned(), "u".to_owned(), "why");
+        let survey = survey_pods(&[broken], &terms());
+        assert!(only_waits(&survey), "nothing moves for now");
+        assert_eq!(
+            describe_waiting(&survey),
+            "Only waits, also for pods that cannot be read: 1 pod (shop/odd); another node of its group may have its turn"
+        );
+        let verdict = |now| judge_drain(&survey, &after(now), 1, false);
+        assert_eq!(verdict(0), DrainVerdict::Wait(30));
+        let DrainVerdict::TimedOut(text) = verdict(86_400) else {
+            panic!("the drain ends without an eviction")
+        };
+        assert!(text.ends_with("it cannot read 1 pod (shop/odd)"), "{text}");
+        let progress = write_progress(&survey, Vec::new(), &after(0));
+        assert_eq!(progress.summary, "pods: 1 unreadable");
+        assert_eq!(progress.held, ["cannot read pod shop/odd: why"]);
+        let with_force = Terms {
+            on_timeout: OnDrainTimeout::Terminate,
+            ..after(86_400)
+        };
+        assert_eq!(judge_drain(&survey, &with_force, 1, false), DrainVerdict::EndPods);
     }
 
     #[test]

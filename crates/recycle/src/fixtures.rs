@@ -153,6 +153,7 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         uid: format!("uid-{name}"),
+        unreadable: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         controller: controller("ReplicaSet"),

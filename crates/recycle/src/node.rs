@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::StoredClaim;
 use crate::drain::Progress;
 use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::pods::cut_given;
 use crate::printable::printable_document;
 use crate::put_back::GaveUp;
 use crate::strict::{Unreadable, read_text, read_value};
@@ -174,6 +175,52 @@ impl NodeFacts {
                 source,
             }),
         }
+    }
+}
+
+/// A Node that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read Node {name}: {why}")]
+pub struct UnreadableNode {
+    /// `metadata.name`, if it is a text.
+    pub name: String,
+    /// The instance id at the end of `spec.providerID`.
+    pub instance: Option<InstanceId>,
+    /// Which of its fields, and what is wrong with it.
+    pub why: String,
+}
+
+/// Nodes, and those among them that cannot be read: a kubelet writes most of its own Node, and one Node hides no other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeList {
+    /// Those that can be read.
+    pub readable: Vec<NodeFacts>,
+    /// The others.
+    pub unreadable: Vec<UnreadableNode>,
+}
+
+/// How many Nodes that cannot be read one sentence names.
+const MOST_UNREADABLE_NAMED: usize = 3;
+
+impl NodeList {
+    /// The Node of an instance, if it is one that cannot be read.
+    #[must_use]
+    pub fn find_unreadable(&self, instance: &InstanceId) -> Option<&UnreadableNode> {
+        let mut unreadable = self.unreadable.iter();
+        unreadable.find(|node| node.instance.as_ref() == Some(instance))
+    }
+
+    /// Which Nodes cannot be read, and why, in one short sentence; none if all can be.
+    #[must_use]
+    pub fn describe_unreadable(&self) -> Option<String> {
+        let count = self.unreadable.len();
+        let named = self.unreadable.iter().take(MOST_UNREADABLE_NAMED);
+        let named: Vec<String> = named
+            .map(|node| cut_given(&format!("{} ({})", node.name, node.why)))
+            .collect();
+        let more = if count > named.len() { ", …" } else { "" };
+        let noun = if count == 1 { "Node" } else { "Nodes" };
+        (count > 0).then(|| format!("cannot read {count} {noun}: {}{more}", named.join(", ")))
     }
 }
 
@@ -574,6 +621,33 @@ mod tests {
         };
         assert_eq!(without_group.claim(), Some(StoredClaim::Unreadable(tag)));
         assert_eq!(instance().claim(), None);
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_read_are_named_and_the_sentence_stays_short() {
+        let unreadable = |name: &str, why: &str| UnreadableNode {
+            name: name.to_owned(),
+            instance: Some(id(NEW)),
+            why: why.to_owned(),
+        };
+        let list = |unreadable| NodeList {
+            readable: vec![node("a")],
+            unreadable,
+        };
+        assert_eq!(list(vec![]).describe_unreadable(), None);
+        let one = list(vec![unreadable("b", "spec.taints.0.timeAdded: no time")]);
+        assert_eq!(
+            one.describe_unreadable().unwrap(),
+            "cannot read 1 Node: b (spec.taints.0.timeAdded: no time)"
+        );
+        assert!(one.find_unreadable(&id(NEW)).is_some() && one.find_unreadable(&id("i-00000000")).is_none());
+        let many = list(vec![unreadable("b", &"x".repeat(500)); 100]);
+        let text = many.describe_unreadable().unwrap();
+        assert!(
+            text.starts_with("cannot read 100 Nodes: b (xxx") && text.ends_with(", …"),
+            "{text}"
+        );
+        assert!(text.chars().count() < 420, "{text}");
     }
 
     #[test]

@@ -241,6 +241,10 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
     let counts = survey.counts();
     [
         (
+            "unreadable",
+            "some pods cannot be read, and hold the node until its drain's time is over",
+        ),
+        (
             "grace_too_long",
             "some pods have a grace period that is longer than the drain's time: if they need it, the time is over before they are gone",
         ),

@@ -86,6 +86,8 @@ pub struct PodFacts {
     pub name: String,
     /// `metadata.uid`, the precondition of an eviction.
     pub uid: String,
+    /// Which of its fields cannot be read, and why; none if all can be. All other facts of such a pod but its names are empty.
+    pub unreadable: Option<String>,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
@@ -115,6 +117,30 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
+    /// A pod that cannot be read. Its names are empty if they cannot be read, either.
+    #[must_use]
+    pub fn unreadable(namespace: String, name: String, uid: String, why: &str) -> Self {
+        Self {
+            namespace,
+            name,
+            uid,
+            unreadable: Some(cut_given(why)),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            controller: None,
+            phase: String::new(),
+            restart_policy: String::new(),
+            created_at: None,
+            started_at: None,
+            tolerations: Vec::new(),
+            deletion_at: None,
+            volume_claims: Vec::new(),
+            grace_seconds: 0,
+            has_empty_dir: false,
+            is_debugged: false,
+        }
+    }
+
     /// `namespace/name`.
     #[must_use]
     pub fn full_name(&self) -> String {
@@ -223,17 +249,19 @@ pub enum PodClass {
     Evict,
 }
 
-/// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `awaited`, `evictable`,
+/// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `unreadable`, `awaited`, `evictable`,
 /// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` or `stuck` are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSurvey {
+    /// Pods that cannot be read. They hold the node, and are never asked to go: each may be one that has to be waited for.
+    pub unreadable: Vec<PodFacts>,
     /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that have not been asked to go yet.
     pub evictable: Vec<PodFacts>,
     /// Pods that would be evicted, but for a volume that no other node can use now ([`crate::zones`]): they hold the node.
     pub zone_mismatch: Vec<PodFacts>,
-    /// Of each of them, which volume and which nodes: one sentence.
+    /// Of each of them, which volume and which nodes; of each pod that cannot be read, which field: one sentence.
     pub held_because: Vec<String>,
     /// Pods that are on their way out, and have time left; those that are waited for are also among `awaited`.
     pub terminating: Vec<PodFacts>,
@@ -286,6 +314,9 @@ pub fn explain_class(
 
 /// What a selector or an annotation asks for, or what it is on every node.
 fn find_asked_class(pod: &PodFacts, awaited: &Awaited, now: Timestamp) -> Option<(PodClass, &'static str)> {
+    if pod.unreadable.is_some() {
+        return Some((PodClass::Wait, "it cannot be read"));
+    }
     if pod.is_finished() {
         return Some((PodClass::Ignore, "it has finished"));
     }
@@ -342,6 +373,13 @@ pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
 }
 
 fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
+    if let Some(why) = &pod.unreadable {
+        survey.unreadable.push(pod.clone());
+        survey
+            .held_because
+            .push(format!("cannot read pod {}: {why}", pod.full_name()));
+        return;
+    }
     let asked = find_asked_class(pod, terms.awaited, terms.now);
     let is_late = terms.is_late(pod);
     let (class, _) = match asked {
@@ -423,7 +461,8 @@ impl PodSurvey {
     /// Nothing is left that holds the node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.awaited.is_empty()
+        self.unreadable.is_empty()
+            && self.awaited.is_empty()
             && self.evictable.is_empty()
             && self.zone_mismatch.is_empty()
             && self.terminating.is_empty()
@@ -444,6 +483,7 @@ impl PodSurvey {
     #[must_use]
     pub fn holding(&self) -> Vec<PodFacts> {
         let mut holding: Vec<PodFacts> = [
+            &self.unreadable,
             &self.awaited,
             &self.evictable,
             &self.zone_mismatch,
@@ -454,8 +494,10 @@ impl PodSurvey {
         .flatten()
         .cloned()
         .collect();
-        holding.sort_by(|one, other| one.uid.cmp(&other.uid));
-        holding.dedup_by(|one, other| one.uid == other.uid);
+        // Pods whose uid cannot be read differ in their names.
+        let identity = |pod: &PodFacts| (pod.uid.clone(), pod.full_name());
+        holding.sort_by_key(identity);
+        holding.dedup_by_key(|pod| identity(pod));
         holding
     }
 
@@ -483,8 +525,9 @@ impl PodSurvey {
         name_lists(self.classes(), budget)
     }
 
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 15] {
+    fn classes(&self) -> [(&'static str, &[PodFacts]); 16] {
         [
+            ("unreadable", &self.unreadable),
             ("awaited", &self.awaited),
             ("evictable", &self.evictable),
             ("zone_mismatch", &self.zone_mismatch),
@@ -942,6 +985,42 @@ mod tests {
     }
 
     /// Who came after the taint: what becomes of it, by what it tolerates and what somebody has asked for.
+    /// Whatever else is known of it or asked for, and when the drain's time is over or EC2 takes the instance away, too.
+    #[test]
+    fn a_pod_that_cannot_be_read_holds_the_node_and_is_never_asked_to_go() {
+        let broken =
+            |name: &str| PodFacts::unreadable("shop".to_owned(), name.to_owned(), String::new(), "why");
+        let pods = [broken("a"), broken("b"), pod("web")];
+        for on_timeout in [
+            OnDrainTimeout::Restore,
+            OnDrainTimeout::Evict,
+            OnDrainTimeout::Terminate,
+        ] {
+            for (now, interrupted_at) in [(0, None), (10_000_000, None), (0, Some(at(60)))] {
+                let terms = Terms {
+                    on_timeout,
+                    now: at(now),
+                    interrupted_at,
+                    evict: Evict::OthersAndJobs,
+                    ..terms()
+                };
+                let survey = survey_pods(&pods, &terms);
+                assert!(!survey.is_clear());
+                assert_eq!(first_names(&survey.to_evict()), ["default/web"]);
+                assert_eq!(survey.names()["unreadable"], ["shop/a", "shop/b"]);
+                assert_eq!(
+                    first_names(&survey.holding()),
+                    ["default/web", "shop/a", "shop/b"]
+                );
+                assert_eq!(
+                    survey.held_because,
+                    ["cannot read pod shop/a: why", "cannot read pod shop/b: why"]
+                );
+            }
+        }
+        assert!(!is_empty_node(&[broken("a")]));
+    }
+
     #[test]
     fn who_came_after_the_taint_holds_the_node_unless_it_tolerates_it_and_nobody_asked_to_wait() {
         let terms = Terms {

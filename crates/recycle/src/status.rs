@@ -24,6 +24,9 @@ pub struct Status {
     /// Why the cluster could not be asked, if it could not: what is on instances is told all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_is_away: Option<String>,
+    /// Which Nodes cannot be read, if there are any: what is on their instances is told all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable_nodes: Option<String>,
 }
 
 /// A node.
@@ -94,6 +97,7 @@ pub fn tell_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&
     Status {
         nodes,
         cluster_is_away: None,
+        unreadable_nodes: None,
     }
 }
 

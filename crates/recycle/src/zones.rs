@@ -161,7 +161,7 @@ pub fn hold_back(
     PodSurvey {
         evictable: free,
         zone_mismatch: held,
-        held_because: reasons,
+        held_because: [std::mem::take(&mut survey.held_because), reasons].concat(),
         ..survey
     }
 }
@@ -411,12 +411,14 @@ mod tests {
     fn what_holds_a_pod_is_said_with_volume_and_zone() {
         let survey = PodSurvey {
             evictable: vec![database("db-0", &["either"])],
+            held_because: vec!["another reason".to_owned()],
             ..PodSurvey::default()
         };
         let survey = hold_back(survey, &volumes(), &BTreeSet::new());
         assert_eq!(
             survey.held_because,
             [
+                "another reason",
                 "default/db-0 is not evicted: its volume pv-either needs a node with zone in (a) or zone in (b), and there is no \
                  other that takes pods"
             ]

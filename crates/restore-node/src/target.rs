@@ -12,7 +12,7 @@ use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
 use recycle::lost::{LOST_AFTER, find_loss, find_patience};
 use recycle::names::{CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PUT_BACK_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts, draining_taint};
+use recycle::node::{Group, Instance, Member, NodeFacts, NodeList, draining_taint};
 use recycle::pods::is_empty_node;
 use recycle::put_back::{
     Deeds, GaveUp, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
@@ -136,6 +136,7 @@ impl Cluster {
             let members = newcomers(group, &before);
             self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
         }
+        let nodes = nodes.readable;
         self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
         self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
         let silent = self.node.as_ref().filter(|node| node.not_ready_since.is_some());
@@ -188,14 +189,16 @@ fn find_marked(
         .collect()
 }
 
-/// Ten at once: a group that changes a lot has hundreds after a long drain.
+/// Ten at once: a group that changes a lot has hundreds after a long drain. A newcomer whose Node cannot be read counts as one with pods,
+/// so that it is not terminated.
 async fn fetch_newcomers(
     client: &kube::Client,
     members: Vec<&Member>,
-    nodes: &[NodeFacts],
+    nodes: &NodeList,
 ) -> Result<Vec<Newcomer>, Error> {
     let fetch = async |member: &Member| {
         let node = nodes
+            .readable
             .iter()
             .find(|node| node.instance.as_ref() == Some(&member.instance))
             .cloned();
@@ -203,7 +206,8 @@ async fn fetch_newcomers(
             Some(node) if !member.is_leaving() => {
                 !is_empty_node(&node_record::list_pods(client, &node.name).await?)
             }
-            Some(_) | None => false,
+            Some(_) => false,
+            None => nodes.find_unreadable(&member.instance).is_some(),
         };
         Ok(Newcomer {
             instance: member.instance.clone(),
@@ -491,9 +495,42 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use scripted_kube::ScriptedKube;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::fixtures::{OLD, claim, node, target};
+
+    /// One without pods is terminated if it makes its group too large.
+    #[tokio::test]
+    async fn a_newcomer_whose_node_cannot_be_read_counts_as_one_with_pods() {
+        let item = |name: &str, instance: &str, taints: Value| {
+            json!({
+                "metadata": {"name": name, "resourceVersion": "1"},
+                "spec": {"providerID": format!("aws:///eu-west-1a/{instance}"), "taints": taints},
+            })
+        };
+        let forged = json!([{"key": "x", "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59Z"}]);
+        let items = [
+            item("a", "i-00000001", json!([])),
+            item("b", "i-00000002", forged),
+        ];
+        let kube = ScriptedKube::new()
+            .on("GET", "/nodes?", 200, json!({"metadata": {}, "items": items}))
+            .on("GET", "/pods?", 200, json!({"metadata": {}, "items": []}));
+        let nodes = node_record::list_nodes(&kube.client()).await.unwrap();
+        let members = ["i-00000001", "i-00000002", "i-00000003"].map(|instance| Member {
+            instance: instance.parse().unwrap(),
+            lifecycle_state: "InService".to_owned(),
+            protected_from_scale_in: false,
+        });
+        let newcomers = fetch_newcomers(&kube.client(), members.iter().collect(), &nodes)
+            .await
+            .unwrap();
+        let has_pods: Vec<bool> = newcomers.iter().map(|newcomer| newcomer.has_pods).collect();
+        assert_eq!(has_pods, [false, true, false]);
+        assert_eq!(newcomers[1].node, None);
+    }
 
     #[tokio::test]
     async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {

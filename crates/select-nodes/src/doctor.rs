@@ -6,7 +6,7 @@ use node_record::{list_nodes, missing_permissions, server_version};
 use recycle::doctor::{Inside, Seen, find_odd_nodes};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::{ClusterName, ExecutionArn, InstanceId};
-use recycle::node::NodeFacts;
+use recycle::node::NodeList;
 use recycle::select::Fleet;
 
 use crate::rotation::members;
@@ -48,7 +48,7 @@ impl SelectNodes {
     async fn examine_api_server(
         &self,
         cluster: &ClusterName,
-    ) -> (Seen<String>, Seen<Vec<String>>, Seen<Vec<NodeFacts>>) {
+    ) -> (Seen<String>, Seen<Vec<String>>, Seen<NodeList>) {
         let client = seen(self.connect(cluster).await);
         tokio::join!(
             ask(&client, async |client| server_version(client).await),
@@ -71,16 +71,11 @@ impl SelectNodes {
     }
 
     /// Those that are there, with those of Nodes that are in no group.
-    async fn find_more(
-        &self,
-        there: Seen<Ids>,
-        members: &Seen<Ids>,
-        nodes: &Seen<Vec<NodeFacts>>,
-    ) -> Seen<Ids> {
+    async fn find_more(&self, there: Seen<Ids>, members: &Seen<Ids>, nodes: &Seen<NodeList>) -> Seen<Ids> {
         let (Seen::Found(there), Seen::Found(nodes)) = (&there, nodes) else {
             return there;
         };
-        let on_nodes = nodes.iter().filter_map(|node| node.instance.as_ref());
+        let on_nodes = nodes.readable.iter().filter_map(|node| node.instance.as_ref());
         let is_member = |id: &InstanceId| matches!(members, Seen::Found(members) if members.contains(id));
         let more = self.find_there(on_nodes.filter(|id| !is_member(id))).await;
         seen(more).map(|more| there.union(&more).cloned().collect())

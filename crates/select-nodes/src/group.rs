@@ -65,7 +65,7 @@ impl SelectNodes {
         let scene = Scene {
             machines: &machines,
             templates: &templates,
-            nodes: &nodes,
+            nodes: &nodes.readable,
             control_plane,
             now: request.context.now(),
         };
@@ -90,6 +90,9 @@ impl SelectNodes {
         );
         if more > 0 {
             reason = format!("{reason}, {more} more are for the next rotation");
+        }
+        if let Some(unreadable) = nodes.describe_unreadable() {
+            reason = format!("{reason}; {unreadable}");
         }
         let verdict = if terms.dry_run {
             SelectVerdict::EachNode

@@ -23,7 +23,7 @@ use recycle::ids::{ClusterName, ExecutionArn};
 use recycle::marks::{find_rotations, machine_of, rotations_beside};
 use recycle::metrics::measure_claims;
 use recycle::names::PROTECTED_FOR_TAG;
-use recycle::node::NodeFacts;
+use recycle::node::{NodeFacts, NodeList};
 use recycle::sweep::{OWN_TAGS, find_leftovers, take_turns};
 use serde_json::json;
 
@@ -91,16 +91,15 @@ impl SelectNodes {
         let cluster = &request.cluster_name;
         let instances = self.instances.fetch_marked(cluster, &tags).await?;
         let nodes = self.list_nodes(cluster).await;
-        let counted = nodes
-            .as_deref()
+        let readable = nodes.as_ref().map(|nodes| nodes.readable.as_slice());
+        let counted = readable
             .ok()
             .map(|nodes| measure_claims(nodes, request.context.now()));
-        let leftovers = find_leftovers(nodes.as_deref().unwrap_or_default(), &instances);
+        let readable = readable.unwrap_or_default();
+        let leftovers = find_leftovers(readable, &instances);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
-        let (ended, unknown) = self
-            .find_ended_rotations(&machine, nodes.as_deref().unwrap_or_default())
-            .await;
+        let (ended, unknown) = self.find_ended_rotations(&machine, readable).await;
         let mut reason = format!(
             "something of ours is left on or for {} instances, or holds them",
             leftovers.union(&held).count()
@@ -108,8 +107,12 @@ impl SelectNodes {
         if let Some(error) = unknown {
             reason = format!("{reason}; whether a rotation still runs cannot be asked: {error}");
         }
-        if let Err(error) = nodes {
-            reason = format!("{reason}; the cluster cannot be asked: {}", with_causes(&error));
+        let unseen = match nodes {
+            Ok(nodes) => nodes.describe_unreadable(),
+            Err(error) => Some(format!("the cluster cannot be asked: {}", with_causes(&error))),
+        };
+        if let Some(unseen) = unseen {
+            reason = format!("{reason}; {unseen}");
         }
         Ok(Answer {
             nodes: Some(take_turns(leftovers, &held, request.context.now())),
@@ -141,7 +144,7 @@ impl SelectNodes {
         (ended, unknown)
     }
 
-    async fn list_nodes(&self, cluster: &ClusterName) -> Result<Vec<NodeFacts>, Error> {
+    async fn list_nodes(&self, cluster: &ClusterName) -> Result<NodeList, Error> {
         let client = self.connect(cluster).await?;
         Ok(node_record::list_nodes(&client).await?)
     }

@@ -6,6 +6,7 @@ use recycle::contract::{Answer, SelectRequest, SelectVerdict};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::InstanceId;
 use recycle::names::GROUP_TAG;
+use recycle::node::NodeList;
 use recycle::outdated::{Scene, choose_groups, choose_members, find_fleets};
 use recycle::rotation::Terms;
 use recycle::select::{
@@ -76,12 +77,13 @@ impl SelectNodes {
             let release = node_record::read_release(&client).await?;
             (node_record::list_nodes(&client).await?, release)
         } else {
-            (Vec::new(), None)
+            (NodeList::default(), None)
         };
+        unknown.extend(nodes.describe_unreadable());
         let scene = Scene {
             machines: &machines,
             templates: &templates,
-            nodes: &nodes,
+            nodes: &nodes.readable,
             control_plane,
             now: request.context.now(),
         };
@@ -117,7 +119,13 @@ impl SelectNodes {
                 );
                 let now = request.context.now();
                 Ok(choose_alarmed(
-                    &alarmed, terms, &fleets, &machines, &nodes, cluster, now,
+                    &alarmed,
+                    terms,
+                    &fleets,
+                    &machines,
+                    &nodes.readable,
+                    cluster,
+                    now,
                 ))
             }
             // Only a rotation has such a selection.

@@ -3,6 +3,7 @@
 use recycle::failure::with_causes;
 use recycle::ids::{ClusterName, InstanceId};
 use recycle::names::PROTECTED_FOR_TAG;
+use recycle::node::NodeList;
 use recycle::status::tell_status;
 use recycle::sweep::OWN_TAGS;
 use serde_json::{Value, json};
@@ -23,8 +24,13 @@ impl SelectNodes {
             instances.extend(self.instances.fetch(&id).await?);
         }
         let nodes = self.list_nodes(cluster).await;
-        let mut status = tell_status(nodes.as_deref().unwrap_or_default(), &instances, wanted);
-        status.cluster_is_away = nodes.err().map(|error| with_causes(&error));
+        let (nodes, away) = match nodes {
+            Ok(nodes) => (nodes, None),
+            Err(error) => (NodeList::default(), Some(with_causes(&error))),
+        };
+        let mut status = tell_status(&nodes.readable, &instances, wanted);
+        status.cluster_is_away = away;
+        status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))
     }
 }

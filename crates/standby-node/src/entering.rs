@@ -78,7 +78,7 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
-    let nodes = node_record::list_nodes(&case.client).await?;
+    let nodes = node_record::list_nodes(&case.client).await?.readable;
     let unusable: Vec<InstanceId> = case
         .group
         .iter()

@@ -119,7 +119,7 @@ pub(crate) async fn count_members(
     let Some(group) = group.filter(|_| candidates.iter().any(is_there)) else {
         return Ok(None);
     };
-    let nodes = node_record::list_nodes(client).await?;
+    let nodes = node_record::list_nodes(client).await?.readable;
     Ok(find_shortage(old, old_node, before, group, &nodes))
 }
 

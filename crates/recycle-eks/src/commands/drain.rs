@@ -13,7 +13,8 @@ use crate::times::moment;
 use crate::{Error, Exit, Installation, Output, clock};
 
 /// The classes whose pods end with the instance if nothing else happens to them.
-const HOLDING: [&str; 6] = [
+const HOLDING: [&str; 7] = [
+    "unreadable",
     "awaited",
     "evictable",
     "zone_mismatch",

@@ -90,6 +90,7 @@ struct Seen {
     rows: Vec<Row>,
     running: BTreeSet<String>,
     cluster_is_away: Option<String>,
+    unreadable_nodes: Option<String>,
 }
 
 impl Seen {
@@ -111,6 +112,11 @@ impl Seen {
             shown.picture.push(vec![(Style::Bad, text.clone())]);
             shown.facts.push(("cluster".to_owned(), text));
             shown.document["cluster_is_away"] = why.as_str().into();
+        }
+        if let Some(why) = &self.unreadable_nodes {
+            shown.picture.push(vec![(Style::Bad, why.clone())]);
+            shown.facts.push(("nodes".to_owned(), why.clone()));
+            shown.document["unreadable_nodes"] = why.as_str().into();
         }
         shown
     }
@@ -148,6 +154,7 @@ async fn look(
         rows,
         running,
         cluster_is_away: status.cluster_is_away,
+        unreadable_nodes: status.unreadable_nodes,
     })
 }
 
@@ -170,6 +177,9 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
         output.say("nothing of ours is on any node")?;
     } else {
         output.say(table(&seen.rows, now, output.width()))?;
+    }
+    if let Some(why) = &seen.unreadable_nodes {
+        output.say(why)?;
     }
     match &seen.cluster_is_away {
         Some(why) => {

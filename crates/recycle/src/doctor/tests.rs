@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixtures::{NEW, OLD, OTHER, at, id, node};
+use crate::node::{NodeFacts, UnreadableNode};
 
 /// What is expected of a finding: its level, its check, of what, and words of its text.
 type Expected = (Level, &'static str, &'static str, &'static str);
@@ -665,6 +666,21 @@ fn whatever_the_functions_see_wrong_is_the_only_finding() {
                 "in no group of the cluster, and are never recycled: n0, n1",
             ),
         ),
+        (
+            Inside {
+                nodes: Seen::Found(Nodes {
+                    unreadable: names(1),
+                    ..Nodes::default()
+                }),
+                ..inside()
+            },
+            (
+                Level::Warning,
+                "Nodes",
+                "",
+                "1 Node cannot be read, and are left out of sweeps and rotations: n0",
+            ),
+        ),
     ];
     for (seen, expected) in cases {
         is_the_only_one(&wrong(&healthy(), seen), expected);
@@ -734,15 +750,23 @@ fn a_node_is_odd_without_an_instance_that_is_there_and_in_a_group() {
         instance: instance.map(id),
         ..node(name)
     };
-    let nodes = [
-        on("fine", Some(OLD)),
-        on("fargate", None),
-        on("ghost", Some(NEW)),
-        on("karpenter", Some(OTHER)),
-    ];
+    let nodes = NodeList {
+        readable: vec![
+            on("fine", Some(OLD)),
+            on("fargate", None),
+            on("ghost", Some(NEW)),
+            on("karpenter", Some(OTHER)),
+        ],
+        unreadable: vec![UnreadableNode {
+            name: "broken".to_owned(),
+            instance: Some(id(OLD)),
+            why: "spec.taints: why".to_owned(),
+        }],
+    };
     let odd = find_odd_nodes(&nodes, &[id(OLD), id(NEW)].into(), &[id(OLD), id(OTHER)].into());
     let expected = Nodes {
-        count: 4,
+        count: 5,
+        unreadable: vec!["cannot read Node broken: spec.taints: why".to_owned()],
         without_instance: vec!["fargate".to_owned()],
         instance_gone: vec!["ghost".to_owned()],
         without_group: vec!["karpenter".to_owned()],

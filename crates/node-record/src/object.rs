@@ -1,0 +1,180 @@
+//! Objects as the API server answers them: what this crate reads of their metadata, and lists that are read one object at a time.
+//!
+//! A tenant may write most fields of a pod, and a kubelet those of its Node. An object that cannot be read costs no other object of its
+//! list. What an unreadable one means is left to the reader of its kind.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use jiff::Timestamp;
+use kube::api::{GetParams, ListParams, Patch, PatchParams};
+use kube::core::{Request, Resource};
+use recycle::strict::{Strict, Unreadable};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::shallow::Shallow;
+
+/// What is read of `metadata`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Metadata {
+    pub(crate) name: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    pub(crate) creation_timestamp: Option<Timestamp>,
+    pub(crate) deletion_timestamp: Option<Timestamp>,
+    pub(crate) owner_references: Vec<OwnerReference>,
+    pub(crate) managed_fields: Vec<ManagedFields>,
+}
+
+/// Who owns an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OwnerReference {
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) controller: Option<bool>,
+}
+
+/// Which fields a client wrote. Any client may write these entries, also for others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ManagedFields {
+    pub(crate) manager: Option<String>,
+    #[serde(deserialize_with = "read_time")]
+    pub(crate) time: Option<Timestamp>,
+    pub(crate) fields_v1: Value,
+}
+
+/// A time of an entry of `managedFields` or of a condition. One that cannot be represented, such as the last day of the year 9999, counts
+/// as the latest that can be: the API server stores any time there.
+pub(crate) fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
+}
+
+/// Why an object cannot be read: the field, and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Gap(pub(crate) String);
+
+impl From<Unreadable> for Gap {
+    fn from(error: Unreadable) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The value of a field that every object of an API server has. Without it the answer is not whole, and nothing is written on a guess.
+pub(crate) fn given(field: &str, value: Option<String>) -> Result<String, Gap> {
+    value
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| Gap(format!("{field} is missing")))
+}
+
+/// A text in an object that cannot be read as a whole; empty if it is not there.
+pub(crate) fn text_at(object: &Value, pointer: &str) -> String {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+/// What is read of each object of a list. It says itself if the object cannot be read.
+pub(crate) trait Item {
+    fn read(object: &Value) -> Self;
+}
+
+/// Objects of one kind.
+pub(crate) struct Objects<'a, K> {
+    client: &'a kube::Client,
+    request: Request,
+    kind: PhantomData<K>,
+}
+
+impl<'a, K: Resource<DynamicType = ()>> Objects<'a, K> {
+    /// In one namespace, or in none.
+    pub(crate) fn new(client: &'a kube::Client, namespace: Option<&str>) -> Self {
+        Self {
+            client,
+            request: Request::new(K::url_path(&(), namespace)),
+            kind: PhantomData,
+        }
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> kube::Result<Value> {
+        let request = self.request.get(name, &GetParams::default());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let Shallow(object) = read_answer(&self.client.request_text(request).await?)?;
+        Ok(object)
+    }
+
+    pub(crate) async fn patch(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> kube::Result<Value> {
+        let request = self.request.patch(name, params, patch);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let Shallow(object) = read_answer(&self.client.request_text(request).await?)?;
+        Ok(object)
+    }
+
+    pub(crate) async fn list<T: Item>(&self, params: &ListParams) -> kube::Result<Page<T>> {
+        let request = self.request.list(params).map_err(kube::Error::BuildRequest)?;
+        read_answer(&self.client.request_text(request).await?)
+    }
+}
+
+/// `Client::request` does the same, but logs the whole answer if it cannot be read.
+fn read_answer<T: DeserializeOwned>(text: &str) -> kube::Result<T> {
+    let read = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text),
+        false => Err(serde::de::Error::custom("the answer is not a JSON object")),
+    };
+    read.map_err(kube::Error::SerdeError)
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(bound = "T: Item")]
+pub(crate) struct Page<T> {
+    #[serde(default)]
+    metadata: Strict<PageMetadata>,
+    #[serde(deserialize_with = "read_items")]
+    items: Vec<Read<T>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PageMetadata {
+    r#continue: Option<String>,
+}
+
+/// An empty list may be null. A list without items is no list.
+fn read_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Each object is taken apart before the next is parsed: a page of large pods would not fit into a function's memory.
+struct Read<T>(T);
+
+impl<'de, T: Item> Deserialize<'de> for Read<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Shallow(object) = Shallow::deserialize(deserializer)?;
+        Ok(Self(T::read(&object)))
+    }
+}
+
+impl<T> Page<T> {
+    /// The items, and the token of the next page if there is one. The last page of a list that a field selector thins out may be empty.
+    pub(crate) fn into_items(self) -> (impl Iterator<Item = T>, Option<String>) {
+        let items = self.items.into_iter().map(|Read(item)| item);
+        let next = self.metadata.0.r#continue.filter(|token| !token.is_empty());
+        (items, next)
+    }
+}

@@ -1,0 +1,121 @@
+//! JSON as deep as anything that is read of an object. Any client may nest an entry of `managedFields` deeper than serde_json goes, which
+//! would otherwise fail the whole answer. What lies deeper is skipped: serde_json does that without a limit.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// How many levels of an object are kept. The deepest field that is read, a node selector's value in a PersistentVolume, is at level 10;
+/// serde_json goes to level 128.
+const LEVELS: u8 = 32;
+
+/// An object. What is deeper than [`LEVELS`] is null.
+#[derive(Debug)]
+pub(crate) struct Shallow(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Shallow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Left(LEVELS).deserialize(deserializer).map(Self)
+    }
+}
+
+/// How many levels are left.
+#[derive(Clone, Copy)]
+struct Left(u8);
+
+impl<'de> DeserializeSeed<'de> for Left {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self.0.checked_sub(1) {
+            Some(left) => deserializer.deserialize_any(Self(left)),
+            None => IgnoredAny::deserialize(deserializer).map(|_| Value::Null),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Left {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = elements.next_element_seed(self)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(name) = fields.next_key()? {
+            values.insert(name, fields.next_value_seed(self)?);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(
+            json!({"n": [1, -1, 0.5, true, null, "a"]}),
+            |inner, _| json!({ "a": inner }),
+        )
+    }
+
+    #[test]
+    fn what_is_no_deeper_is_read_as_serde_json_reads_it_and_the_rest_is_skipped() {
+        let levels = usize::from(LEVELS);
+        for (document, is_whole) in [
+            (nested(1), true),
+            (nested(levels - 2), true),
+            (nested(levels), false),
+        ] {
+            let text = document.to_string();
+            let Shallow(read) = serde_json::from_str(&text).unwrap();
+            assert_eq!(read == document, is_whole, "{}", text.len());
+        }
+        let depth = 100_000;
+        let deepest = "[".repeat(depth) + &"]".repeat(depth);
+        assert!(serde_json::from_str::<Shallow>(&deepest).is_ok());
+        assert!(serde_json::from_str::<Shallow>("{\"a\": ").is_err());
+    }
+}
