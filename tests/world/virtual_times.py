@@ -5,8 +5,8 @@ So nothing can be computed from its stamps. Instead this table keeps, for each o
 its dated facts (that it exists, that it is being deleted, that a condition has this status) was first seen. Virtual time
 stands still while the cluster settles, therefore first seen is exact.
 
-Times that a client wrote itself (annotations, the times in an Event) are virtual already and are left alone. So is a time in the year
-9999, which only a client writes (`END_OF_TIME`).
+Times that a client wrote itself (annotations, the times in an Event) are virtual already and are left alone. So is
+`END_OF_TIME`, which only a client writes.
 """
 
 from __future__ import annotations
