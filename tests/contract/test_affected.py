@@ -21,7 +21,7 @@ TABLE = {
         ["scenarios/test_hook.py", "contract/test_contract.py"],
         ["contract/test_walk.py"],
     ),
-    "crates/recycle-eks/src/watch.rs": (True, False, ["scenarios/test_cli.py"], ["scenarios/test_hook.py"]),
+    "crates/recycle-eks/src/watch.rs": (True, False, ["scenarios/test_cli.py"], ["scenarios/test_spot.py"]),
     "crates/evict-pods/src/tests.rs": (True, False, [], ["scenarios/test_hook.py"]),
     "terraform/iam.tf": (
         False,

@@ -203,6 +203,19 @@ pub enum Asked {
     ByPerson(Question),
 }
 
+impl Asked {
+    /// The cluster that it is about.
+    #[must_use]
+    pub fn cluster_name(&self) -> &ClusterName {
+        match self {
+            Self::ByMachine(request) => &request.cluster_name,
+            Self::ByPerson(Question::Status { cluster_name, .. } | Question::Doctor { cluster_name, .. }) => {
+                cluster_name
+            }
+        }
+    }
+}
+
 /// What a person wants to know. The answer travels through no state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WrittenQuestion")]

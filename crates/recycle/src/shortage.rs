@@ -153,6 +153,16 @@ mod tests {
     const D: (char, &str) = ('d', "InService");
     const E: (char, &str) = ('e', "InService");
 
+    /// What it is, the desired capacity, who was not usable before, the members, their Nodes, and how many are usable of those needed.
+    type Case<'a> = (
+        &'a str,
+        u32,
+        &'a [char],
+        &'a [(char, &'a str)],
+        Vec<NodeFacts>,
+        Option<(usize, usize)>,
+    );
+
     #[test]
     fn the_group_has_as_many_usable_members_as_before_or_as_it_wants() {
         let ready = |names: &[char]| names.iter().map(|name| node_of(*name, None)).collect::<Vec<_>>();
@@ -169,14 +179,7 @@ mod tests {
             others.chain([changed.clone()]).collect::<Vec<_>>()
         };
         let taken = |owner| with(node_of('d', Some(owner)));
-        let cases: [(
-            &str,
-            u32,
-            &[char],
-            &[(char, &str)],
-            Vec<NodeFacts>,
-            Option<(usize, usize)>,
-        ); 18] = [
+        let cases: [Case<'_>; 18] = [
             (
                 "nothing was launched",
                 3,
@@ -334,7 +337,7 @@ mod tests {
             &node_of('a', None),
             &before,
             &group,
-            &[cordoned.clone()],
+            std::slice::from_ref(&cordoned),
         );
         assert_eq!(
             found.unwrap().describe(),

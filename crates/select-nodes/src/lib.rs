@@ -60,6 +60,7 @@ impl SelectNodes {
 
     /// Selects as a state machine asks, or tells what a person asks.
     pub async fn handle(&self, asked: Asked) -> Result<StepOrTold<SelectVerdict>, Error> {
+        self.access.check(asked.cluster_name())?;
         match asked {
             Asked::ByMachine(request) => Ok(self.select(*request).await?.into()),
             Asked::ByPerson(Question::Status { cluster_name, node }) => {
