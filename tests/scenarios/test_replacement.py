@@ -149,7 +149,10 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     assert end.at >= world.seconds("5h20m") and end.pods == ()
     told = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in told, told
-    assert any("its replacement is gone, and 1 of 2 members are usable" in each["reason"] for each in execution.answers("DetachTerminate"))
+    assert any(
+        "its replacement is gone, and 1 of 2 members are usable" in each["reason"]
+        for each in execution.answers("DetachTerminate")
+    )
     assert sorted(workers.states.values()) == ["InService"] * 2
     assert world.leftovers() == []
 
