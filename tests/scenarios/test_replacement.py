@@ -109,20 +109,17 @@ def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers)
     assert record["replacement"] == replacement_of(world, node, workers).instance_id
 
 
-@pytest.mark.parametrize(("replacement", "dies"), [("before", "2m"), ("after", "5m")])
-def test_the_successor_of_a_neighbour_is_not_enough(world, replacement, dies):
+def test_the_successor_of_a_neighbour_is_not_enough(world):
     workers = world.group("workers", size=3, minimum=3, maximum=4)
     node, neighbour, _ = workers.nodes
     workers.next_launch(takes="12m")
-    execution = world.recycle(node, replacement=replacement)
-    world.at(dies, neighbour.is_terminated_in_the_console)
+    execution = world.recycle(node)
+    world.at("2m", neighbour.is_terminated_in_the_console)
 
     assert execution.finishes().outcome == "recycled"
     waited = [answer["reason"] for answer in execution.answers("StandbyNode")]
     assert any("2 of 3 members are usable" in reason for reason in waited), waited
-    if replacement == "before":
-        assert execution.entered("TaintNode")[0] >= world.seconds("12m")
-        assert all(end.at >= world.seconds("12m") for end in world.ends if end.instance_id == node.instance_id)
+    assert execution.entered("TaintNode")[0] >= world.seconds("12m")
     assert sorted(workers.states.values()) == ["InService"] * 3
 
 
@@ -150,7 +147,7 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     told = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in told, told
     assert any(
-        "its replacement is gone, and 1 of 2 members are usable" in each["reason"]
+        "its replacement cannot be used any more, and 1 of 2 members are usable" in each["reason"]
         for each in execution.answers("DetachTerminate")
     )
     assert sorted(workers.states.values()) == ["InService"] * 2
@@ -164,3 +161,17 @@ def test_a_drained_node_goes_back_if_no_other_replacement_comes(world, workers):
     assert end.error == "ReplacementTimedOut" and "1 of 2 members are usable" in end.cause
     assert workers.states[node.instance_id] == "InService" and not node.unschedulable
     assert [each.instance_id for each in world.ends if each.instance_id == node.instance_id] == []
+
+
+def test_a_lost_node_goes_although_its_replacement_has_gone(world, workers):
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    workers.next_launch(fails="Insufficient capacity")
+    replacement_of(world, node, workers).is_terminated_in_the_console()
+    node.falls_silent()
+
+    end = execution.finishes(within="1d")
+    assert end.error == "NodeLost"
+    assert world.instance(node.instance_id).state == "terminated"

@@ -3,7 +3,7 @@
 use instance_record::protection;
 use jiff::Timestamp;
 use node_record::{NodeChange, Occasion};
-use recycle::claim::{Claim, Phase, check_claim};
+use recycle::claim::{Claim, check_claim};
 use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
 use recycle::disposal::Departure;
 use recycle::drain::Terms;
@@ -13,11 +13,10 @@ use recycle::input::Dispose;
 use recycle::lost::find_loss;
 use recycle::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::node::{Group, Instance, Member, NodeFacts, Taint, is_out_of_service_taint};
-use recycle::old_node::OldNode;
 use recycle::pods::{PodSurvey, survey_pods};
 use recycle::preflight::Obstacle;
 use recycle::replacement::Patience;
-use recycle::shortage::{Shortage, find_shortage, find_unusable, is_usable};
+use recycle::shortage::{Shortage, find_shortage, is_usable};
 
 use crate::{DetachTerminate, Error};
 
@@ -187,27 +186,27 @@ impl Case {
         }
     }
 
-    /// Whether its replacement has gone while its pods were waited for, and the group has no other. A hook, or Spot, does not wait for one.
+    /// Whether its replacement can no longer be used, and the group has too few usable members. A lost node does not wait, nor one that
+    /// goes with its pods, nor a hook, nor Spot.
     pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
-        let has_begun = self
-            .claim
-            .as_ref()
-            .is_none_or(|claim| claim.phase == Phase::Disposing);
-        let is_awaited = self.run.way_in == WayIn::Before
+        let run = &self.run;
+        let is_asked = run.way_in == WayIn::Before
             && self.lifecycle_state() == Some("Standby")
-            && self.run.input.interrupted_at.is_none()
+            && run.input.interrupted_at.is_none()
+            && run.lost.is_none()
+            && run.ended_pods.is_none()
             && !self.is_going();
-        let (Some(node), Some(group), true, false) = (&self.node, &self.group, is_awaited, has_begun) else {
+        let node = self.node.as_ref().filter(|node| is_asked && node.ready);
+        let (Some(node), Some(group)) = (node, &self.group) else {
             return Ok(None);
         };
         let record = node.record()?;
-        if record.members_before.is_empty() {
+        let Some(before) = record.usable_before else {
             return Ok(None);
-        }
+        };
         let nodes = node_record::list_nodes(&self.client).await?.readable;
-        let before = OldNode::new(None, &record.members_before, &record.unusable_before);
         let is_there = is_usable(record.replacement.as_ref(), node, group, &nodes);
-        let shortage = find_shortage(&self.run.input.instance_id, node, &before, group, &nodes);
+        let shortage = find_shortage(&run.input.instance_id, node, before, group, &nodes);
         Ok(shortage.filter(|_| !is_there))
     }
 
@@ -217,7 +216,7 @@ impl Case {
         shortage: &Shortage,
     ) -> Result<Answer<DisposeVerdict>, Error> {
         let reason = format!(
-            "{}: its replacement is gone, and {}",
+            "{}: its replacement cannot be used any more, and {}",
             self.say("is drained and waits"),
             shortage.describe()
         );
@@ -256,18 +255,6 @@ impl Case {
     pub(crate) fn members(&self) -> Vec<InstanceId> {
         let members = self.group.iter().flat_map(|group| &group.members);
         members.map(|member| member.instance.clone()).collect()
-    }
-
-    /// The members that are not usable. This one was, unless it is not Ready or was cordoned before its execution came.
-    pub(crate) async fn find_unusable(&self) -> Result<Vec<InstanceId>, Error> {
-        let (Some(node), Some(group)) = (&self.node, &self.group) else {
-            return Ok(Vec::new());
-        };
-        let nodes = node_record::list_nodes(&self.client).await?.readable;
-        let was_usable = node.ready && !node.record()?.was_unschedulable;
-        let unusable = find_unusable(group, node, &nodes);
-        let is_counted = |id: &InstanceId| was_usable && *id == self.run.input.instance_id;
-        Ok(unusable.into_iter().filter(|id| !is_counted(id)).collect())
     }
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
@@ -338,6 +325,7 @@ impl Case {
         self.run.lost = None;
         self.run.late_pods = None;
         self.run.old = None;
+        self.run.short_since = None;
     }
 
     pub(crate) fn wait(self, seconds: u32, reason: &str) -> Answer<DisposeVerdict> {
@@ -350,6 +338,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
+    use recycle::claim::Phase;
     use recycle::contract::EndedPods;
     use recycle::names::{CLAIM_TAG, GROUP_TAG};
     use scripted_kube::ScriptedKube;

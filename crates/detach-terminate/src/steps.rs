@@ -24,29 +24,25 @@ impl DetachTerminate {
     /// What the replacement is judged by has to be in the state machine's hands before the instance is ended; and on the Node, for whoever
     /// resumes. Where an execution that is dead by now has ended it, that is where it stands.
     pub(crate) async fn remember(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
-        let (members, unusable) = if case.lifecycle_state() == Some("InService") {
-            let (members, unusable) = (case.members(), case.find_unusable().await?);
+        let members = if case.lifecycle_state() == Some("InService") {
+            let members = case.members();
             self.record(&case, |node| {
                 let record = Record {
                     schema: SCHEMA,
                     members_before: members.clone(),
-                    unusable_before: unusable.clone(),
                     ..node.record()?
                 };
                 Ok(NodeChange::new().record(&record)?)
             })
             .await?;
-            (members, unusable)
+            members
         } else {
-            let record = case
-                .node
-                .as_ref()
-                .map(NodeFacts::record)
-                .transpose()?
-                .unwrap_or_default();
-            (record.members_before, record.unusable_before)
+            match &case.node {
+                Some(node) => node.record()?.members_before,
+                None => Vec::new(),
+            }
         };
-        case.run.old = Some(OldNode::new(case.node.as_ref(), &members, &unusable));
+        case.run.old = Some(OldNode::new(case.node.as_ref(), &members));
         Ok(case.wait(
             AT_ONCE,
             "the members of its group are remembered, to know its replacement by",
@@ -618,7 +614,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_a_member_is_on_the_node_and_in_the_answer_before_an_instance_goes_first() {
-        let (kube, aws) = (with_nobody_kept(kube()), ScriptedAws::new().on("CreateTags", ""));
+        let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
         let answer = step(&aws).remember(after(&kube, "InService")).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
@@ -626,7 +622,7 @@ mod tests {
         );
         let run = answer.run.unwrap();
         assert!(run.old.as_ref().unwrap().knows_members());
-        let record = kube.calls()[1].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
+        let record = kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
         assert!(record.contains(crate::fixtures::OTHER), "{record}");
 
         let mut gone = after(&with_nobody_kept(ScriptedKube::new()), "Terminating");

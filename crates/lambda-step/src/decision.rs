@@ -70,7 +70,7 @@ pub(crate) struct Scope {
 impl Scope {
     pub(crate) fn of(payload: &Value) -> Self {
         let at = |pointer: &str| payload.pointer(pointer).and_then(Value::as_str);
-        let cluster = at("/run/cluster/name")
+        let cluster = at("/run/input/cluster_name")
             .or_else(|| at("/leftover/cluster_name"))
             .or_else(|| at("/cluster_name"))
             .or_else(|| at("/context/Execution/Input/cluster_name"));

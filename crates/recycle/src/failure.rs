@@ -88,7 +88,7 @@ impl Failure {
                 "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
-                "put back as it was found; with `replacement: after` gone, and its place still empty"
+                "put back as it was found, or drained if the replacement went meanwhile; with `replacement: after` gone, and its place still empty"
             }
             Self::DrainTimedOut => {
                 "put back as it was found; a lifecycle hook's keeps its taint, and its group keeps it (`retain`) or terminates it"

@@ -229,7 +229,7 @@ fn record() -> Record {
     Record {
         schema: 1,
         members_before: vec![id(NEW), id(OTHER)],
-        unusable_before: vec![id(NEW)],
+        usable_before: Some(3),
         replacement: Some(id(NEW)),
         tainted_at: Some(at(0)),
         lost_after: Some(1_800),

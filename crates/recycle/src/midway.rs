@@ -133,7 +133,7 @@ fn find_removed_replacement(sight: &Sight<'_>) -> Option<Refusal> {
     match describe_removal(sight.group, sight.record, staying) {
         Some(text) => Some(Obstacle::ReplacementRemoved.because(text)),
         None if staying == 0 => Some(Obstacle::ReplacementGone.because(format!(
-            "its replacement {replacement} has gone; the node stays until group {} has another",
+            "its replacement {replacement} has gone; the node is not disposed of before group {} has another, and is put back if none comes in time",
             sight.group.name
         ))),
         None => None,

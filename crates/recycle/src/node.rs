@@ -242,9 +242,9 @@ pub struct Record {
     /// The group's members before EnterStandby, or before the termination (way in `after`): who is not among them came after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members_before: Vec<InstanceId>,
-    /// Those among them on which no pod of the node could have run ([`crate::shortage`]).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unusable_before: Vec<InstanceId>,
+    /// How many members were usable then, itself included ([`crate::shortage`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable_before: Option<u32>,
     /// The reserved replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<InstanceId>,
@@ -548,7 +548,7 @@ mod tests {
         let record = Record {
             schema: 1,
             members_before: vec![id(NEW)],
-            unusable_before: vec![id(NEW)],
+            usable_before: Some(3),
             replacement: Some(id(NEW)),
             tainted_at: Some(at(0)),
             lost_after: Some(1_800),

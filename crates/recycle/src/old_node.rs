@@ -17,12 +17,9 @@ const NAMES_BUDGET: usize = 500;
 /// What the replacement is judged by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldNode {
-    /// Four characters for each usable member before the termination, made of the end of its id: 500 whole ids would be more than an
-    /// answer may have.
+    /// Four characters for each member before the termination, made of the end of its id: 500 whole ids would be more than an answer may
+    /// have.
     pub members: String,
-    /// The same of the members that were not usable.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unusable: String,
     /// Its extended resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
@@ -32,9 +29,9 @@ pub struct OldNode {
 }
 
 impl OldNode {
-    /// Takes note of a Node, if there is one, and of who was a member with it, also of those among them that were not usable.
+    /// Takes note of a Node, if there is one, and of who was a member with it.
     #[must_use]
-    pub fn new(node: Option<&NodeFacts>, members: &[InstanceId], unusable: &[InstanceId]) -> Self {
+    pub fn new(node: Option<&NodeFacts>, members: &[InstanceId]) -> Self {
         let taints = node.into_iter().flat_map(|node| &node.taints);
         let taints = taints
             .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
@@ -49,42 +46,28 @@ impl OldNode {
         Self {
             resources: resources.filter(&mut fits).collect(),
             taints: taints.filter(&mut fits).collect(),
-            members: members
-                .iter()
-                .filter(|id| !unusable.contains(id))
-                .map(mark)
-                .collect(),
-            unusable: members
-                .iter()
-                .filter(|id| unusable.contains(id))
-                .map(mark)
-                .collect(),
+            members: members.iter().map(mark).collect(),
         }
     }
 
     /// Whether anybody remembered who was a member.
     #[must_use]
     pub fn knows_members(&self) -> bool {
-        !(self.members.is_empty() && self.unusable.is_empty())
+        !self.members.is_empty()
     }
 
     /// The members that were none then.
     #[must_use]
     pub fn newcomers<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
-        let is_new = |member: &&Member| !self.was_member(&member.instance);
+        let is_new = |member: &&Member| {
+            let mark = mark(&member.instance);
+            !self
+                .members
+                .as_bytes()
+                .chunks(MARK)
+                .any(|known| known == mark.as_bytes())
+        };
         group.members.iter().filter(is_new).collect()
-    }
-
-    pub(crate) fn was_member(&self, id: &InstanceId) -> bool {
-        self.was_usable(id) || has_mark(&self.unusable, id)
-    }
-
-    pub(crate) fn was_usable(&self, id: &InstanceId) -> bool {
-        has_mark(&self.members, id)
-    }
-
-    pub(crate) fn count_usable(&self) -> usize {
-        self.members.len() / MARK
     }
 
     /// The Node as far as its replacement is compared with it.
@@ -117,14 +100,6 @@ impl OldNode {
     }
 }
 
-fn has_mark(marks: &str, id: &InstanceId) -> bool {
-    let mark = mark(id);
-    marks
-        .as_bytes()
-        .chunks(MARK)
-        .any(|known| known == mark.as_bytes())
-}
-
 fn mark(id: &InstanceId) -> String {
     let digits: String = id.as_str().chars().rev().take(DIGITS).collect();
     let number = usize::from_str_radix(&digits, 16).unwrap_or_default();
@@ -152,9 +127,8 @@ mod tests {
 
     #[test]
     fn who_came_later_is_told_by_the_end_of_the_id() {
-        let old = OldNode::new(None, &[id(OLD), id(OTHER)], &[id(OTHER)]);
-        assert_eq!((old.members.len(), old.unusable.len()), (MARK, MARK));
-        assert!(old.was_member(&id(OTHER)) && !old.was_usable(&id(OTHER)));
+        let old = OldNode::new(None, &[id(OLD), id(OTHER)]);
+        assert_eq!(old.members.len(), 2 * MARK);
         let mut group = group();
         assert!(old.newcomers(&group).is_empty());
         group.members.push(member(NEW, "Pending"));
@@ -167,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_the_replacement_has_to_offer_is_what_the_old_one_did() {
-        let old = OldNode::new(Some(&gpu()), &[], &[]);
+        let old = OldNode::new(Some(&gpu()), &[]);
         assert_eq!(old.taints, ["nvidia.com/gpu:NoSchedule"]);
         let facts = old.to_facts(&"old".parse().unwrap(), &id(OLD));
         assert_eq!(facts.extended_resources, gpu().extended_resources);
@@ -185,7 +159,7 @@ mod tests {
             ..node("old")
         };
         let members: Vec<InstanceId> = (0..500).map(|n| id(&format!("i-{n:017x}"))).collect();
-        let old = OldNode::new(Some(&node), &members, &members[..250]);
+        let old = OldNode::new(Some(&node), &members);
         assert!(serde_json::to_string(&old).unwrap().len() < 2_700);
         assert!(!old.resources.is_empty());
     }

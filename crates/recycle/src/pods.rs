@@ -1443,7 +1443,7 @@ mod tests {
         let mut node = crate::fixtures::node("old");
         node.extended_resources = (0..50).map(|n| format!("example.com/{n:040}")).collect();
         let mut run = longest_run();
-        run.old = Some(OldNode::new(Some(&node), &members, &[]));
+        run.old = Some(OldNode::new(Some(&node), &members));
         let answer = Answer::new(CheckVerdict::Wait, "x".repeat(400)).carrying(run);
         let bytes = serde_json::to_string(&answer).unwrap().len();
         assert!(bytes <= 8_192, "{bytes} bytes");

@@ -224,11 +224,16 @@ fn is_leaving(lifecycle_state: &str) -> bool {
 }
 
 /// At most three candidates in words: the text travels in every answer.
-pub(crate) fn describe_missing(missing: &[String]) -> String {
-    const MOST: usize = 3;
+fn describe_missing(missing: &[String]) -> String {
     if missing.is_empty() {
         return "the group has no new member yet".to_owned();
     }
+    list_at_most_three(missing)
+}
+
+/// The first three, and how many more there are.
+pub(crate) fn list_at_most_three(missing: &[String]) -> String {
+    const MOST: usize = 3;
     let more = if missing.len() > MOST {
         format!("; and {} more", missing.len() - MOST)
     } else {

@@ -3,16 +3,16 @@
 //! Auto Scaling does not say which launch belongs to which EnterStandby. While one launch takes its time, a neighbour may die, and its
 //! successor may arrive first. Whoever took that for the replacement would leave the group one member short.
 
+use crate::claim::{Phase, StoredClaim};
 use crate::ids::InstanceId;
 use crate::node::{Group, Member, NodeFacts};
-use crate::old_node::OldNode;
-use crate::replacement::{describe_missing, find_defect, reserved_for};
+use crate::replacement::{find_defect, list_at_most_three, reserved_for};
 
 /// Too few members are usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
-    usable: usize,
-    needed: usize,
+    usable: u32,
+    needed: u32,
     missing: Vec<String>,
 }
 
@@ -20,21 +20,38 @@ impl Shortage {
     /// In words.
     #[must_use]
     pub fn describe(&self) -> String {
-        format!(
-            "{} of {} members are usable: {}",
-            self.usable,
-            self.needed,
-            describe_missing(&self.missing)
-        )
+        let count = format!("{} of {} members are usable", self.usable, self.needed);
+        if self.missing.is_empty() {
+            count
+        } else {
+            format!("{count}: {}", list_at_most_three(&self.missing))
+        }
     }
 }
 
-/// Members of the group on which pods of the old node could not run now. Its own Node may be one of them.
+/// How many members are usable while the old node still serves. It counts itself unless it is not Ready, also if a person has cordoned it.
 #[must_use]
-pub fn find_unusable(group: &Group, old_node: &NodeFacts, nodes: &[NodeFacts]) -> Vec<InstanceId> {
-    let is_unusable = |member: &&Member| find_defect(member, find_node(nodes, member), old_node).is_some();
-    let unusable = group.members.iter().filter(is_unusable);
-    unusable.map(|member| member.instance.clone()).collect()
+pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> u32 {
+    let (others, _) = count_others(old, old_node, group, nodes);
+    others + u32::from(old_node.not_ready_since.is_none())
+}
+
+/// Fewer members are usable than `before` the old node left service, or than the group wants by now; none if enough are.
+#[must_use]
+pub fn find_shortage(
+    old: &InstanceId,
+    old_node: &NodeFacts,
+    before: u32,
+    group: &Group,
+    nodes: &[NodeFacts],
+) -> Option<Shortage> {
+    let needed = before.min(group.desired);
+    let (usable, missing) = count_others(old, old_node, group, nodes);
+    (usable < needed).then_some(Shortage {
+        usable,
+        needed,
+        missing,
+    })
 }
 
 /// Whether pods of the old node could run on this member now.
@@ -44,56 +61,51 @@ pub fn is_usable(id: Option<&InstanceId>, old_node: &NodeFacts, group: &Group, n
     member.is_some_and(|member| find_defect(member, find_node(nodes, member), old_node).is_none())
 }
 
-/// Fewer members are usable than before the old node left service, or than the group wants by now; none if enough are.
+/// The members other than the old node that are usable, and what the others lack.
 ///
-/// A member that another execution has put into Standby counts: that execution waits for its replacement. Where it has gone, the
-/// member that is reserved for it counts in its place. A member that was not usable before never counts.
-#[must_use]
-pub fn find_shortage(
+/// A member that an execution keeps in Standby counts, as that execution waits for its replacement; the replacement does not count twice.
+fn count_others(
     old: &InstanceId,
     old_node: &NodeFacts,
-    before: &OldNode,
     group: &Group,
     nodes: &[NodeFacts],
-) -> Option<Shortage> {
-    let wanted = usize::try_from(group.desired).unwrap_or(usize::MAX);
-    let needed = before.count_usable().min(wanted);
+) -> (u32, Vec<String>) {
     let (mut usable, mut missing) = (0, Vec::new());
     for member in group.members.iter().filter(|member| member.instance != *old) {
         let node = find_node(nodes, member);
-        let is_new = !before.was_member(&member.instance);
-        let is_ours = is_new && stands_in(node, old, before, group);
-        if !before.was_usable(&member.instance) && !is_ours {
+        if is_kept_in_standby(member, node) {
+            usable += 1;
             continue;
         }
         match find_defect(member, node, old_node) {
-            Some(_) if !is_new && is_in_standby(member) => usable += 1,
             Some(defect) => missing.push(defect),
+            None if is_counted_elsewhere(node, old, group, nodes) => {}
             None => usable += 1,
         }
     }
-    (usable < needed).then_some(Shortage {
-        usable,
-        needed,
-        missing,
-    })
+    (usable, missing)
 }
 
-/// Whether a new member may count for the old node's group: not if it is reserved for one that counts itself, or never did.
-fn stands_in(node: Option<&NodeFacts>, old: &InstanceId, before: &OldNode, group: &Group) -> bool {
-    let Some(owner) = node.and_then(reserved_for) else {
-        return true;
-    };
-    let Ok(owner) = owner.parse::<InstanceId>() else {
-        return false;
-    };
-    let has_gone = group.member(&owner).is_none_or(Member::is_leaving);
-    let counted = before.was_usable(&owner) || !before.was_member(&owner);
-    owner == *old || (has_gone && counted)
+/// An execution has put it there, and has not begun to dispose of it.
+fn is_kept_in_standby(member: &Member, node: Option<&NodeFacts>) -> bool {
+    let is_in_standby = matches!(member.lifecycle_state.as_str(), "Standby" | "EnteringStandby");
+    let claim = node.and_then(NodeFacts::claim);
+    is_in_standby && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
 }
 
-fn is_in_standby(member: &Member) -> bool {
-    matches!(member.lifecycle_state.as_str(), "Standby" | "EnteringStandby")
+/// It stands in for a member that counts itself.
+fn is_counted_elsewhere(
+    node: Option<&NodeFacts>,
+    old: &InstanceId,
+    group: &Group,
+    nodes: &[NodeFacts],
+) -> bool {
+    let owner = node
+        .and_then(reserved_for)
+        .and_then(|owner| owner.parse::<InstanceId>().ok())
+        .filter(|owner| owner != old);
+    let owner = owner.and_then(|owner| group.member(&owner));
+    owner.is_some_and(|owner| is_kept_in_standby(owner, find_node(nodes, owner)))
 }
 
 fn find_node<'a>(nodes: &'a [NodeFacts], member: &Member) -> Option<&'a NodeFacts> {
@@ -105,46 +117,39 @@ fn find_node<'a>(nodes: &'a [NodeFacts], member: &Member) -> Option<&'a NodeFact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{id, member, node};
+    use crate::fixtures::{claimed, id, member, node};
     use crate::names::REPLACEMENT_FOR_ANNOTATION;
+    use crate::node::Record;
 
     /// `a` is the old node, `b` and `c` are its neighbours, and the rest came after them.
     fn id_of(name: char) -> InstanceId {
         id(&format!("i-0{}", name.to_string().repeat(16)))
     }
 
-    fn node_of(name: char, reserved: Option<char>) -> NodeFacts {
-        let reserved = reserved.map(|owner| id_of(owner).to_string());
+    fn ready(name: char) -> NodeFacts {
         NodeFacts {
             instance: Some(id_of(name)),
-            annotations: reserved
-                .map(|owner| (REPLACEMENT_FOR_ANNOTATION.to_owned(), owner))
-                .into_iter()
-                .collect(),
             ..node(&name.to_string())
         }
     }
 
-    /// What is short of a group with the desired capacity 3, of which `a`, `b` and `c` were usable, and `unusable` was not.
-    fn short(
-        desired: u32,
-        unusable: &[char],
-        members: &[(char, &str)],
-        nodes: &[NodeFacts],
-    ) -> Option<(usize, usize)> {
-        let before: Vec<InstanceId> = ['a', 'b', 'c'].map(id_of).into();
-        let unusable: Vec<InstanceId> = unusable.iter().copied().map(id_of).collect();
-        let group = Group {
+    fn reserved(name: char, owner: char) -> NodeFacts {
+        let annotation = (REPLACEMENT_FOR_ANNOTATION.to_owned(), id_of(owner).to_string());
+        NodeFacts {
+            annotations: [annotation].into(),
+            ..ready(name)
+        }
+    }
+
+    fn of(desired: u32, members: &[(char, &str)]) -> Group {
+        Group {
             desired,
             members: members
                 .iter()
                 .map(|(name, state)| member(id_of(*name).as_str(), state))
                 .collect(),
             ..crate::fixtures::group()
-        };
-        let before = OldNode::new(None, &before, &unusable);
-        let found = find_shortage(&id_of('a'), &node_of('a', None), &before, &group, nodes);
-        found.map(|shortage| (shortage.usable, shortage.needed))
+        }
     }
 
     const STANDBY: (char, &str) = ('a', "Standby");
@@ -152,200 +157,186 @@ mod tests {
     const C: (char, &str) = ('c', "InService");
     const D: (char, &str) = ('d', "InService");
     const E: (char, &str) = ('e', "InService");
+    const B_TOO: (char, &str) = ('b', "Standby");
 
-    /// What it is, the desired capacity, who was not usable before, the members, their Nodes, and how many are usable of those needed.
-    type Case<'a> = (
-        &'a str,
-        u32,
-        &'a [char],
-        &'a [(char, &'a str)],
-        Vec<NodeFacts>,
-        Option<(usize, usize)>,
-    );
-
+    /// Three members were usable before, and all Nodes are Ready but for those that are given.
     #[test]
     fn the_group_has_as_many_usable_members_as_before_or_as_it_wants() {
-        let ready = |names: &[char]| names.iter().map(|name| node_of(*name, None)).collect::<Vec<_>>();
-        let all = ready(&['a', 'b', 'c', 'd', 'e']);
         let silent = NodeFacts {
             ready: false,
-            ..node_of('b', None)
+            ..ready('b')
         };
-        let with = |changed: NodeFacts| {
-            let others = all
-                .iter()
-                .filter(|node| node.instance != changed.instance)
-                .cloned();
-            others.chain([changed.clone()]).collect::<Vec<_>>()
-        };
-        let taken = |owner| with(node_of('d', Some(owner)));
-        let cases: [Case<'_>; 18] = [
+        let worked_on = |phase| claimed(ready('b'), phase, &Record::default());
+        let cases = [
             (
                 "nothing was launched",
                 3,
-                &[],
-                &[STANDBY, B, C],
-                all.clone(),
+                vec![STANDBY, B, C],
+                vec![],
                 Some((2, 3)),
             ),
             (
                 "its launch is on its way",
                 3,
-                &[],
-                &[STANDBY, B, C, ('d', "Pending")],
-                all.clone(),
+                vec![STANDBY, B, C, ('d', "Pending")],
+                vec![],
                 Some((2, 3)),
             ),
-            ("it is there", 3, &[], &[STANDBY, B, C, D], all.clone(), None),
             (
-                "it is reserved for us",
+                "it is there",
                 3,
-                &[],
-                &[STANDBY, B, C, D],
-                taken('a'),
+                vec![STANDBY, B, C, D],
+                vec![reserved('d', 'a')],
                 None,
-            ),
-            (
-                "it has no Node",
-                3,
-                &[],
-                &[STANDBY, B, C, D],
-                ready(&['a', 'b', 'c']),
-                Some((2, 3)),
             ),
             (
                 "a neighbour's successor alone",
                 3,
-                &[],
-                &[STANDBY, C, D],
-                all.clone(),
+                vec![STANDBY, C, D],
+                vec![reserved('d', 'a')],
                 Some((2, 3)),
             ),
-            ("and ours, too", 3, &[], &[STANDBY, C, D, E], all.clone(), None),
+            (
+                "and the other one, too",
+                3,
+                vec![STANDBY, C, D, E],
+                vec![reserved('d', 'a')],
+                None,
+            ),
             (
                 "a neighbour is not Ready",
                 3,
-                &[],
-                &[STANDBY, B, C, D],
-                with(silent.clone()),
+                vec![STANDBY, B, C, D],
+                vec![silent.clone()],
                 Some((2, 3)),
-            ),
-            (
-                "it was not before",
-                3,
-                &['b'],
-                &[STANDBY, B, C, D],
-                with(silent),
-                None,
-            ),
-            (
-                "it was not before and is now",
-                3,
-                &['b'],
-                &[STANDBY, B, C],
-                all.clone(),
-                Some((1, 2)),
-            ),
-            (
-                "the old one was not usable itself",
-                3,
-                &['a'],
-                &[STANDBY, B, C],
-                all.clone(),
-                None,
             ),
             (
                 "the group wants fewer by now",
                 2,
-                &[],
-                &[STANDBY, B, C],
-                all.clone(),
+                vec![STANDBY, B, C],
+                vec![],
                 None,
             ),
             (
-                "another goes, too",
+                "another is drained, too",
                 3,
-                &[],
-                &[STANDBY, ('b', "Standby"), C, D],
-                all.clone(),
+                vec![STANDBY, B_TOO, C, D],
+                vec![worked_on(Phase::Waiting)],
                 None,
             ),
             (
                 "and has its replacement",
                 3,
-                &[],
-                &[STANDBY, ('b', "Standby"), C, D],
-                taken('b'),
+                vec![STANDBY, B_TOO, C, D],
+                vec![worked_on(Phase::Waiting), reserved('d', 'b')],
                 Some((2, 3)),
             ),
             (
-                "another has gone and left its replacement",
+                "it is being disposed of",
                 3,
-                &[],
-                &[STANDBY, C, D, E],
-                taken('b'),
+                vec![STANDBY, B_TOO, C, D, E],
+                vec![worked_on(Phase::Disposing), reserved('d', 'b')],
                 None,
             ),
             (
-                "it went while it was in Standby before us",
+                "it has gone",
                 3,
-                &['b'],
-                &[STANDBY, C, D],
-                taken('b'),
-                Some((1, 2)),
+                vec![STANDBY, C, D, E],
+                vec![reserved('d', 'b')],
+                None,
             ),
             (
-                "a replacement was replaced",
+                "it was put back",
                 3,
-                &[],
-                &[STANDBY, B, C, D],
-                taken('f'),
+                vec![STANDBY, B, C, D],
+                vec![reserved('d', 'a')],
                 None,
+            ),
+            (
+                "a person has put one into Standby",
+                3,
+                vec![STANDBY, B_TOO, C, D],
+                vec![],
+                Some((2, 3)),
             ),
             (
                 "its group ends a neighbour",
                 3,
-                &[],
-                &[STANDBY, ('b', "Terminating:Wait"), C, D],
-                all.clone(),
+                vec![STANDBY, ('b', "Terminating:Wait"), C, D],
+                vec![],
                 Some((2, 3)),
             ),
+            (
+                "our replacement is replaced itself",
+                3,
+                vec![STANDBY, C, ('b', "Standby"), D, E],
+                vec![worked_on(Phase::Draining), reserved('d', 'b')],
+                None,
+            ),
         ];
-        for (name, desired, unusable, members, nodes, expected) in cases {
-            assert_eq!(short(desired, unusable, members, &nodes), expected, "{name}");
+        for (name, desired, members, given, expected) in cases {
+            let all = ['a', 'b', 'c', 'd', 'e'].map(ready);
+            let others = all
+                .iter()
+                .filter(|node| given.iter().all(|given| given.instance != node.instance));
+            let nodes: Vec<NodeFacts> = others.chain(&given).cloned().collect();
+            let found = find_shortage(&id_of('a'), &ready('a'), 3, &of(desired, &members), &nodes);
+            assert_eq!(
+                found.map(|shortage| (shortage.usable, shortage.needed)),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_cordoned_before_it_is_recycled_counts_as_long_as_it_is_ready() {
+        let group = of(3, &[('a', "InService"), B, ('c', "Pending")]);
+        let nodes = ['a', 'b'].map(ready);
+        for (old, expected) in [
+            (ready('a'), 2),
+            (
+                NodeFacts {
+                    unschedulable: true,
+                    ..ready('a')
+                },
+                2,
+            ),
+            (
+                NodeFacts {
+                    ready: false,
+                    not_ready_since: Some(crate::fixtures::at(0)),
+                    ..ready('a')
+                },
+                1,
+            ),
+        ] {
+            assert_eq!(count_usable(&id_of('a'), &old, &group, &nodes), expected);
         }
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let group = Group {
-            desired: 2,
-            members: vec![
-                member(id_of('a').as_str(), "Standby"),
-                member(id_of('b').as_str(), "InService"),
-                member(id_of('d').as_str(), "Pending"),
-            ],
-            ..crate::fixtures::group()
-        };
+        let group = of(2, &[STANDBY, B, ('d', "Pending")]);
         let cordoned = NodeFacts {
             unschedulable: true,
-            ..node_of('b', None)
+            ..ready('b')
         };
-        let before = OldNode::new(None, &['a', 'b'].map(id_of), &[]);
-        let found = find_shortage(
-            &id_of('a'),
-            &node_of('a', None),
-            &before,
-            &group,
-            std::slice::from_ref(&cordoned),
-        );
+        let found = |nodes: &[NodeFacts]| {
+            let shortage = find_shortage(&id_of('a'), &ready('a'), 2, &group, nodes);
+            shortage.unwrap().describe()
+        };
         assert_eq!(
-            found.unwrap().describe(),
+            found(std::slice::from_ref(&cordoned)),
             "0 of 2 members are usable: node b is cordoned; i-0dddddddddddddddd is Pending"
         );
-        assert_eq!(
-            find_unusable(&group, &node_of('a', None), &[node_of('a', None), cordoned]),
-            ['a', 'b', 'd'].map(id_of)
+        let alone = find_shortage(&id_of('a'), &ready('a'), 1, &of(1, &[STANDBY]), &[]);
+        assert_eq!(alone.unwrap().describe(), "0 of 1 members are usable");
+        assert!(is_usable(Some(&id_of('b')), &ready('a'), &group, &[ready('b')]));
+        assert!(!is_usable(Some(&id_of('b')), &ready('a'), &group, &[cordoned]));
+        assert!(
+            !is_usable(Some(&id_of('f')), &ready('a'), &group, &[])
+                && !is_usable(None, &ready('a'), &group, &[])
         );
     }
 }

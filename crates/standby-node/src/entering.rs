@@ -8,7 +8,7 @@ use recycle::ids::InstanceId;
 use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use recycle::node::Record;
 use recycle::poll::next_wait;
-use recycle::shortage::find_unusable;
+use recycle::shortage::count_usable;
 
 use crate::{Case, Error, StandbyNode};
 
@@ -67,7 +67,7 @@ impl StandbyNode {
     }
 }
 
-/// Who is a member now, and who of them is usable: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
+/// Who is a member now, and how many are usable: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
 /// in service.
 async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
     let members: Vec<InstanceId> = case
@@ -79,18 +79,16 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
         .map(|member| member.instance.clone())
         .collect();
     let nodes = node_record::list_nodes(&case.client).await?.readable;
-    let unusable: Vec<InstanceId> = case
+    let usable = case
         .group
-        .iter()
-        .flat_map(|group| find_unusable(group, &case.node, &nodes))
-        .filter(|id| members.contains(id))
-        .collect();
+        .as_ref()
+        .map(|group| count_usable(&case.run.input.instance_id, &case.node, group, &nodes));
     node_record::amend_node(&case.client, case.node.clone(), |node| {
         node_record::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = Record {
             schema: recycle::contract::SCHEMA,
             members_before: members.clone(),
-            unusable_before: unusable.clone(),
+            usable_before: usable,
             replacement: None,
             desired_before: case.group.as_ref().map(|group| group.desired),
             ..node.record()?

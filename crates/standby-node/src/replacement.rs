@@ -5,8 +5,7 @@ use recycle::autoscaler::describe_removal;
 use recycle::contract::{Answer, StandbyVerdict, describe_instance};
 use recycle::ids::InstanceId;
 use recycle::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
-use recycle::node::{Group, Member, NodeFacts, Record};
-use recycle::old_node::OldNode;
+use recycle::node::{Member, NodeFacts, Record};
 use recycle::poll::SHORTEST_WAIT;
 use recycle::preflight::{Obstacle, Refusal};
 use recycle::replacement::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
@@ -18,7 +17,6 @@ impl StandbyNode {
     pub(crate) async fn await_replacement(&self, mut case: Case) -> Result<Answer<StandbyVerdict>, Error> {
         let since = *case.run.replacement_since.get_or_insert(case.now);
         let record = case.node.record()?;
-        let before = OldNode::new(None, &record.members_before, &record.unusable_before);
         let members = case
             .group
             .iter()
@@ -31,15 +29,7 @@ impl StandbyNode {
         let candidates = keep_newcomers(&case, candidates).await?;
         let input = &case.run.input;
         let id = &input.instance_id;
-        let shortage = count_members(
-            &case.client,
-            id,
-            &case.node,
-            &before,
-            case.group.as_ref(),
-            &candidates,
-        )
-        .await?;
+        let shortage = find_shortage_by(&case, record.usable_before, &candidates).await?;
         let patience = Patience {
             since,
             now: case.now,
@@ -106,29 +96,24 @@ impl StandbyNode {
 }
 
 /// Whether the group has too few usable members. The Nodes are read only once a newcomer is in service.
-pub(crate) async fn count_members(
-    client: &kube::Client,
-    old: &InstanceId,
-    old_node: &NodeFacts,
-    before: &OldNode,
-    group: Option<&Group>,
+async fn find_shortage_by(
+    case: &Case,
+    before: Option<u32>,
     candidates: &[Candidate],
 ) -> Result<Option<Shortage>, Error> {
     let is_there =
         |candidate: &Candidate| candidate.member.lifecycle_state == "InService" && candidate.node.is_some();
-    let Some(group) = group.filter(|_| candidates.iter().any(is_there)) else {
+    let group = case.group.as_ref().filter(|_| candidates.iter().any(is_there));
+    let (Some(group), Some(before)) = (group, before) else {
         return Ok(None);
     };
-    let nodes = node_record::list_nodes(client).await?.readable;
-    Ok(find_shortage(old, old_node, before, group, &nodes))
+    let nodes = node_record::list_nodes(&case.client).await?.readable;
+    let id = &case.run.input.instance_id;
+    Ok(find_shortage(id, &case.node, before, group, &nodes))
 }
 
 /// Why a usable newcomer is not enough yet.
-pub(crate) fn describe_reserved(
-    replacement: &InstanceId,
-    is_ours: bool,
-    shortage: Option<&Shortage>,
-) -> String {
+fn describe_reserved(replacement: &InstanceId, is_ours: bool, shortage: Option<&Shortage>) -> String {
     match shortage.filter(|_| is_ours) {
         Some(shortage) => format!("{replacement} is reserved; {}", shortage.describe()),
         None => format!("{replacement} has just become the replacement of another node"),

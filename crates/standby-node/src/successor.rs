@@ -9,7 +9,7 @@ use recycle::poll::SHORTEST_WAIT;
 use recycle::replacement::{Patience, ReplacementVerdict, judge_replacement};
 use recycle::shell::quote;
 
-use crate::replacement::{count_members, describe_reserved, reserve};
+use crate::replacement::reserve;
 use crate::{Error, StandbyNode};
 
 impl StandbyNode {
@@ -31,22 +31,19 @@ impl StandbyNode {
             .unwrap_or_default();
         let candidates = self.fetch_candidates(&client, members).await?;
         let facts = old.to_facts(&run.node, &id);
-        let shortage = count_members(&client, &id, &facts, &old, group.as_ref(), &candidates).await?;
         let patience = Patience {
             since: run.replacement_since.unwrap_or(now),
             now,
             timeout: run.input.replacement_timeout_seconds,
         };
         // No member is in Standby, of which a full group could speak.
-        match judge_replacement(&id, &facts, None, &candidates, shortage.as_ref(), patience) {
+        match judge_replacement(&id, &facts, None, &candidates, None, patience) {
             ReplacementVerdict::Reserve(successor) => {
-                let is_ours = reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await?;
-                match (is_ours, shortage) {
-                    (true, None) => Ok(end(run, &successor)),
-                    (is_ours, shortage) => {
-                        let reason = describe_reserved(&successor, is_ours, shortage.as_ref());
-                        Ok(wait(run, &reason, SHORTEST_WAIT))
-                    }
+                if reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await? {
+                    Ok(end(run, &successor))
+                } else {
+                    let reason = format!("{successor} has just become the replacement of another node");
+                    Ok(wait(run, &reason, SHORTEST_WAIT))
                 }
             }
             ReplacementVerdict::Ready(successor) => Ok(end(run, &successor)),
@@ -119,7 +116,7 @@ mod tests {
         let mut run = case(&scripted_kube::ScriptedKube::new()).run;
         run.way_in = WayIn::After;
         run.replacement_since = Some("2027-01-01T00:00:00Z".parse().unwrap());
-        run.old = Some(OldNode::new(None, &[fixtures::id()], &[]));
+        run.old = Some(OldNode::new(None, &[fixtures::id()]));
         StepRequest {
             context: serde_json::from_value(json!({
                 "Execution": {"Id": fixtures::me().execution, "Input": {}},
