@@ -238,9 +238,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("is_labelled", [False, True])
 @pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
-def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rotation_which_names_it(
-    world, workers, claim, is_labelled
-):
+def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rotation_which_names_it(world, workers, claim, is_labelled):
     held = workers.nodes[0]
     held.annotate("recycle-eks/claim", claim)
     if is_labelled:
