@@ -14,12 +14,12 @@ from world.stepfunctions import Engine
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
 
 
-def ends_as(*errors: str, output: dict[str, Any] | None = None) -> dict[str, Any]:
+def ends_as(*errors: str) -> dict[str, Any]:
     """recycle-node: it fails with one of these for the execution whose name ends so, and is done with all others."""
     rules = [{"Condition": "{% $contains($states.context.Execution.Name, '" + error + "') %}", "Next": error} for error in errors]
     states = {
         "Which": {"Type": "Choice", "Choices": rules, "Default": "Done"} if rules else {"Type": "Pass", "Next": "Done"},
-        "Done": {"Type": "Succeed", "Output": output or {"outcome": "recycled"}},
+        "Done": {"Type": "Succeed", "Output": {"outcome": "recycled"}},
         **{error: {"Type": "Fail", "Error": error, "Cause": "so it is"} for error in errors},
     }
     return {"StartAt": "Which", "States": states, "QueryLanguage": "JSONata"}
@@ -43,14 +43,13 @@ class Walked:
         there: tuple[str, ...] = (),
         without_machine: bool = False,
         ends: tuple[str, ...] = (),
-        output: dict[str, Any] | None = None,
         **others: list[Any],
     ) -> None:
         clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
         script = Script(select_nodes=list(answers), **others)
         functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
         self.engine = Engine(clock, machines, functions, NoServices())
-        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends, output=output))
+        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends))
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))
         for name in there:
             self.engine.start_execution(started, json.dumps({"another": "input"}), name)
@@ -175,20 +174,6 @@ def test_a_node_that_has_failed_fails_the_rotation_and_a_group_that_stops_says_b
     walked, group = of_group(ended("left", "it is outdated, too", error="ReplacementStillOutdated"))
     assert walked.execution.error == "RotationFailed"
     assert (group["left"], group["why"], group["error"]) == (1, ["it is outdated, too"], ["ReplacementStillOutdated"])
-
-
-def test_a_duplicate_has_not_been_recycled_and_fails_the_rotation_with_its_reason():
-    walked, group = of_group(START, output={"outcome": "duplicate", "reason": "x" * 300})
-    assert walked.execution.error == "RotationFailed" and "TellOfFailure" in walked.path
-    assert (group["recycled"], group["left"], group["why"]) == (0, 0, [])
-    assert group["failed"] == [{"node": NODE, "why": "duplicate: " + "x" * 229}]
-
-
-@pytest.mark.parametrize("outcome", ["already_gone", "released", "superseded", "planned"])
-def test_a_node_that_is_leaving_by_other_ways_is_left(outcome):
-    walked, group = of_group(START, output={"outcome": outcome, "reason": "so it is"})
-    assert walked.path[-1] == "Rotated"
-    assert (group["recycled"], group["left"], group["why"], group["failed"]) == (0, 1, [outcome], [])
 
 
 def test_what_is_left_is_no_failure():

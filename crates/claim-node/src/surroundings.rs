@@ -217,51 +217,19 @@ impl Found {
     }
 
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
-        let refusal = Obstacle::UnreadableClaim.because(format!(
-            "{} is not a claim of recycle-eks but {text:?}; remove it if no execution works on the node: {}",
-            self.claim_place(),
-            self.claim_removal()
-        ));
-        Error::Refused(refusal.to_string())
-    }
-
-    pub(crate) fn foreign_claim(&self, what: &str) -> Error {
-        let refusal = Obstacle::ForeignClaim.because(format!(
-            "{} is a claim {what}: this installation has not written it; if no other installation or version of recycle-eks works on \
-             the node, remove it: {}",
-            self.claim_place(),
-            self.claim_removal()
-        ));
-        Error::Refused(refusal.to_string())
-    }
-
-    /// The Node whose annotation is the claim, if it has one; else the claim is the instance's tag.
-    fn claimed_node(&self) -> Option<&NodeFacts> {
-        self.node.as_ref().filter(|node| node.claim().is_some())
-    }
-
-    fn claim_place(&self) -> String {
-        match (self.claimed_node(), &self.instance) {
-            (Some(node), _) => format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name),
-            (None, Some(instance)) => {
+        let place = match (&self.node, &self.instance) {
+            (Some(node), _) if node.claim().is_some() => {
+                format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name)
+            }
+            (_, Some(instance)) => {
                 format!("the tag {CLAIM_TAG} of {}", describe_instance(&instance.id, None))
             }
-            (None, None) => "the claim".to_owned(),
-        }
-    }
-
-    /// The command that removes it.
-    fn claim_removal(&self) -> String {
-        match (self.claimed_node(), &self.instance) {
-            (Some(node), _) => format!("kubectl annotate node {} {CLAIM_ANNOTATION}-", node.name),
-            (None, Some(instance)) => {
-                format!(
-                    "aws ec2 delete-tags --resources {} --tags Key={CLAIM_TAG}",
-                    instance.id
-                )
-            }
-            (None, None) => String::new(),
-        }
+            (_, None) => "the claim".to_owned(),
+        };
+        let refusal = Obstacle::UnreadableClaim.because(format!(
+            "{place} is not a claim of ours but {text:?}; remove it if nobody works on the node"
+        ));
+        Error::Refused(refusal.to_string())
     }
 
     /// Why our hook has nothing to wait for, if that is so. Only a cluster that was asked can know no Node.

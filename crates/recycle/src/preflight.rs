@@ -85,8 +85,6 @@ obstacles!(
     UnknownInstance = "unknown_instance",
     /// The annotation or tag of the claim is not a claim.
     UnreadableClaim = "unreadable_claim",
-    /// No execution of this installation and version has written the claim.
-    ForeignClaim = "foreign_claim",
     /// The cluster's endpoint never answered.
     UnreachableEndpoint = "unreachable_endpoint",
     /// We may not do in the cluster what has to be done.
@@ -152,7 +150,6 @@ impl Obstacle {
             Self::Redriven
             | Self::UnknownInstance
             | Self::UnreadableClaim
-            | Self::ForeignClaim
             | Self::UnreachableEndpoint
             | Self::MissingPermission
             | Self::Karpenter
