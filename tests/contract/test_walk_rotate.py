@@ -14,12 +14,12 @@ from world.stepfunctions import Engine
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
 
 
-def ends_as(*errors: str) -> dict[str, Any]:
+def ends_as(*errors: str, output: dict[str, Any] | None = None) -> dict[str, Any]:
     """recycle-node: it fails with one of these for the execution whose name ends so, and is done with all others."""
     rules = [{"Condition": "{% $contains($states.context.Execution.Name, '" + error + "') %}", "Next": error} for error in errors]
     states = {
         "Which": {"Type": "Choice", "Choices": rules, "Default": "Done"} if rules else {"Type": "Pass", "Next": "Done"},
-        "Done": {"Type": "Succeed", "Output": {"outcome": "recycled"}},
+        "Done": {"Type": "Succeed", "Output": output or {"outcome": "recycled"}},
         **{error: {"Type": "Fail", "Error": error, "Cause": "so it is"} for error in errors},
     }
     return {"StartAt": "Which", "States": states, "QueryLanguage": "JSONata"}
@@ -43,13 +43,14 @@ class Walked:
         there: tuple[str, ...] = (),
         without_machine: bool = False,
         ends: tuple[str, ...] = (),
+        output: dict[str, Any] | None = None,
         **others: list[Any],
     ) -> None:
         clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
         script = Script(select_nodes=list(answers), **others)
         functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
         self.engine = Engine(clock, machines, functions, NoServices())
-        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends))
+        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends, output=output))
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))
         for name in there:
             self.engine.start_execution(started, json.dumps({"another": "input"}), name)
@@ -127,7 +128,7 @@ def of_group(*answers: Any, ends: tuple[str, ...] = (), **others: Any) -> tuple[
 def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
     walked, group = of_group(START)
     assert walked.path == ["SelectNodes", "NodesSelected", "EachGroup", "AllRotated", "Rotated"]
-    assert walked.groups == [[*BEFORE, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", *AFTER]]
+    assert walked.groups == [[*BEFORE, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", "NodeEnded", *AFTER]]
     assert walked.execution.output["outcome"] == "rotated"
     assert group == {
         "group": "workers", "recycled": 1, "failed": [], "left": 0, "why": [], "error": [], "reason": "1 nodes",
@@ -144,7 +145,7 @@ def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
 def test_a_node_asks_again_as_often_as_it_is_told_to_and_says_how_long_it_has_waited():
     walked, _ = of_group(wait(), wait(30), START)
     loop = ["MayStart", "NodeMayStart", "WaitForTurn"]
-    assert walked.groups == [[*BEFORE, *loop, *loop, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", *AFTER]]
+    assert walked.groups == [[*BEFORE, *loop, *loop, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", "NodeEnded", *AFTER]]
     asked = [request["turn"] for request in walked.script.requests if "turn" in request]
     assert [turn["waited"] for turn in asked] == [0, 30, 60]
     assert [(turn.get("waits_for"), turn["waited_for_it"]) for turn in asked] == [(None, 0), ("paused", 30), ("paused", 60)]
@@ -174,6 +175,20 @@ def test_a_node_that_has_failed_fails_the_rotation_and_a_group_that_stops_says_b
     walked, group = of_group(ended("left", "it is outdated, too", error="ReplacementStillOutdated"))
     assert walked.execution.error == "RotationFailed"
     assert (group["left"], group["why"], group["error"]) == (1, ["it is outdated, too"], ["ReplacementStillOutdated"])
+
+
+def test_a_duplicate_has_not_been_recycled_and_fails_the_rotation_with_its_reason():
+    walked, group = of_group(START, output={"outcome": "duplicate", "reason": "x" * 300})
+    assert walked.execution.error == "RotationFailed" and "TellOfFailure" in walked.path
+    assert (group["recycled"], group["left"], group["why"]) == (0, 0, [])
+    assert group["failed"] == [{"node": NODE, "why": "duplicate: " + "x" * 229}]
+
+
+@pytest.mark.parametrize("outcome", ["already_gone", "released", "superseded", "planned"])
+def test_a_node_that_is_leaving_by_other_ways_is_left(outcome):
+    walked, group = of_group(START, output={"outcome": outcome, "reason": "so it is"})
+    assert walked.path[-1] == "Rotated"
+    assert (group["recycled"], group["left"], group["why"], group["failed"]) == (0, 1, [outcome], [])
 
 
 def test_what_is_left_is_no_failure():

@@ -218,6 +218,61 @@ def test_a_node_that_failed_is_tried_again_after_a_pause(world, workers, stubbor
     assert all(pause <= gap < pause + 30 for gap in gaps), gaps
 
 
+#: The value of the label `recycle-eks/group` for the group `workers`: short_hash of crates/recycle/src/ids.rs.
+LABEL = "e4dede02"
+#: Claims that no execution of this installation has written.
+FOREIGN = {
+    "a newer schema": '{"schema": 2}',
+    "another installation": json.dumps(
+        {
+            "schema": 1,
+            "fence": "arn:aws:states:eu-west-1:123456789012:execution:other-recycle-node:run#0",
+            "group": "workers",
+            "phase": "draining",
+            "urgency": "planned",
+            "claimed_at": "2027-01-01T00:00:00Z",
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("is_labelled", [False, True])
+@pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
+def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rotation_which_names_it(
+    world, workers, claim, is_labelled
+):
+    held = workers.nodes[0]
+    held.annotate("recycle-eks/claim", claim)
+    if is_labelled:
+        held.kubernetes.label(**{"recycle-eks/group": LABEL})
+
+    end = world.rotate(at_once=1).finishes()
+
+    assert (end.status, end.error) == ("FAILED", "RotationFailed"), end
+    assert only(end)["failed"] == [{"node": held.instance_id, "why": "PreflightRefused"}]
+    (ended,) = world.executions()
+    assert ended.finishes().cause.startswith("foreign_claim: "), ended.finishes().cause
+    told = [text for text in world.notifications if "foreign_claim" in text]
+    assert len(told) == 1 and held.name in told[0] and "kubectl annotate node" in told[0]
+    assert any("a rotation failed" in text and held.instance_id in text for text in world.notifications)
+
+
+def test_a_node_that_another_execution_works_on_is_not_done_and_the_rotation_says_so(world, workers):
+    rotation = world.rotate(at_once=1)
+    world.clock.run(until=lambda: bool(started(world)))
+    node = next(node for node in workers.nodes if node.instance_id not in started(world))
+    world.at("2h", node.job("train", labels={"app": "train"}).finishes)
+    other = world.recycle(node, label_selector="app=train", replacement="after")
+
+    end = rotation.finishes()
+
+    assert (end.status, end.error) == ("FAILED", "RotationFailed"), end
+    (failed,) = only(end)["failed"]
+    assert failed["node"] == node.instance_id and failed["why"].startswith(f"duplicate: {other.arn} (RUNNING)")
+    assert only(end)["recycled"] == 2 and only(end)["left"] == 0
+    assert other.finishes().outcome == "recycled"
+
+
 def test_a_dry_run_writes_nothing_and_has_a_plan_for_each_node(world, workers):
     end = world.rotate(dry_run=True).finishes()
     assert end.outcome == "rotated" and only(end)["why"] == ["planned"]

@@ -96,6 +96,7 @@ impl ClaimNode {
             ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => return Ok(Answer::asking(ClaimVerdict::AskOwner, owner)),
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
+            ClaimDecision::Foreign(what) => return Err(found.foreign_claim(&what)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };
         if let Some(reason) = found.find_release(input) {

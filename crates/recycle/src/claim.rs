@@ -146,7 +146,7 @@ pub struct Claim {
 pub enum StoredClaim {
     /// One that we understand.
     Known(Claim),
-    /// One of a newer schema: alive and holding, whatever it says.
+    /// One of a newer schema, whose owner this version cannot read.
     Newer(u32),
     /// Not a claim at all: somebody edited it.
     Unreadable(String),
@@ -176,6 +176,9 @@ pub enum ClaimDecision {
     AskOwner(ExecutionArn),
     /// Somebody else works on this node; the text says who.
     Duplicate(String),
+    /// No execution of this installation and version has written the claim; the text says what it is. Only a more urgent execution takes
+    /// such a claim over, and only if it can read it.
+    Foreign(String),
     /// The annotation is not a claim; a person has to remove it.
     Unreadable(String),
 }
@@ -192,6 +195,12 @@ impl Claim {
             urgency,
             claimed_at,
         }
+    }
+
+    /// Whether its owner may be an execution of the installation that the execution `me` belongs to.
+    #[must_use]
+    pub fn is_of_installation(&self, me: &ExecutionArn) -> bool {
+        self.fence.execution.may_claim_beside(me)
     }
 
     /// The value of the tag `recycle-eks:claim`: `schema urgency phase claimed-at fence`, at most 256 characters as EC2 demands
@@ -259,8 +268,8 @@ pub fn decide_claim(
     let claim = match found {
         None => return ClaimDecision::Take,
         Some(StoredClaim::Newer(schema)) => {
-            return ClaimDecision::Duplicate(format!(
-                "a newer version of recycle-eks (schema {schema}) holds the claim"
+            return ClaimDecision::Foreign(format!(
+                "of schema {schema}, and this version reads up to {SCHEMA}"
             ));
         }
         Some(StoredClaim::Unreadable(text)) => return ClaimDecision::Unreadable(text.clone()),
@@ -269,14 +278,23 @@ pub fn decide_claim(
     if claim.fence == *me {
         return ClaimDecision::Ours(claim.clone());
     }
+    // What is being disposed of is as good as gone: two would only call for the same end.
+    let is_more_urgent = claim.urgency < urgency && claim.phase < Phase::Disposing;
+    if !claim.is_of_installation(&me.execution) {
+        // Step Functions may not be asked about it.
+        return if is_more_urgent {
+            ClaimDecision::TakeOver(claim.clone())
+        } else {
+            ClaimDecision::Foreign(format!("of the execution {}", claim.fence.execution))
+        };
+    }
     let Some(owner) = owner.filter(|owner| owner.execution == claim.fence.execution) else {
         return ClaimDecision::AskOwner(claim.fence.execution.clone());
     };
     if has_ended(&owner.status) {
         return ClaimDecision::Resume(claim.clone());
     }
-    // What is being disposed of is as good as gone: two would only call for the same end.
-    if claim.urgency < urgency && claim.phase < Phase::Disposing {
+    if is_more_urgent {
         return ClaimDecision::TakeOver(claim.clone());
     }
     ClaimDecision::Duplicate(format!(
@@ -384,6 +402,31 @@ mod tests {
         }
     }
 
+    fn foreign_fence() -> Fence {
+        Fence {
+            execution: ARN.replace("recycle-eks-", "other-").parse().unwrap(),
+            redrive_count: 0,
+        }
+    }
+
+    #[test]
+    fn only_a_more_urgent_execution_takes_over_the_claim_of_another_installation() {
+        let found = |phase| {
+            StoredClaim::Known(Claim {
+                fence: foreign_fence(),
+                ..claim(phase)
+            })
+        };
+        for (phase, urgency, expected) in [
+            (Phase::Draining, Urgency::Planned, "foreign"),
+            (Phase::Draining, Urgency::Spot, "take over"),
+            (Phase::Disposing, Urgency::Spot, "foreign"),
+        ] {
+            let decision = decide_claim(Some(&found(phase)), &fence(0), urgency, None);
+            assert_eq!(name_of(&decision), expected, "{phase} {urgency}");
+        }
+    }
+
     #[test]
     fn a_newcomer_decides_by_what_it_finds() {
         let me = fence(1);
@@ -395,7 +438,7 @@ mod tests {
             "Sfn.ExecutionDoesNotExistException",
         );
         let somebody = owner(ARN, "SUCCEEDED");
-        let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 11] = [
+        let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 12] = [
             ("no claim is taken", None, None, "take"),
             ("my own claim is mine", Some(known(fence(1))), None, "ours"),
             (
@@ -441,10 +484,16 @@ mod tests {
                 "duplicate",
             ),
             (
-                "a newer schema is alive",
+                "a newer schema is not this version's",
                 Some(StoredClaim::Newer(2)),
                 Some(&dead),
-                "duplicate",
+                "foreign",
+            ),
+            (
+                "another installation's execution is not asked about",
+                Some(known(foreign_fence())),
+                None,
+                "foreign",
             ),
             (
                 "what is no claim is left to a person",
@@ -467,6 +516,7 @@ mod tests {
             ClaimDecision::TakeOver(_) => "take over",
             ClaimDecision::AskOwner(_) => "ask",
             ClaimDecision::Duplicate(_) => "duplicate",
+            ClaimDecision::Foreign(_) => "foreign",
             ClaimDecision::Unreadable(_) => "unreadable",
         }
     }

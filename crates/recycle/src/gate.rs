@@ -461,16 +461,21 @@ pub struct Begun {
 }
 
 /// Which of the nodes have begun, in their order. `claimed` are the Nodes of the group that are claimed, `replacements` those that
-/// stand in for one of them.
+/// stand in for one of them, `rotation` the execution that asks.
 #[must_use]
-pub fn find_begun(nodes: &[InstanceId], claimed: &[NodeFacts], replacements: &[NodeFacts]) -> Vec<Begun> {
+pub fn find_begun(
+    nodes: &[InstanceId],
+    claimed: &[NodeFacts],
+    replacements: &[NodeFacts],
+    rotation: &ExecutionArn,
+) -> Vec<Begun> {
     nodes
         .iter()
         .map(|id| Begun {
             instance: id.clone(),
             is_claimed: claimed
                 .iter()
-                .any(|node| node.instance.as_ref() == Some(id) && is_worked_on(node)),
+                .any(|node| node.instance.as_ref() == Some(id) && is_worked_on(node, rotation)),
             replacement: replacements
                 .iter()
                 .find(|node| node.labels.get(REPLACES_LABEL).map(String::as_str) == Some(id.as_str()))
@@ -480,11 +485,12 @@ pub fn find_begun(nodes: &[InstanceId], claimed: &[NodeFacts], replacements: &[N
         .collect()
 }
 
-/// A claim that cannot be read may be anybody's.
-fn is_worked_on(node: &NodeFacts) -> bool {
+/// Only the claim of an execution of this installation shows that the node is under way. A rotation would wait for ever for the end of any
+/// other claim, which `claim-node` refuses: what became of such a node's own execution is asked instead.
+fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
-        StoredClaim::Known(claim) => waits_for_turn(claim.urgency),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+        StoredClaim::Known(claim) => waits_for_turn(claim.urgency) && claim.is_of_installation(rotation),
+        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => false,
     })
 }
 

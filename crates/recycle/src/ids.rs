@@ -124,6 +124,34 @@ identifier!(
     }
 );
 
+/// The state machines of an installation, by what follows its name and a hyphen (`terraform/main.tf`).
+const MACHINES: [&str; 3] = ["recycle-node", "rotate-nodes", "sweep"];
+/// Those of them that write claims.
+const CLAIMING_MACHINES: [&str; 2] = ["recycle-node", "sweep"];
+
+impl ExecutionArn {
+    /// Whether an execution that writes claims has this ARN: one of the same installation, so of the same account, region and module name,
+    /// as the execution `me`. If `me` is no execution of an installation, no other can be told apart.
+    #[must_use]
+    pub fn may_claim_beside(&self, me: &Self) -> bool {
+        let Some((mine, _)) = me.split_machine(&MACHINES) else {
+            return true;
+        };
+        let theirs = self.split_machine(&CLAIMING_MACHINES);
+        theirs.is_some_and(|(installation, _)| installation == mine)
+    }
+
+    /// Everything before one of these names at the end of the state machine's name, and the name. A Distributed Map's own label is cut.
+    fn split_machine<'a>(&'a self, machines: &[&'static str]) -> Option<(&'a str, &'static str)> {
+        let last = self.0.match_indices(':').nth(6)?.0;
+        let before = self.0.get(..last)?;
+        let before = before.split_once('/').map_or(before, |(machine, _)| machine);
+        machines
+            .iter()
+            .find_map(|machine| Some((before.strip_suffix(machine)?, *machine)))
+    }
+}
+
 identifier!(
     /// The ARN of a Step Functions state machine, in any partition, without version or alias.
     StateMachineArn,
@@ -205,6 +233,42 @@ mod tests {
 
     use super::*;
     use crate::fixtures::ARN;
+
+    #[test]
+    fn only_executions_of_the_same_installation_may_claim_beside_one() {
+        let arn = |machine: &str| -> ExecutionArn {
+            let arn = format!("arn:aws:states:eu-west-1:123456789012:execution:{machine}:one");
+            arn.parse().unwrap()
+        };
+        let mine = [
+            "recycle-eks-recycle-node",
+            "recycle-eks-sweep",
+            "recycle-eks-rotate-nodes",
+            "recycle-eks-rotate-nodes/group",
+        ];
+        for mine in mine {
+            for (theirs, expected) in [
+                ("recycle-eks-recycle-node", true),
+                ("recycle-eks-sweep", true),
+                ("recycle-eks-rotate-nodes", false),
+                ("other-recycle-node", false),
+                ("more-recycle-eks-recycle-node", false),
+                ("anything", false),
+            ] {
+                assert_eq!(
+                    arn(theirs).may_claim_beside(&arn(mine)),
+                    expected,
+                    "{theirs} {mine}"
+                );
+            }
+        }
+        let elsewhere = ARN
+            .replace("eu-west-1", "us-east-1")
+            .parse::<ExecutionArn>()
+            .unwrap();
+        assert!(!elsewhere.may_claim_beside(&ARN.parse().unwrap()));
+        assert!(arn("other-recycle-node").may_claim_beside(&arn("of-no-installation")));
+    }
 
     fn check<T: FromStr>(valid: &[&str], invalid: &[&str]) {
         for text in valid {

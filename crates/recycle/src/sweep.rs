@@ -175,6 +175,8 @@ pub fn judge_leftover(
             LeftoverDecision::Leave(format!("{} works on it", claim.fence.execution))
         }
         ClaimDecision::Duplicate(reason) => LeftoverDecision::Leave(reason),
+        // Another installation, or a newer version, may be at work under it: its own sweep sees to its nodes.
+        ClaimDecision::Foreign(what) => LeftoverDecision::Leave(format!("its claim is {what}")),
         ClaimDecision::Unreadable(text) => LeftoverDecision::Unreadable(text),
     }
 }

@@ -204,7 +204,7 @@ impl SelectNodes {
         let client = self.connect(&request.cluster_name).await?;
         let claimed = node_record::list_group(&client, &case.part.group).await?;
         let replacements = node_record::list_replacements(&client, &members.nodes).await?;
-        let begun = find_begun(&members.nodes, &claimed, &replacements);
+        let begun = find_begun(&members.nodes, &claimed, &replacements, &case.part.execution);
         let canary = find_canary(turn, &begun);
         if let Some(gate) = check_canary(&canary, turn, members.at_once) {
             return Ok(gate);

@@ -412,9 +412,26 @@ fn in_work_for(name: &str, urgency: Urgency) -> NodeFacts {
 }
 
 #[test]
+fn a_claim_that_no_execution_of_this_installation_has_written_is_waited_for_by_no_node() {
+    let begun = |claim: String| {
+        let mut node = in_work(NEW);
+        node.annotations.insert(CLAIM_ANNOTATION.to_owned(), claim);
+        find_begun(&[id(NEW)], &[node], &[], &part().execution)
+    };
+    let ours = in_work(NEW).annotations[CLAIM_ANNOTATION].clone();
+    assert_eq!(begun(ours.clone()).len(), 1);
+    let foreign = ours.replace("recycle-eks-recycle-node", "other-recycle-node");
+    for claim in [foreign, r#"{"schema": 2}"#.to_owned(), "mine!".to_owned()] {
+        assert_eq!(begun(claim.clone()), [], "{claim}");
+    }
+}
+
+#[test]
 fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
     let nodes = [NEW, OTHER, OLD].map(id);
-    let begun = |claimed: &[NodeFacts], replaced: &[NodeFacts]| find_begun(&nodes, claimed, replaced);
+    let begun = |claimed: &[NodeFacts], replaced: &[NodeFacts]| {
+        find_begun(&nodes, claimed, replaced, &part().execution)
+    };
     for (name, index, begun, expected) in [
         ("the first itself", 0, vec![], "First"),
         ("nobody has begun", 2, vec![], "Ask"),
@@ -604,11 +621,17 @@ fn asked_about_are_the_earlier_nodes_that_are_there_and_not_worked_on() {
     };
     assert_eq!(ask(&found, &[]), nodes);
     assert_eq!(
-        ask(&found, &find_begun(&nodes, &[in_work(NEW)], &[])),
+        ask(
+            &found,
+            &find_begun(&nodes, &[in_work(NEW)], &[], &part().execution)
+        ),
         [id(OTHER)]
     );
     assert_eq!(
-        ask(&found, &find_begun(&nodes, &[], &[replacement(NEW, None)])),
+        ask(
+            &found,
+            &find_begun(&nodes, &[], &[replacement(NEW, None)], &part().execution)
+        ),
         nodes,
         "it may have failed since"
     );
@@ -619,7 +642,7 @@ fn asked_about_are_the_earlier_nodes_that_are_there_and_not_worked_on() {
     assert_eq!(
         ask(
             &found,
-            &find_begun(&nodes, &[in_work_for(NEW, Urgency::Hook)], &[])
+            &find_begun(&nodes, &[in_work_for(NEW, Urgency::Hook)], &[], &part().execution)
         ),
         nodes
     );
@@ -666,8 +689,15 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
         }
     };
     let hash = crate::ids::short_hash("ours");
-    let begun = find_begun(&[id(NEW)], &[], &[replacement(NEW, Some(&hash))]);
-    assert!(has_evicted(&begun) && !has_evicted(&find_begun(&[id(NEW)], &[in_work(NEW)], &[])));
+    let begun = find_begun(
+        &[id(NEW)],
+        &[],
+        &[replacement(NEW, Some(&hash))],
+        &part().execution,
+    );
+    assert!(
+        has_evicted(&begun) && !has_evicted(&find_begun(&[id(NEW)], &[in_work(NEW)], &[], &part().execution))
+    );
     let leaving = PodFacts {
         deletion_at: Some(at(200)),
         ..of("leaves", "ours", 150)
