@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
+from world.cluster_autoscaler import DISABLED
 from world.sts import issued_secrets
 from world.world import End, Node
 
@@ -26,9 +27,10 @@ SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA
 
 def violations(stage: Stage) -> list[str]:
     """Sentences, none if all is well."""
-    found = [*stage.died, *(f"{call} without a live claim" for call in sorted(set(stage.unclaimed)))]
+    found = [*stage.died, *stage.short, *(f"{call} without a live claim" for call in sorted(set(stage.unclaimed)))]
     found += [f"{each.status}: {each.arn}" for each in stage.running]
     found += _pods(stage)
+    found += _kept(stage)
     found += _targets(stage)
     found += _groups(stage)
     found += _leftovers(stage)
@@ -80,6 +82,20 @@ def _pods(stage: Stage) -> Iterator[str]:
     for job in stage.jobs:
         if job.name not in stage.finished:
             yield f"pod {job.name}, which was to be waited for, has not finished"
+
+
+def _kept(stage: Stage) -> Iterator[str]:
+    """Cluster Autoscaler ends a member in Standby without a Node, and one with an idle Node unless an annotation forbids it."""
+    for node in stage.nodes:
+        is_kept = (
+            stage.is_tagged(node.instance_id, "recycle-eks:stopped") and node.group.states.get(node.instance_id) == "Standby"
+        )
+        if not is_kept or node.instance_id in stage.by_hand | stage.unknown:
+            continue
+        if not node.exists:
+            yield f"{node.instance_id} is kept, but has no Node, so that Cluster Autoscaler takes it away"
+        elif node.annotations.get(DISABLED) != "true":
+            yield f"{node.instance_id} is kept, but nothing keeps Cluster Autoscaler from it"
 
 
 def _targets(stage: Stage) -> Iterator[str]:
@@ -191,6 +207,12 @@ def _others(stage: Stage) -> Iterator[str]:
         if each.status == "TIMED_OUT":
             yield f"{each.arn} is {each.status}"
     sweeps, rotations = ([each.finishes() for each in world.executions(name)] for name in ("sweep", "rotate-nodes"))
+    # A rotation, and the child executions of its map of groups.
+    of_rotations = [each for arn, each in world.engine.executions.items() if "rotate-nodes" in arn]
+    history = json.dumps([each.events for each in of_rotations], default=str)
+    doubles = [each.arn for each in ends_of(stage) if told_by(each)[0] == "duplicate" and each.arn in history]
+    if doubles and rotations and all(end.outcome == "rotated" for end in rotations):
+        yield f"rotated was told, but {', '.join(doubles)} found another execution at work"
     if sweeps and sweeps[-1].status != "SUCCEEDED":
         yield f"the last sweep has failed: {sweeps[-1].cause[:300]}"
     for end in (*sweeps, *rotations):

@@ -99,7 +99,7 @@ def _instead(other: tuple[bytes, bytes] | None, text: bytes | None) -> bytes | N
 
 
 def _is_waited_for(pod: Json) -> bool:
-    return pod["metadata"]["name"].startswith("train")
+    return pod["metadata"]["name"].startswith(("train", "late"))
 
 
 DONE = {"wait_seconds": 0, "reason": "made up", "counts": {}, "names": {}}
@@ -189,6 +189,26 @@ MUTATIONS = [
         "before-stop/undisturbed",
         "has not finished",
         reads=(rb'"recycle-eks/drain":"wait"', rb'"recycle-eks/drain":"evict"'),
+    ),
+    Mutation(
+        "a neighbour's successor counts as the replacement",
+        "neighbour/undisturbed",
+        "usable members in",
+        reads=(rb'(usable_before\\*":)\d+', rb"\g<1>0"),
+    ),
+    Mutation(
+        "nothing keeps Cluster Autoscaler from a kept machine",
+        "before-stop/undisturbed",
+        "nothing keeps Cluster Autoscaler from it",
+        sends=(rb'(scale-down-disabled": ?")true"', rb'\1false"'),
+        reads=(rb'(scale-down-disabled": ?")false"', rb'\1true"'),
+    ),
+    Mutation(
+        "a rotation takes the work of another execution for its own",
+        "rotation/undisturbed",
+        "found another execution at work",
+        machine=("{% $ended.outcome = 'duplicate' %}", "{% false %}"),
+        undone={"claim-node": {**DONE, "verdict": "duplicate"}},
     ),
     Mutation(
         "a node that was put back is told as lost",

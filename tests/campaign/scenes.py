@@ -61,6 +61,8 @@ class Stage:
         """Machines that ended with pods at work."""
         self.unclaimed: list[str] = []
         """Calls that changed something without a live claim."""
+        self.short: list[str] = []
+        """Machines that ended although their group had fewer usable members than before they left service."""
         self.dispose = "terminate"
         """What was asked for."""
         self.is_stopped = False
@@ -82,6 +84,7 @@ class Stage:
         """The states that executions have entered, each once."""
         self.to_do: dict[str, Callable[[], Any]] = {}
         """What is done as soon as a state is entered for the first time."""
+        self._usable_before: dict[str, int] = {}
         self._last_calls: dict[str, tuple[str, int]] = {}
         self._busy_until = 0.0
         self._lock = threading.Lock()
@@ -124,6 +127,13 @@ class Stage:
         if not self.targets:
             self.targets.append(self.world.target_group("nodes", deregistration_delay=60))
         return node
+
+    def is_given_a_late_pod(self, node: Node) -> None:
+        """It runs to completion, so that it is waited for, as it does not tolerate the taint."""
+        if node.exists and self.world.state_of(node.instance_id) == "running":
+            job = node.job("late")
+            self.jobs.append(job)
+            self.at(f"{self.world.clock.elapsed() + 300}s", lambda: self.finish(job))
 
     def at(self, time: str, action: Callable[[], Any]) -> None:
         self._busy_until = max(self._busy_until, self.world.seconds(time))
@@ -204,8 +214,21 @@ class Stage:
         if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand | self.unknown:
             if killed := node.pods_at_work():
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
+            needed = min(self._usable_before.get(instance.id, 0), node.group.sizes[1])
+            if (usable := self._count_usable(node.group, instance.id)) < needed:
+                self.short.append(f"{node.name} ended with {usable} usable members in {node.group}, and {needed} are needed")
+
+    def _count_usable(self, group: Group, besides: str = "") -> int:
+        """Members that are in service with a Node that is Ready."""
+        in_service = [each for each, state in group.states.items() if state == "InService" and each != besides]
+        nodes = [group.node_of(each) for each in in_service if self.world.state_of(each) == "running"]
+        return len([node for node in nodes if node and node.exists and node.kubernetes.is_ready])
 
     def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:
+        if action == "autoscaling:EnterStandby" and function is not None:
+            for node in self.nodes:
+                if node.instance_id in json.dumps(parameters) and node.group.states.get(node.instance_id) == "InService":
+                    self._usable_before[node.instance_id] = self._count_usable(node.group)
         if function is not None and action.startswith(TEXTS):
             self.written.append(f"{function} {action} {json.dumps(parameters, default=str)}")
         if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
@@ -273,7 +296,9 @@ def _started(stage: Stage, **fields: Any) -> Execution:
 
 
 def before(stage: Stage) -> None:
-    stage.recycles(stage.group().nodes[0])
+    """A scheduler that had not heard of the taint yet binds one pod more."""
+    node = stage.recycles(stage.group().nodes[0])
+    stage.to_do["CheckPods"] = lambda: stage.is_given_a_late_pod(node)
     _started(stage)
 
 
@@ -285,6 +310,21 @@ def before_stop(stage: Stage) -> None:
 def before_detach(stage: Stage) -> None:
     stage.recycles(stage.group().nodes[0])
     _started(stage, dispose="detach")
+
+
+def neighbour(stage: Stage) -> None:
+    """The replacement takes its time. Meanwhile a neighbour dies, and its successor comes first."""
+    group = stage.group(size=3)
+    node, other = group.nodes[:2]
+    stage.recycles(node, until="2m", serves=False)
+    group.next_launch(takes="8m")
+
+    def dies() -> None:
+        stage.by_hand.add(other.instance_id)
+        other.is_terminated_in_the_console()
+
+    stage.at("30s", dies)
+    _started(stage)
 
 
 def after(stage: Stage) -> None:
@@ -368,6 +408,7 @@ SCENES = [
     Scene("before", before, "recycled"),
     Scene("before-stop", before_stop, "recycled"),
     Scene("before-detach", before_detach, "recycled"),
+    Scene("neighbour", neighbour, "recycled"),
     Scene("after", after, "recycled"),
     Scene("hook", hook, "recycled"),
     Scene("hook-retain", hook_retain, "recycled"),
