@@ -24,7 +24,7 @@ TABLE = {
     "crates/recycle-eks/src/watch.rs": (True, False, ["scenarios/test_cli.py"], ["scenarios/test_spot.py"]),
     "crates/evict-pods/src/tests.rs": (True, False, [], ["scenarios/test_hook.py"]),
     "terraform/iam.tf": (
-        False,
+        True,
         True,
         ["scenarios/test_permissions.py", "deployment/test_terraform.py"],
         ["contract/test_walk.py"],

@@ -142,6 +142,16 @@ def test_a_group_that_cannot_grow_is_found(healthy, cli):
     the_only_one(cli, "warning", "sizes", "retained", "are all 2")
 
 
+def test_a_member_without_the_clusters_tag_is_found_with_the_command_that_sets_it(healthy, cli):
+    member = healthy.groups["retained"].instances[0]
+    tag = f"kubernetes.io/cluster/{CLUSTER}"
+    healthy.aws.client("ec2").delete_tags(Resources=[member], Tags=[{"Key": tag}])
+    the_only_one(cli, "problem", "cluster tag", "", f"1 member without {tag}, which cannot be recycled: {member}")
+    findings = cli("doctor", "--output", "json", pace=0).document["findings"]
+    (mend,) = [finding["mend"] for finding in findings if finding["level"] != "ok"]
+    assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned';")
+
+
 def test_a_rule_that_somebody_has_disabled_is_found(healthy, cli):
     healthy.aws.client("events").disable_rule(Name="recycle-eks-sweep-clock")
     try:

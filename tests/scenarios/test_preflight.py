@@ -1,7 +1,13 @@
 """Pre-flight refuses by name, everything at once, and touches nothing; what comes up later is told at the next poll."""
 
+import json
+import shlex
+
 import pytest
 
+from world.deployment import CLUSTER
+
+TAG = f"kubernetes.io/cluster/{CLUSTER}"
 ACTIVE_REFRESHES = ["Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"]
 
 
@@ -39,6 +45,21 @@ def fill_warm_pool(world, node) -> None:
     world.autoscaling.move_to_warm_pool(node.instance_id)
 
 
+def untag_instance(world, node) -> None:
+    world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": TAG}])
+
+
+def untag_group(world, node) -> None:
+    tag = {"ResourceId": node.group.name, "ResourceType": "auto-scaling-group", "Key": TAG}
+    world.aws.client("autoscaling").delete_tags(Tags=[tag])
+
+
+def name_other_cluster(world, node) -> None:
+    untag_instance(world, node)
+    other = {"Key": "kubernetes.io/cluster/production", "Value": "owned"}
+    world.aws.client("ec2").create_tags(Resources=[node.instance_id], Tags=[other])
+
+
 #: What speaks against the node -> how that comes about.
 OBSTACLES = {
     "suspended_process": lambda world, node: node.group.suspend("Launch"),
@@ -55,6 +76,8 @@ OBSTACLES = {
     ),
     "no_node": lambda world, node: world.kubernetes.remove_node(node.name),
     "warm_pool": fill_warm_pool,
+    "another_cluster": lambda world, node: name_other_cluster(world, node),
+    "missing_cluster_tag": lambda world, node: untag_instance(world, node),
 }
 
 
@@ -91,6 +114,26 @@ def test_another_clusters_instance_is_refused_by_name(world):
     assert end.error == "PreflightRefused"
     assert end.cause.startswith("another_cluster: ") and "production" in end.cause
     assert world.writes() == []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_without_the_clusters_tag_nothing_is_touched_and_the_commands_in_the_text_set_it(world, node, dry_run):
+    untag_instance(world, node)
+    untag_group(world, node)
+    world.forget_calls()
+
+    end = world.recycle(node, dry_run=dry_run).finishes()
+
+    assert end.error == "PreflightRefused" and world.writes() == []
+    of_instance, of_group = end.cause.splitlines()
+    assert of_instance.startswith("missing_cluster_tag: ") and of_group.startswith("missing_cluster_tag: ")
+    words = shlex.split(of_instance.split("set it: ")[1])
+    assert words == ["aws", "ec2", "create-tags", "--resources", node.instance_id, "--tags", f"Key={TAG},Value=owned"]
+    *command, tag = shlex.split(of_group.split("set it: ")[1])
+    assert command == ["aws", "autoscaling", "create-or-update-tags", "--tags"]
+    world.aws.client("ec2").create_tags(Resources=[node.instance_id], Tags=[{"Key": TAG, "Value": "owned"}])
+    world.aws.client("autoscaling").create_or_update_tags(Tags=[json.loads(tag)])
+    assert world.recycle(node).finishes().outcome == "recycled"
 
 
 def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(world, node):

@@ -194,6 +194,25 @@ def test_a_node_that_was_on_its_way_out_comes_back_to_its_balancers(world, node)
     assert not marks(world, node)
 
 
+def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notification_say_how_the_node_is(world, node, job):
+    world.faults.refuse("ec2:DeleteTags", code="UnauthorizedOperation", message="no", status=403, times=None)
+
+    end = fails_to_drain(world, node).finishes()
+
+    assert end.error == "DrainTimedOut"
+    subject = f"node {node.name} ({node.instance_id})"
+    left = f"{subject} carries our annotations, carries our label, carries our tags"
+    assert f"Now {left}." in end.cause, end.cause
+    assert "The node is not put back: " in end.cause and "ec2:DeleteTags" in end.cause
+    assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause
+    assert "errorMessage" not in end.cause
+    told = [text for text in world.notifications if subject in text]
+    assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
+    assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
+    swept = world.sweep().finishes()
+    assert swept.error == "SweepFailed" and left in swept.cause, swept.cause
+
+
 def test_who_is_protected_by_a_person_stays_protected(world, node, job):
     other = node.group.nodes[1]
     node.group.protect(other)

@@ -27,17 +27,24 @@ fn whole() -> Answers {
         )
     };
     let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
+    let instance_tags =
+        "<tagSet><item><key>kubernetes.io/cluster/world</key><value>owned</value></item></tagSet>";
+    let group_tags =
+        "<Tags><member><Key>kubernetes.io/cluster/world</Key><Value>owned</Value></member></Tags>";
     let more = "<TargetGroupARNs><member>arn</member></TargetGroupARNs><SuspendedProcesses><member>\
                 <ProcessName>AZRebalance</ProcessName></member></SuspendedProcesses>";
     [
         node.to_string(),
         json!({"nodegroup": {"nodegroupName": "blue", "status": "ACTIVE"}}).to_string(),
-        running_instance(id.as_str(), "<privateDnsName>one</privateDnsName>"),
+        running_instance(
+            id.as_str(),
+            &format!("<privateDnsName>one</privateDnsName>{instance_tags}"),
+        ),
         format!(
             "<AutoScalingInstances><member><InstanceId>{id}</InstanceId><AutoScalingGroupName>workers</AutoScalingGroupName>\
              <LifecycleState>InService</LifecycleState></member></AutoScalingInstances>"
         ),
-        one_group(more, &[(id.as_str(), "InService")]),
+        one_group(&format!("{more}{group_tags}"), &[(id.as_str(), "InService")]),
         "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>".to_owned(),
         format!("<TargetHealthDescriptions>{targets}</TargetHealthDescriptions>"),
     ]

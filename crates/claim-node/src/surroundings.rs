@@ -1,5 +1,7 @@
 //! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
 
+use std::collections::BTreeMap;
+
 use instance_record::autoscaling::Membership;
 use recycle::balancers::Attachments;
 use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
@@ -27,6 +29,7 @@ pub(crate) struct Found {
     lifecycle_state: Option<String>,
     group: Option<Group>,
     attachments: Attachments,
+    group_tags: BTreeMap<String, String>,
     /// The group counts weights.
     is_weighted: bool,
     /// The group keeps an instance whose hook was abandoned.
@@ -130,38 +133,29 @@ pub(crate) async fn look_into(
         // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
         None
     };
-    let (lifecycle_state, group, attachments, is_weighted, retains) = match membership {
-        Some(found) => {
-            let Membership {
-                lifecycle_state,
-                group,
-                attachments,
-                is_weighted,
-                retains,
-            } = found;
-            (
-                Some(lifecycle_state),
-                Some(group),
-                attachments,
-                is_weighted,
-                retains,
-            )
-        }
-        None => (None, None, Attachments::default(), false, false),
-    };
-    Ok(Found {
+    let mut found = Found {
         endpoint,
         client,
         is_unreachable,
         missing_permissions,
         instance,
-        lifecycle_state,
-        group,
-        attachments,
-        is_weighted,
-        retains,
+        lifecycle_state: None,
+        group: None,
+        attachments: Attachments::default(),
+        group_tags: BTreeMap::new(),
+        is_weighted: false,
+        retains: false,
         node,
-    })
+    };
+    if let Some(membership) = membership {
+        found.lifecycle_state = Some(membership.lifecycle_state);
+        found.group = Some(membership.group);
+        found.attachments = membership.attachments;
+        found.group_tags = membership.tags;
+        found.is_weighted = membership.is_weighted;
+        found.retains = membership.retains;
+    }
+    Ok(found)
 }
 
 /// A cluster that answered once is only away: whoever has claimed the node, or waits for its turn, has seen it.
@@ -217,19 +211,51 @@ impl Found {
     }
 
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
-        let place = match (&self.node, &self.instance) {
-            (Some(node), _) if node.claim().is_some() => {
-                format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name)
-            }
-            (_, Some(instance)) => {
-                format!("the tag {CLAIM_TAG} of {}", describe_instance(&instance.id, None))
-            }
-            (_, None) => "the claim".to_owned(),
-        };
         let refusal = Obstacle::UnreadableClaim.because(format!(
-            "{place} is not a claim of ours but {text:?}; remove it if nobody works on the node"
+            "{} is not a claim of recycle-eks but {text:?}; remove it if no execution works on the node: {}",
+            self.claim_place(),
+            self.claim_removal()
         ));
         Error::Refused(refusal.to_string())
+    }
+
+    pub(crate) fn foreign_claim(&self, what: &str) -> Error {
+        let refusal = Obstacle::ForeignClaim.because(format!(
+            "{} is a claim {what}: this installation has not written it; if no other installation or version of recycle-eks works on \
+             the node, remove it: {}",
+            self.claim_place(),
+            self.claim_removal()
+        ));
+        Error::Refused(refusal.to_string())
+    }
+
+    /// The Node whose annotation is the claim, if it has one; else the claim is the instance's tag.
+    fn claimed_node(&self) -> Option<&NodeFacts> {
+        self.node.as_ref().filter(|node| node.claim().is_some())
+    }
+
+    fn claim_place(&self) -> String {
+        match (self.claimed_node(), &self.instance) {
+            (Some(node), _) => format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name),
+            (None, Some(instance)) => {
+                format!("the tag {CLAIM_TAG} of {}", describe_instance(&instance.id, None))
+            }
+            (None, None) => "the claim".to_owned(),
+        }
+    }
+
+    /// The command that removes it.
+    fn claim_removal(&self) -> String {
+        match (self.claimed_node(), &self.instance) {
+            (Some(node), _) => format!("kubectl annotate node {} {CLAIM_ANNOTATION}-", node.name),
+            (None, Some(instance)) => {
+                format!(
+                    "aws ec2 delete-tags --resources {} --tags Key={CLAIM_TAG}",
+                    instance.id
+                )
+            }
+            (None, None) => String::new(),
+        }
     }
 
     /// Why our hook has nothing to wait for, if that is so. Only a cluster that was asked can know no Node.
@@ -259,6 +285,8 @@ impl Found {
             instance: self.instance.as_ref(),
             lifecycle_state: self.lifecycle_state.as_deref(),
             group: self.group.as_ref(),
+            group_tags: &self.group_tags,
+            group_retains: self.retains,
             group_state,
             node: self.node.as_ref(),
             unreachable: self.is_unreachable.then_some(self.endpoint.as_str()),

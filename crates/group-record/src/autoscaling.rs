@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_config::SdkConfig;
-use aws_sdk_autoscaling::types::{Filter, LaunchTemplateSpecification};
+use aws_sdk_autoscaling::types::{Filter, LaunchTemplateSpecification, TagDescription};
 use recycle::balancers::Attachments;
+use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::hook::is_held;
 use recycle::ids::{ClusterName, GroupName, InstanceId};
 use recycle::names::LIFECYCLE_HOOK;
@@ -34,6 +35,8 @@ pub struct Membership {
     pub lifecycle_state: String,
     /// The group.
     pub group: Group,
+    /// The group's tags.
+    pub tags: BTreeMap<String, String>,
     /// What the group is attached to.
     pub attachments: Attachments,
     /// The desired capacity counts weights, processors or memory, and not instances.
@@ -103,9 +106,8 @@ impl Groups {
     /// Every group with the cluster's tag.
     pub async fn fetch_fleets(&self, cluster: &ClusterName) -> Result<Vec<Fleet>, Error> {
         let belongs = Filter::builder()
-            .name(format!("tag:kubernetes.io/cluster/{cluster}"))
-            .values("owned")
-            .values("shared")
+            .name(format!("tag:{}", cluster_tag(cluster.as_str())))
+            .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
             .build();
         let mut pages = self
             .client
@@ -146,6 +148,7 @@ impl Groups {
         Ok(Some(Membership {
             lifecycle_state,
             group: to_group(&group)?,
+            tags: to_tags(&group),
             attachments: to_attachments(&group),
             is_weighted: is_weighted(&group),
             retains: retains(&group),
@@ -294,7 +297,7 @@ impl Groups {
 
     /// The members that groups of the cluster are terminating and wait with, in groups that have our hook.
     pub async fn find_held(&self, cluster: &ClusterName) -> Result<BTreeSet<InstanceId>, Error> {
-        let tag = format!("kubernetes.io/cluster/{cluster}");
+        let tag = cluster_tag(cluster.as_str());
         let filter = Filter::builder().name("tag-key").values(tag).build();
         let mut pages = self
             .client
@@ -393,15 +396,12 @@ fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Flee
         .launch_template()
         .or(mixed.and_then(|mixed| mixed.launch_template_specification()));
     let overrides = mixed.map(|mixed| mixed.overrides()).unwrap_or_default().iter();
-    let tags = group.tags().iter();
     Ok(Fleet {
         name: parse(
             DESCRIBE_GROUPS,
             group.auto_scaling_group_name().unwrap_or_default(),
         )?,
-        tags: tags
-            .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())))
-            .collect(),
+        tags: to_tags(group),
         template: named.and_then(to_template),
         overrides: overrides
             .filter_map(|choice| {
@@ -424,6 +424,12 @@ fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Flee
             })
             .collect::<Result<_, Error>>()?,
     })
+}
+
+fn to_tags(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> BTreeMap<String, String> {
+    let named =
+        |tag: &TagDescription| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
+    group.tags().iter().filter_map(named).collect()
 }
 
 /// A group that names no version launches the default one (API reference, LaunchTemplateSpecification).

@@ -3,6 +3,7 @@
 use aws_config::SdkConfig;
 use aws_sdk_ec2::types::{Filter, Tag};
 use jiff::Timestamp;
+use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::ids::{ClusterName, InstanceId};
 use recycle::node::Instance;
 use recycle::select::{Machine, Template, TemplateFacts};
@@ -75,10 +76,10 @@ impl Instances {
     /// The cluster's instances that carry at least one of these tags, whatever its value.
     pub async fn fetch_marked(&self, cluster: &ClusterName, tags: &[&str]) -> Result<Vec<Instance>, Error> {
         let keys = tags.iter().map(ToString::to_string).collect();
-        let belongs = vec!["owned".to_owned(), "shared".to_owned()];
+        let belongs = CLUSTER_TAG_VALUES.map(str::to_owned).to_vec();
         let filters = vec![
             ("tag-key".to_owned(), keys),
-            (format!("tag:kubernetes.io/cluster/{cluster}"), belongs),
+            (format!("tag:{}", cluster_tag(cluster.as_str())), belongs),
         ];
         self.fetch_where(filters).await
     }

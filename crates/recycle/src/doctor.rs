@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_tag::{cluster_tag, tag_instances};
 use crate::hook::{SHORTEST_HEARTBEAT, longest_hold};
 use crate::ids::InstanceId;
 use crate::names::LIFECYCLE_HOOK;
@@ -17,6 +18,9 @@ use crate::sweep::INTERVAL;
 
 /// Of how many Nodes or groups a finding names those that it is about.
 const MOST_NAMES: usize = 5;
+
+/// Instances in a command to paste: 25 characters each. The next look has the others.
+const MOST_IN_COMMAND: usize = 50;
 
 /// What was asked for, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +86,9 @@ pub struct Inside {
     pub instances: Seen<u32>,
     /// The cluster's Nodes.
     pub nodes: Seen<Nodes>,
+    /// The members of these groups without the cluster's tag; none if the function is of a version that does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untagged: Option<Seen<Vec<InstanceId>>>,
     /// Whether Step Functions answers; none if the function is of a version that does not ask it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_functions: Option<Seen<()>>,
@@ -504,6 +511,7 @@ fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
             examine_permissions(inside),
             examine_endpoints(inside),
             judge("Nodes", "", &inside.nodes, examine_nodes),
+            examine_tags(seen, inside.untagged.as_ref()),
         ]
         .concat()
     })
@@ -637,6 +645,36 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
         )];
     }
     found
+}
+
+/// What stops their recycling is refused by pre-flight, node by node.
+fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -> Vec<Finding> {
+    let (check, tag) = ("cluster tag", cluster_tag(&seen.cluster));
+    // Of EC2 that does not answer the endpoint's finding tells.
+    let Some(Seen::Found(untagged)) = untagged else {
+        return Vec::new();
+    };
+    if untagged.is_empty() {
+        return vec![Finding::ok(
+            check,
+            "",
+            format!("every member of the groups has {tag}"),
+        )];
+    }
+    let names: Vec<String> = untagged.iter().map(ToString::to_string).collect();
+    let members = count(names.len(), "member");
+    vec![Finding::problem(
+        check,
+        "",
+        format!(
+            "{members} without {tag}, which cannot be recycled: {}",
+            name_some(&names)
+        ),
+        format!(
+            "{}; and tag their groups with propagation, so that new members have it",
+            tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster)
+        ),
+    )]
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -915,7 +953,7 @@ fn examine_groups(seen: &Installation) -> Vec<Finding> {
             return vec![Finding::problem(
                 "group",
                 "",
-                format!("no group has the tag kubernetes.io/cluster/{}", seen.cluster),
+                format!("no group has the tag {}", cluster_tag(&seen.cluster)),
                 "Tag the Auto Scaling groups of the cluster's nodes with it (value owned).",
             )];
         }

@@ -5,12 +5,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_tag::find_other_cluster;
 use crate::contract::{ClaimVerdict, WayIn};
 use crate::input::{Hook, Input, Replacement, TO_EC2};
 use crate::names::LIFECYCLE_HOOK;
 use crate::node::{Instance, NodeFacts};
 use crate::poll::{is_heartbeat_due, next_wait};
-use crate::preflight::find_other_cluster;
 
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;

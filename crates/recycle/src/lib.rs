@@ -7,6 +7,7 @@ pub mod autoscaler;
 pub mod balancers;
 pub mod blocked;
 pub mod claim;
+pub mod cluster_tag;
 pub mod contract;
 pub mod disposal;
 pub mod doctor;

@@ -2,11 +2,13 @@
 //!
 //! All refusals at once: each has a name that does not change, and a sentence that says what was found and what a person may do.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::autoscaler::{Remover, find_remover};
 use crate::balancers::Balancer;
 use crate::claim::Urgency;
+use crate::cluster_tag::{cluster_tag, find_other_cluster, has_cluster_tag, tag_group, tag_instances};
 use crate::ids::{ClusterName, InstanceId};
 use crate::input::{Dispose, Force, Input, Replacement};
 use crate::lost::describe_silence;
@@ -85,6 +87,8 @@ obstacles!(
     UnknownInstance = "unknown_instance",
     /// The annotation or tag of the claim is not a claim.
     UnreadableClaim = "unreadable_claim",
+    /// No execution of this installation and version has written the claim.
+    ForeignClaim = "foreign_claim",
     /// The cluster's endpoint never answered.
     UnreachableEndpoint = "unreachable_endpoint",
     /// We may not do in the cluster what has to be done.
@@ -111,6 +115,8 @@ obstacles!(
     NotInService = "not_in_service",
     /// It is another cluster's.
     AnotherCluster = "another_cluster",
+    /// The instance or its group lacks the cluster's tag, without which the functions may change nothing.
+    MissingClusterTag = "missing_cluster_tag",
     /// It has no Node in the cluster.
     NoNode = "no_node",
     /// Cluster Autoscaler is about to remove the node.
@@ -150,6 +156,7 @@ impl Obstacle {
             Self::Redriven
             | Self::UnknownInstance
             | Self::UnreadableClaim
+            | Self::ForeignClaim
             | Self::UnreachableEndpoint
             | Self::MissingPermission
             | Self::Karpenter
@@ -163,6 +170,7 @@ impl Obstacle {
             | Self::NotTerminating
             | Self::NotInService
             | Self::AnotherCluster
+            | Self::MissingClusterTag
             | Self::NoNode
             | Self::RemovedByAutoscaler
             | Self::DisruptedByKarpenter
@@ -210,6 +218,10 @@ pub struct Surroundings<'a> {
     pub lifecycle_state: Option<&'a str>,
     /// Its group, if it is in one.
     pub group: Option<&'a Group>,
+    /// The group's tags.
+    pub group_tags: &'a BTreeMap<String, String>,
+    /// The group keeps an instance whose termination hook was abandoned.
+    pub group_retains: bool,
     /// What else the group is at.
     pub group_state: &'a GroupState,
     /// Its Node, if it has one.
@@ -273,6 +285,9 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
+    if refusals.is_empty() && !surroundings.resuming {
+        refusals.extend(check_tags(surroundings, instance));
+    }
     if surroundings.resuming || input.hook.is_some() || input.interrupted_at.is_some() {
         // What follows asks whether to begin. This node was begun, by us or by others: stopping here would leave
         // it half done.
@@ -410,22 +425,40 @@ fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
     }
 }
 
-/// The cluster that an instance's tags name, if they name another one only.
-#[must_use]
-pub(crate) fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
-    let named = ["aws:eks:cluster-name", "eks:cluster-name"]
-        .iter()
-        .filter_map(|key| instance.tags.get(*key))
-        .map(String::as_str);
-    let owned = instance
-        .tags
-        .keys()
-        .filter_map(|key| key.strip_prefix("kubernetes.io/cluster/"));
-    let clusters: Vec<&str> = named.chain(owned).collect();
-    if clusters.contains(&cluster) {
-        return None;
+/// The tags that the functions' policies demand of whatever they change. A group whose instance leaves by itself is not changed: one that
+/// a lifecycle hook holds and no policy retains, or that EC2 takes away.
+fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
+    let (input, id) = (surroundings.input, &instance.id);
+    let cluster = &input.cluster_name;
+    let is_tagged = has_cluster_tag(&instance.tags, cluster);
+    if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
+        return vec![Obstacle::AnotherCluster.because(format!(
+            "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
+             execution of that cluster's module"
+        ))];
     }
-    clusters.first().copied()
+    let mut refusals = Vec::new();
+    let tag = cluster_tag(cluster.as_str());
+    let lacks = |what: &str, command: &str| {
+        Obstacle::MissingClusterTag.because(format!(
+            "{what} lacks the tag {tag} with the value owned or shared, without which the functions may not change it; set it: {command}"
+        ))
+    };
+    if !is_tagged {
+        refusals.push(lacks(
+            &format!("instance {id}"),
+            &tag_instances(std::slice::from_ref(id), cluster.as_str()),
+        ));
+    }
+    let leaves_by_itself = input.hook.is_some() || input.interrupted_at.is_some();
+    if let Some(group) = surroundings.group
+        && (!leaves_by_itself || surroundings.group_retains)
+        && !has_cluster_tag(surroundings.group_tags, cluster)
+    {
+        let name = &group.name;
+        refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
+    }
+    refusals
 }
 
 /// Somebody else is removing the node already.
@@ -664,7 +697,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
+    use crate::fixtures::{OTHER, group, input, instance, member, node, strings, taint};
     use crate::names::STOPPED_TAG;
 
     /// A pre-flight in which all is well; each test changes what it is about.
@@ -675,6 +708,8 @@ mod tests {
         node: Option<NodeFacts>,
         state: GroupState,
         lifecycle_state: Option<&'static str>,
+        group_tags: BTreeMap<String, String>,
+        group_retains: bool,
         unreachable: Option<&'static str>,
         missing_permissions: Vec<String>,
         resuming: bool,
@@ -683,11 +718,16 @@ mod tests {
     fn world() -> World {
         World {
             input: input(json!({})),
-            instance: Some(instance()),
+            instance: Some(Instance {
+                tags: strings([("kubernetes.io/cluster/prod", "owned")]),
+                ..instance()
+            }),
             group: Some(group()),
             node: Some(node("old")),
             state: GroupState::default(),
             lifecycle_state: None,
+            group_tags: strings([("kubernetes.io/cluster/prod", "owned")]),
+            group_retains: false,
             unreachable: None,
             missing_permissions: Vec::new(),
             resuming: false,
@@ -731,11 +771,26 @@ mod tests {
         }
 
         fn tagged<const N: usize>(self, tags: [(&str, &str); N]) -> Self {
+            let instance = self.instance.map(|mut instance| {
+                instance.tags.extend(strings(tags));
+                instance
+            });
+            Self { instance, ..self }
+        }
+
+        fn of_no_cluster(self) -> Self {
             let instance = self.instance.map(|instance| Instance {
-                tags: strings(tags),
+                tags: BTreeMap::new(),
                 ..instance
             });
             Self { instance, ..self }
+        }
+
+        fn in_untagged_group(self) -> Self {
+            Self {
+                group_tags: BTreeMap::new(),
+                ..self
+            }
         }
 
         fn without_node(self) -> Self {
@@ -830,6 +885,8 @@ mod tests {
                 node: self.node.as_ref(),
                 group_state: &self.state,
                 lifecycle_state: self.lifecycle_state,
+                group_tags: &self.group_tags,
+                group_retains: self.group_retains,
                 unreachable: self.unreachable,
                 missing_permissions: &self.missing_permissions,
                 resuming: self.resuming,
@@ -931,12 +988,16 @@ mod tests {
                 "another cluster's by tag",
                 world()
                     .without_node()
+                    .of_no_cluster()
                     .tagged([("kubernetes.io/cluster/test", "owned")]),
                 "belongs to cluster test by its tags and is no node of cluster prod",
             ),
             (
                 "another cluster's managed node",
-                world().without_node().tagged([("aws:eks:cluster-name", "test")]),
+                world()
+                    .without_node()
+                    .of_no_cluster()
+                    .tagged([("aws:eks:cluster-name", "test")]),
                 "belongs to cluster test by its tags",
             ),
             (
@@ -1235,6 +1296,75 @@ mod tests {
     }
 
     #[test]
+    fn what_the_policies_will_refuse_is_refused_before_anything_is_touched() {
+        let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
+        let retained = |world: World| World {
+            group_retains: true,
+            ..world
+        };
+        let held = || on("Terminating:Wait", hook());
+        let (none, tag) = (Vec::<&str>::new(), "missing_cluster_tag");
+        for (name, world, expected) in [
+            ("the instance", world().of_no_cluster(), vec![tag]),
+            ("the group", world().in_untagged_group(), vec![tag]),
+            (
+                "both",
+                world().of_no_cluster().in_untagged_group(),
+                vec![tag, tag],
+            ),
+            (
+                "a held instance is tagged, too",
+                held().of_no_cluster(),
+                vec![tag],
+            ),
+            (
+                "its group is not changed",
+                held().in_untagged_group(),
+                none.clone(),
+            ),
+            (
+                "but if it retains",
+                retained(held().in_untagged_group()),
+                vec![tag],
+            ),
+            (
+                "EC2 takes it away",
+                World::asked(interrupted).in_untagged_group(),
+                none.clone(),
+            ),
+            (
+                "it was begun",
+                world().of_no_cluster().in_untagged_group().resuming(),
+                none.clone(),
+            ),
+            (
+                "another cluster's, with a Node here",
+                world()
+                    .of_no_cluster()
+                    .tagged([("kubernetes.io/cluster/test", "owned")]),
+                vec!["another_cluster"],
+            ),
+            (
+                "shared by two clusters",
+                world().tagged([("kubernetes.io/cluster/test", "owned")]),
+                none.clone(),
+            ),
+        ] {
+            assert_eq!(world.names(), expected, "{name}");
+        }
+        let Preflight::Refused(refusals) = world().of_no_cluster().in_untagged_group().check() else {
+            panic!()
+        };
+        let text = list_refusals(&refusals);
+        let instance = format!(
+            "--resources {} --tags 'Key=kubernetes.io/cluster/prod,Value=owned'",
+            crate::fixtures::OLD
+        );
+        assert!(text.contains(&instance), "{text}");
+        assert!(text.contains("aws autoscaling create-or-update-tags"), "{text}");
+    }
+
+    #[test]
     fn whom_ec2_takes_away_nothing_of_the_group_holds_back_and_whom_it_is_only_likely_to_take_everything_does()
      {
         let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
@@ -1418,24 +1548,5 @@ mod tests {
                 "{name}: {notes:?}"
             );
         }
-    }
-
-    #[test]
-    fn a_cluster_is_told_apart_from_one_whose_name_it_begins_with() {
-        let tagged = Instance {
-            tags: strings([("kubernetes.io/cluster/prod-2", "owned")]),
-            ..instance()
-        };
-        assert_eq!(find_other_cluster(&tagged, "prod"), Some("prod-2"));
-        assert_eq!(
-            find_other_cluster(
-                &Instance {
-                    id: id(OTHER),
-                    ..instance()
-                },
-                "prod"
-            ),
-            None
-        );
     }
 }

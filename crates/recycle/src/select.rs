@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::claim::StoredClaim;
+use crate::cluster_tag::has_cluster_tag;
 use crate::contract::Start;
 use crate::drain::later;
 use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
@@ -495,9 +496,7 @@ pub fn choose_listed(
 
 /// By its own tag, or as a member of a group with that tag.
 fn is_of(cluster: &ClusterName, instance: &Instance, fleets: &[Fleet]) -> bool {
-    let tag = instance.tags.get(&format!("kubernetes.io/cluster/{cluster}"));
-    let is_tagged = tag.is_some_and(|value| matches!(value.as_str(), "owned" | "shared"));
-    is_tagged || fleet_of(&instance.id, fleets).is_some()
+    has_cluster_tag(&instance.tags, cluster) || fleet_of(&instance.id, fleets).is_some()
 }
 
 /// The group that the instance is a member of.

@@ -20,6 +20,9 @@ pub enum Error {
     /// The record of an earlier step was edited.
     #[error(transparent)]
     Deed(#[from] recycle::put_back::UnreadableDeed),
+    /// A call was refused until there was no patience left. The text says how the node is.
+    #[error("{0}")]
+    Left(String, #[source] Box<Error>),
     /// A step of a group without the group: what is decided for one is done to one.
     #[error("{0}")]
     NoGroup(String),
@@ -32,6 +35,7 @@ impl NamedFailure for Error {
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),
+            Self::Left(_, error) => error.failure(),
             Self::Deed(_) | Self::NoGroup(_) => Failure::InternalError,
         }
     }

@@ -105,10 +105,18 @@ impl RestoreNode {
                 }
             }
         }
+        let left = target.describe_what_is_left();
         let has_time = target.has_time();
-        match self.take(target, step, &request).await {
-            Err(error) if error.failure() == Failure::ServiceRefused && has_time => {
-                Ok(wait(&request, LONG_WAIT, &with_causes(&error)))
+        match self.take(&mut target, step, &request).await {
+            Err(error) if error.failure() == Failure::ServiceRefused => {
+                if has_time {
+                    return Ok(wait(&request, LONG_WAIT, &with_causes(&error)));
+                }
+                // A sweep fails with it, which people are told, too; the next one tries again.
+                if request.leftover.is_some() {
+                    return Err(Error::Left(left.state, Box::new(error)));
+                }
+                Ok(target.tell_refusal(&left, &error, &request))
             }
             taken => taken,
         }

@@ -24,7 +24,7 @@ impl RestoreNode {
     /// One step, and how long to wait after it; or the end.
     pub(crate) async fn take(
         &self,
-        target: Target,
+        target: &mut Target,
         step: PutBackStep,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
@@ -38,22 +38,22 @@ impl RestoreNode {
             }
             PutBackStep::Report(note) => return self.report(target, note, request).await,
             PutBackStep::UndoKubernetes => {
-                self.undo_kubernetes(&target).await?;
+                self.undo_kubernetes(target).await?;
                 "is clean in Kubernetes".to_owned()
             }
             PutBackStep::Queue => {
-                self.queue(&target, request).await?;
+                self.queue(target, request).await?;
                 "is about to go back".to_owned()
             }
             PutBackStep::Protect(ids) => {
-                self.protect(&target, &ids).await?;
+                self.protect(target, &ids).await?;
                 format!(
                     "goes back; {} members are protected from scale-in meanwhile",
                     ids.len()
                 )
             }
             PutBackStep::Unprotect(ids) => {
-                self.unprotect(&target, &ids).await?;
+                self.unprotect(target, &ids).await?;
                 "has left no member protected".to_owned()
             }
             PutBackStep::CordonReplacement(id) => {
@@ -68,7 +68,7 @@ impl RestoreNode {
                 "has left no mark on its replacement".to_owned()
             }
             PutBackStep::TerminateReplacement(id) => {
-                self.terminate_replacement(&target, &id).await?;
+                self.terminate_replacement(target, &id).await?;
                 format!("goes back; its replacement {id}, which is empty, is terminated")
             }
             PutBackStep::ForgetDead => {
@@ -76,18 +76,18 @@ impl RestoreNode {
                 "is dead, and its group forgets it".to_owned()
             }
             PutBackStep::Lower { from } => {
-                self.lower(&target, from).await?;
+                self.lower(target, from).await?;
                 format!(
                     "goes back; the desired capacity is {} instead of {from}",
                     from.saturating_sub(1)
                 )
             }
             PutBackStep::Raise { to } => {
-                self.raise(&target, to).await?;
+                self.raise(target, to).await?;
                 format!("is back; the desired capacity is {to}, so that no member has to go")
             }
             PutBackStep::ExitStandby { from } => {
-                self.exit_standby(&target, from).await?;
+                self.exit_standby(target, from).await?;
                 "goes back into service".to_owned()
             }
         };
@@ -204,18 +204,18 @@ impl RestoreNode {
     /// Everything is as it was: the records go, too.
     pub(crate) async fn finish(
         &self,
-        target: Target,
+        target: &mut Target,
         note: Option<String>,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
-        self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
+        self.release(target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
             .await?;
         let reason = find_reason(request);
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
         if request.put_back.steps <= steps_before && note.is_none() {
             let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
-            return Ok(tell(answer, Some(&target), request, &reason, Vec::new()));
+            return Ok(tell(answer, Some(target), request, &reason, Vec::new()));
         }
         let mut text = format!("{reason}\nThe node was put back: {}", target.say("is in service"));
         if let Some(node) = target.node().filter(|node| node.unschedulable) {
@@ -230,21 +230,20 @@ impl RestoreNode {
         }
         let text = format!("{text}.");
         let answer = Answer::new(RestoreVerdict::Restored, text.as_str());
-        Ok(tell(answer, Some(&target), request, &text, Vec::new()))
+        Ok(tell(answer, Some(target), request, &text, Vec::new()))
     }
 
     /// In Standby, and schedulable. What another execution needs to go on from there stays: the record, and the tag by which it sees that
     /// Standby was our doing.
     pub(crate) async fn leave_in_standby(
         &self,
-        mut target: Target,
+        target: &mut Target,
         stuck: &Stuck,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
         let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind, request);
-        self.give_up(&mut target, *stuck == Stuck::TooLong, request)
-            .await?;
-        let node = self.release(&target, &[], &[]).await?;
+        self.give_up(target, *stuck == Stuck::TooLong, request).await?;
+        let node = self.release(target, &[], &[]).await?;
         target.forget_claim(node);
         let mut why = target
             .group
@@ -268,7 +267,7 @@ impl RestoreNode {
         let answer = Answer::new(verdict, report.text());
         Ok(tell(
             answer,
-            Some(&target),
+            Some(target),
             request,
             &report.story,
             report.what_to_do,
@@ -278,7 +277,7 @@ impl RestoreNode {
     /// Nothing more is done: what is left, and the commands that take it away.
     pub(crate) async fn report(
         &self,
-        mut target: Target,
+        target: &mut Target,
         note: Option<String>,
         request: &RestoreRequest,
     ) -> Result<Answer<RestoreVerdict>, Error> {
@@ -287,25 +286,25 @@ impl RestoreNode {
         }
         if target.is_result() {
             target.retire_if_stopped().await?;
-            self.release(&target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
+            self.release(target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
                 .await?;
             return Ok(target.forget(request));
         }
         let verdict = target.tell_once(RestoreVerdict::Kept, request);
         // A sweep goes on with a member that our hook holds, unless its time is over.
         if !(target.was_ours_to_end() && may_be_tried_again(request)) {
-            self.give_up(&mut target, false, request).await?;
+            self.give_up(target, false, request).await?;
         }
         if target.cluster.is_ok() {
             // It would hold the node, and a place in its group's queue.
-            let node = self.release(&target, &[], &[]).await?;
+            let node = self.release(target, &[], &[]).await?;
             target.forget_claim(node);
         }
         let report = target.write_report(note, request);
         let answer = Answer::new(verdict, report.text());
         Ok(tell(
             answer,
-            Some(&target),
+            Some(target),
             request,
             &report.story,
             report.what_to_do,
@@ -567,8 +566,11 @@ mod tests {
     async fn the_claim_goes_last_from_the_node_and_then_from_the_instance() {
         let kube = released();
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws).finish(target, None, &request(Some(60))).await.unwrap();
+        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws)
+            .finish(&mut target, None, &request(Some(60)))
+            .await
+            .unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Restored);
         assert_eq!(
             answer.reason,
@@ -595,8 +597,11 @@ mod tests {
     #[tokio::test]
     async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let target = target_in(&released(), Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws).finish(target, None, &request(None)).await.unwrap();
+        let mut target = target_in(&released(), Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws)
+            .finish(&mut target, None, &request(None))
+            .await
+            .unwrap();
         assert_eq!(
             (answer.verdict, answer.reason.as_str()),
             (RestoreVerdict::Untouched, "two pods are left")
@@ -607,9 +612,9 @@ mod tests {
     async fn a_node_that_stays_in_standby_keeps_what_another_execution_needs() {
         let kube = released();
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
-        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
         let answer = step(&aws)
-            .leave_in_standby(target, &Stuck::AtMaximum, &request(Some(60)))
+            .leave_in_standby(&mut target, &Stuck::AtMaximum, &request(Some(60)))
             .await
             .unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::StandbyLeftBehind);
@@ -638,8 +643,11 @@ mod tests {
                 json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
             );
         let aws = ScriptedAws::new();
-        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let error = step(&aws).finish(target, None, &request(None)).await.unwrap_err();
+        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let error = step(&aws)
+            .finish(&mut target, None, &request(None))
+            .await
+            .unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
         assert!(aws.calls().is_empty());
     }

@@ -21,7 +21,7 @@ use recycle::replacement::newcomers;
 use recycle::sweep::is_result;
 
 use crate::news::tell;
-use crate::request::{Report, Subject, find_reason, write_report};
+use crate::request::{LONGEST_WHY, Report, Subject, find_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
@@ -470,6 +470,21 @@ impl Target {
         }
         let unseen = self.cluster.as_ref().err().map(String::as_str);
         write_report(&find_reason(request), "", &left, unseen)
+    }
+
+    /// What is left where a call is refused until there is no patience left.
+    pub(crate) fn tell_refusal(
+        &self,
+        left: &LeftBehind,
+        refusal: &Error,
+        request: &RestoreRequest,
+    ) -> Answer<RestoreVerdict> {
+        let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
+        let done = format!("The node is not put back: {why}.");
+        let unseen = self.cluster.as_ref().err().map(String::as_str);
+        let report = write_report(&find_reason(request), &done, left, unseen);
+        let answer = Answer::new(RestoreVerdict::Kept, report.text());
+        tell(answer, Some(self), request, &report.story, report.what_to_do)
     }
 
     /// Nothing can be left on it; what was left of it on others is gone.

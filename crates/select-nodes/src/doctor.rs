@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use node_record::{list_nodes, missing_permissions, server_version};
+use recycle::cluster_tag::has_cluster_tag;
 use recycle::doctor::{Inside, Seen, find_odd_nodes};
 use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::{ClusterName, ExecutionArn, InstanceId};
-use recycle::node::NodeList;
+use recycle::node::{Instance, NodeList};
 use recycle::select::Fleet;
 
 use crate::rotation::members;
@@ -23,6 +24,7 @@ impl SelectNodes {
             self.examine_api_server(cluster),
             self.examine_groups(cluster),
         );
+        let untagged = there.as_ref().map(|there| find_untagged(there, cluster));
         let there = self.find_more(there, &members, &nodes).await;
         Inside {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -32,6 +34,7 @@ impl SelectNodes {
             instances: there
                 .as_ref()
                 .map(|there| u32::try_from(there.len()).unwrap_or(u32::MAX)),
+            untagged: Some(untagged),
             step_functions,
             nodes: nodes.and_then(|nodes| {
                 members.and_then(|members| there.map(|there| find_odd_nodes(&nodes, &members, &there)))
@@ -58,7 +61,10 @@ impl SelectNodes {
     }
 
     /// The cluster's groups, their members, and which of these are there.
-    async fn examine_groups(&self, cluster: &ClusterName) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Ids>) {
+    async fn examine_groups(
+        &self,
+        cluster: &ClusterName,
+    ) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Vec<Instance>>) {
         let fleets = seen(self.groups.fetch_fleets(cluster).await);
         let members: Seen<Ids> = fleets
             .as_ref()
@@ -71,23 +77,41 @@ impl SelectNodes {
     }
 
     /// Those that are there, with those of Nodes that are in no group.
-    async fn find_more(&self, there: Seen<Ids>, members: &Seen<Ids>, nodes: &Seen<NodeList>) -> Seen<Ids> {
+    async fn find_more(
+        &self,
+        there: Seen<Vec<Instance>>,
+        members: &Seen<Ids>,
+        nodes: &Seen<NodeList>,
+    ) -> Seen<Ids> {
+        let there = there.map(|there| there.into_iter().map(|instance| instance.id).collect::<Ids>());
         let (Seen::Found(there), Seen::Found(nodes)) = (&there, nodes) else {
             return there;
         };
         let on_nodes = nodes.readable.iter().filter_map(|node| node.instance.as_ref());
         let is_member = |id: &InstanceId| matches!(members, Seen::Found(members) if members.contains(id));
         let more = self.find_there(on_nodes.filter(|id| !is_member(id))).await;
-        seen(more).map(|more| there.union(&more).cloned().collect())
+        seen(more).map(|more| {
+            let more = more.into_iter().map(|instance| instance.id);
+            there.iter().cloned().chain(more).collect()
+        })
     }
 
     /// Those of the instances that EC2 knows and that have not ended.
-    async fn find_there(&self, ids: impl Iterator<Item = &InstanceId>) -> Result<Ids, Error> {
+    async fn find_there(&self, ids: impl Iterator<Item = &InstanceId>) -> Result<Vec<Instance>, Error> {
         let ids: Vec<InstanceId> = ids.cloned().collect();
-        let found = self.instances.fetch_all(&ids).await?;
-        let there = found.into_iter().filter(|instance| !instance.is_gone());
-        Ok(there.map(|instance| instance.id).collect())
+        let mut found = self.instances.fetch_all(&ids).await?;
+        found.retain(|instance| !instance.is_gone());
+        Ok(found)
     }
+}
+
+/// Those that the functions' policies let nobody change.
+fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId> {
+    members
+        .iter()
+        .filter(|instance| !has_cluster_tag(&instance.tags, cluster))
+        .map(|instance| instance.id.clone())
+        .collect()
 }
 
 async fn ask<T>(

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::Client;
 use aws_sdk_autoscaling::types::{Filter, Tag};
+use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::names::PAUSED_TAG;
 use serde_json::json;
 
@@ -68,9 +69,8 @@ impl ClusterGroups {
     async fn fetch_of(aws: &SdkConfig, cluster: &str) -> Result<Self, Error> {
         let client = Client::new(aws);
         let belongs = Filter::builder()
-            .name(format!("tag:kubernetes.io/cluster/{cluster}"))
-            .values("owned")
-            .values("shared")
+            .name(format!("tag:{}", cluster_tag(cluster)))
+            .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
             .build();
         let mut pages = client
             .describe_auto_scaling_groups()
@@ -96,8 +96,9 @@ impl ClusterGroups {
     fn choose(&self, wanted: &Groups) -> Result<Vec<String>, Error> {
         if self.names.is_empty() {
             return Err(Error::Refused(format!(
-                "cluster {} has no Auto Scaling group: none has the tag kubernetes.io/cluster/{} with the value owned or shared",
-                self.cluster, self.cluster
+                "cluster {} has no Auto Scaling group: none has the tag {} with the value owned or shared",
+                self.cluster,
+                cluster_tag(&self.cluster)
             )));
         }
         if wanted.all {

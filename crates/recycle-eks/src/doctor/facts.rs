@@ -8,6 +8,7 @@ use aws_sdk_sfn::primitives::DateTime;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
+use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::doctor::{Function, Group, Hook, Installation as Facts, Machine, Rule, Seen, Sweep, Topic};
 use recycle::input::FIELDS;
 use serde_json::Value;
@@ -262,9 +263,8 @@ impl Asker<'_> {
     async fn find_groups(&self) -> Seen<Vec<Group>> {
         let scaling = aws_sdk_autoscaling::Client::new(&self.installation.aws);
         let filter = Filter::builder()
-            .name(format!("tag:kubernetes.io/cluster/{}", self.installation.cluster))
-            .values("owned")
-            .values("shared")
+            .name(format!("tag:{}", cluster_tag(&self.installation.cluster)))
+            .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
             .build();
         let pages = scaling
             .describe_auto_scaling_groups()

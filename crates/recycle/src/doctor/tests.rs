@@ -106,6 +106,7 @@ fn inside() -> Inside {
             count: 2,
             ..Nodes::default()
         }),
+        untagged: Some(Seen::Found(Vec::new())),
         step_functions: Some(Seen::Found(())),
     }
 }
@@ -599,6 +600,18 @@ fn whatever_the_functions_see_wrong_is_the_only_finding() {
                 ..inside()
             },
             (Level::Problem, "endpoint", "Auto Scaling", "timed out"),
+        ),
+        (
+            Inside {
+                untagged: Some(Seen::Found(vec!["i-0aaaaaaaaaaaaaaaa".parse().unwrap()])),
+                ..inside()
+            },
+            (
+                Level::Problem,
+                "cluster tag",
+                "",
+                "1 member without kubernetes.io/cluster/prod, which cannot be recycled: i-0aaaaaaaaaaaaaaaa",
+            ),
         ),
         (
             Inside {
