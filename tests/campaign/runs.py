@@ -33,6 +33,8 @@ TOO_MANY = {
 }
 #: What AWS and Kubernetes mean to go away by itself. Whatever else happens to a call, the execution has to reach its goal.
 LASTING = "refused"
+#: A call that a warm process does not make again: where it goes wrong, processes are cold.
+ONCE_IN_A_PROCESS = "eks:DescribeCluster"
 #: Kinds of faults at a call of a function that an earlier scene had with all of them.
 AGAIN = 1
 #: What is told of a run in which a person came too late.
@@ -68,7 +70,10 @@ class Boundary:
             kinds += ["401", *(["409"] if self.write else [])]
         return kinds
 
-    def strike(self, plan: Plan, kind: str) -> None:
+    def strike(self, world: World, kind: str) -> None:
+        plan = world.faults
+        if self.action == ONCE_IN_A_PROCESS:
+            world.host.become_cold()
         kubernetes = self.action.startswith("kubernetes:")
         if self.action == INVOKE:
             refusals = {
@@ -167,6 +172,7 @@ def faultless() -> Iterator[Run]:
 def explore(world: World, scene: Scene) -> Known:
     """Plays it once. It has to end as it should, or the campaign shows nothing."""
     world.reset()
+    world.host.become_cold()
     with Stage(world).watched() as stage:
         scene.play(stage)
         began, prepared, delivered = world.clock.elapsed(), len(world.host.samples), len(world.events.deliveries)
@@ -260,7 +266,7 @@ def _faults(known: Known, had: Counter[tuple[str, str]]) -> Iterator[Run]:
             yield Run(
                 known.scene,
                 f"{boundary}/{kind}",
-                lambda stage, b=boundary, k=kind: b.strike(stage.world.faults, k),
+                lambda stage, b=boundary, k=kind: b.strike(stage.world, k),
                 is_passing=kind != LASTING,
             )
 
@@ -273,7 +279,7 @@ def _pairs(known: Known) -> Iterator[Run]:
 
         def disturb(stage: Stage, both: list[tuple[Boundary, str]] = both) -> None:
             for boundary, kind in both:
-                boundary.strike(stage.world.faults, kind)
+                boundary.strike(stage.world, kind)
 
         what = " + ".join(f"{boundary}/{kind}" for boundary, kind in both)
         is_passing = LASTING not in [kind for _, kind in both]

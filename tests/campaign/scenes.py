@@ -83,7 +83,9 @@ class Stage:
         self.entered: list[str] = []
         """The states that executions have entered, each once."""
         self.to_do: dict[str, Callable[[], Any]] = {}
-        """What is done as soon as a state is entered for the first time."""
+        """What is done as soon as a state is entered for the first time, and has to be."""
+        self.scripted: dict[str, Callable[[], Any]] = {}
+        """The same of a scene, if a state is entered."""
         self._usable_before: dict[str, int] = {}
         self._last_calls: dict[str, tuple[str, int]] = {}
         self._busy_until = 0.0
@@ -274,8 +276,9 @@ class Stage:
         if state in self.entered:
             return
         self.entered.append(state)
-        if action := self.to_do.pop(state, None):
-            self.world.clock.after(0, action)
+        for actions in (self.scripted, self.to_do):
+            if action := actions.pop(state, None):
+                self.world.clock.after(0, action)
 
 
 @dataclass(frozen=True)
@@ -298,7 +301,7 @@ def _started(stage: Stage, **fields: Any) -> Execution:
 def before(stage: Stage) -> None:
     """A scheduler that had not heard of the taint yet binds one pod more."""
     node = stage.recycles(stage.group().nodes[0])
-    stage.to_do["CheckPods"] = lambda: stage.is_given_a_late_pod(node)
+    stage.scripted["CheckPods"] = lambda: stage.is_given_a_late_pod(node)
     _started(stage)
 
 
@@ -377,7 +380,7 @@ def evicted(stage: Stage) -> None:
 def lost(stage: Stage) -> None:
     """Nobody hears of the node any more, in its drain."""
     node = stage.recycles(stage.group().nodes[0], until="2h")
-    stage.to_do["WaitForPods"] = lambda: stage.falls_silent(node)
+    stage.scripted["WaitForPods"] = lambda: stage.falls_silent(node)
     _started(stage)
 
 

@@ -334,6 +334,14 @@ class LambdaHost:
         sandbox.start(wrapper=())
         return sandbox
 
+    def become_cold(self) -> None:
+        """Ends the warm processes, with what they remember, so that each function's next invocation starts one."""
+        with self._lock:
+            warm = [sandbox for sandboxes in self._idle.values() for sandbox in sandboxes]
+            self._idle.clear()
+        for sandbox in warm:
+            sandbox.close()
+
     def reset(self) -> None:
         """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
         self.variables.clear()

@@ -394,6 +394,14 @@ def test_a_reset_keeps_warm_processes_and_forgets_logs(account):
     assert account.aws.calls == []
 
 
+def test_a_host_that_becomes_cold_starts_another_process(account):
+    account.function()
+    pid = account.succeed()["pid"]
+    account.host.become_cold()
+    assert not is_running(pid)
+    assert account.succeed()["pid"] != pid
+
+
 def test_a_reset_ends_processes_of_changed_functions_and_a_wipe_all(account):
     account.function()
     pid = account.succeed()["pid"]
