@@ -231,6 +231,17 @@ run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
   }
 }
 
+run "the_machines_roles_trust_executions_and_map_runs_of_their_own" {
+  assert {
+    condition = alltrue([
+      for machine, role in aws_iam_role.state_machine : toset([
+        for arn in jsondecode(role.assume_role_policy).Statement[0].Condition.ArnLike["aws:SourceArn"] : split(":", arn)[5]
+      ]) == toset(["stateMachine", "execution", "mapRun"])
+    ])
+    error_message = "the documentation does not say which of the three the children of a Distributed Map present"
+  }
+}
+
 run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_executions" {
   assert {
     condition = {

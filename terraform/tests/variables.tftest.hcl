@@ -115,6 +115,16 @@ run "refuses_the_third_bad_value_of_each" {
   expect_failures = [var.input_defaults, var.max_surge_per_group, var.artifacts]
 }
 
+run "refuses_more_than_an_inline_map_runs_at_once" {
+  command = plan
+
+  variables {
+    max_surge_per_group = 41
+  }
+
+  expect_failures = [var.max_surge_per_group]
+}
+
 run "refuses_the_fourth_bad_value_of_each" {
   command = plan
 

@@ -181,7 +181,7 @@ def test_a_duplicate_has_not_been_recycled_and_fails_the_rotation_with_its_reaso
     walked, group = of_group(START, output={"outcome": "duplicate", "reason": "x" * 300})
     assert walked.execution.error == "RotationFailed" and "TellOfFailure" in walked.path
     assert (group["recycled"], group["left"], group["why"]) == (0, 0, [])
-    assert group["failed"] == [{"node": NODE, "why": "duplicate: " + "x" * 229}]
+    assert group["failed"] == [{"node": NODE, "why": "duplicate: " + "x" * 149}]
 
 
 @pytest.mark.parametrize("outcome", ["already_gone", "released", "superseded", "planned"])

@@ -110,6 +110,22 @@ def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are
     assert world.seconds("48h") < end.at < world.seconds("49h")
 
 
+def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_drain(world, cli):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    workers.terminate(node)
+    world.run("1h")
+
+    refused = cli("finish", node.instance_id)
+    assert refused.code == 2 and job.name in refused.errors and "--yes" in refused.errors, refused
+    assert "recycle-eks/drain-until" not in node.annotations
+
+    assert cli("finish", "--yes", node.instance_id).code == 0
+    (end,) = ended(world)
+    assert end.at < world.seconds("2h")
+
+
 @pytest.mark.parametrize("retains", [False, True])
 def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
     world.let_sweep()

@@ -125,7 +125,8 @@ def test_without_the_clusters_tag_nothing_is_touched_and_the_commands_in_the_tex
     end = world.recycle(node, dry_run=dry_run).finishes()
 
     assert end.error == "PreflightRefused" and world.writes() == []
-    of_instance, of_group = end.cause.splitlines()
+    of_instance, of_group, last = end.cause.splitlines()
+    assert last == "The node is untouched."
     assert of_instance.startswith("missing_cluster_tag: ") and of_group.startswith("missing_cluster_tag: ")
     words = shlex.split(of_instance.split("set it: ")[1])
     assert words == ["aws", "ec2", "create-tags", "--resources", node.instance_id, "--tags", f"Key={TAG},Value=owned"]
@@ -136,6 +137,27 @@ def test_without_the_clusters_tag_nothing_is_touched_and_the_commands_in_the_tex
     assert world.recycle(node).finishes().outcome == "recycled"
 
 
+def test_members_that_could_not_be_protected_on_the_way_back_are_refused_before_it_is_needed(world, node):
+    other = node.group.nodes[1]
+    untag_instance(world, other)
+    world.forget_calls()
+
+    end = world.recycle(node).finishes()
+
+    assert end.error == "PreflightRefused" and world.writes() == []
+    assert end.cause.startswith(f"missing_cluster_tag: member {other.instance_id} of the same group"), end.cause
+    assert world.recycle(node, replacement="after").finishes().outcome == "recycled"
+
+
+def test_a_group_whose_launches_lack_the_clusters_tag_is_a_note(world, node):
+    tag = {"ResourceId": node.group.name, "ResourceType": "auto-scaling-group", "Key": TAG, "Value": "owned"}
+    world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
+
+    notes = world.recycle(node, dry_run=True).finishes().output["plan"]["notes"]
+
+    assert [note for note in notes if note.startswith(f"group workers does not set the tag {TAG}")], notes
+
+
 def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(world, node):
     node.group.protect(node)
     world.kubernetes.must("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks")
@@ -144,7 +166,7 @@ def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(worl
     finally:
         world.kubernetes.apply(world.deployment.outputs["rbac_manifest"])
 
-    names = [line.split(":")[0] for line in end.cause.splitlines()]
+    names = [line.split(":")[0] for line in end.cause.splitlines()[:-1]]
     assert names == ["missing_permission", "scale_in_protection"]
     assert "may not get nodes, list nodes, patch nodes" in end.cause and world.writes() == []
 
@@ -160,7 +182,7 @@ def test_all_refusals_are_told_at_once(world, node, dry_run):
 
     end = world.recycle(node, dry_run=dry_run).finishes()
 
-    names = [line.split(":")[0] for line in end.cause.splitlines()]
+    names = [line.split(":")[0] for line in end.cause.splitlines()[:-1]]
     assert (end.error, names) == (
         "PreflightRefused",
         ["removed_by_autoscaler", "instance_refresh", "weighted_group", "scale_in_protection", "suspended_process"],

@@ -201,7 +201,7 @@ def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notificatio
 
     assert end.error == "DrainTimedOut"
     subject = f"node {node.name} ({node.instance_id})"
-    left = f"{subject} carries our annotations, carries our label, carries our tags"
+    left = f"{subject} carries our annotations, carries our tags"
     assert f"Now {left}." in end.cause, end.cause
     assert "The node is not put back: " in end.cause and "ec2:DeleteTags" in end.cause
     assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause
@@ -209,6 +209,10 @@ def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notificatio
     told = [text for text in world.notifications if subject in text]
     assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
     assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
+    assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would hold up its group"
+    # What was refused is tried again after six hours.
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    world.run(end.at + 6 * 3600 + 60)
     swept = world.sweep().finishes()
     assert swept.error == "SweepFailed" and left in swept.cause, swept.cause
 

@@ -236,6 +236,31 @@ FOREIGN = {
 }
 
 
+@pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_claim_of_no_execution_of_this_installation_holds_up_no_other_node(world, workers, claim, place):
+    held = workers.nodes[place]
+    held.annotate("recycle-eks/claim", claim)
+    held.kubernetes.label(**{"recycle-eks/group": LABEL})
+
+    end = world.rotate(at_once=1, on_failure="continue").finishes()
+
+    assert end.error == "RotationFailed" and end.at < world.seconds("3h"), end
+    assert only(end)["failed"] == [{"node": held.instance_id, "why": "PreflightRefused"}]
+    assert only(end)["recycled"] == 2 and held.exists
+
+
+def test_a_tag_that_is_no_claim_of_this_installation_takes_no_node_out_of_a_rotation(world, workers):
+    held = workers.nodes[0]
+    tags = [{"Key": "recycle-eks:claim", "Value": "2 x"}, {"Key": "recycle-eks:group", "Value": "workers"}]
+    world.aws.client("ec2").create_tags(Resources=[held.instance_id], Tags=tags)
+
+    end = world.rotate(at_once=1, on_failure="continue").finishes()
+
+    assert end.error == "RotationFailed", end
+    assert only(end)["failed"] == [{"node": held.instance_id, "why": "PreflightRefused"}]
+
+
 @pytest.mark.parametrize("is_labelled", [False, True])
 @pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
 def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rotation_which_names_it(

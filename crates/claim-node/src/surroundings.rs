@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use instance_record::autoscaling::Membership;
 use recycle::balancers::Attachments;
 use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
+use recycle::cluster_tag::has_cluster_tag;
 use recycle::contract::{ClaimRequest, describe_instance};
 use recycle::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
-use recycle::ids::Fence;
+use recycle::ids::{Fence, InstanceId};
 use recycle::input::{Input, Replacement, TO_EC2};
 use recycle::left_behind::is_untouched;
 use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
@@ -30,6 +31,7 @@ pub(crate) struct Found {
     group: Option<Group>,
     attachments: Attachments,
     group_tags: BTreeMap<String, String>,
+    group_propagates: Vec<String>,
     /// The group counts weights.
     is_weighted: bool,
     /// The group keeps an instance whose hook was abandoned.
@@ -99,7 +101,16 @@ impl ClaimNode {
             Some(name) => self.access.describe_node_group(name).await?,
             None => None,
         };
+        let others: Vec<InstanceId> = group
+            .members
+            .iter()
+            .filter(|member| member.lifecycle_state == "InService" && member.instance != input.instance_id)
+            .map(|member| member.instance.clone())
+            .collect();
+        let mut untagged = self.instances.fetch_all(&others).await?;
+        untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
         Ok(GroupState {
+            untagged: untagged.into_iter().map(|other| other.id).collect(),
             is_weighted: found.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
             node_group_status,
@@ -143,6 +154,7 @@ pub(crate) async fn look_into(
         group: None,
         attachments: Attachments::default(),
         group_tags: BTreeMap::new(),
+        group_propagates: Vec::new(),
         is_weighted: false,
         retains: false,
         node,
@@ -152,6 +164,7 @@ pub(crate) async fn look_into(
         found.group = Some(membership.group);
         found.attachments = membership.attachments;
         found.group_tags = membership.tags;
+        found.group_propagates = membership.propagates;
         found.is_weighted = membership.is_weighted;
         found.retains = membership.retains;
     }
@@ -286,6 +299,7 @@ impl Found {
             lifecycle_state: self.lifecycle_state.as_deref(),
             group: self.group.as_ref(),
             group_tags: &self.group_tags,
+            group_propagates: &self.group_propagates,
             group_retains: self.retains,
             group_state,
             node: self.node.as_ref(),

@@ -52,7 +52,7 @@ impl Target {
             return Ok(Vec::new());
         }
         let nodes = node_record::list_group(&self.client, &claim.group).await?;
-        Ok(find_rivals(&nodes, &self.node.name, &claim.group))
+        Ok(find_rivals(&nodes, &self.node.name, claim))
     }
 
     /// What was told about the queue does not hold any more; it is told again if it does.

@@ -37,6 +37,8 @@ pub struct Membership {
     pub group: Group,
     /// The group's tags.
     pub tags: BTreeMap<String, String>,
+    /// Keys of those that it sets on the instances that it launches.
+    pub propagates: Vec<String>,
     /// What the group is attached to.
     pub attachments: Attachments,
     /// The desired capacity counts weights, processors or memory, and not instances.
@@ -149,6 +151,7 @@ impl Groups {
             lifecycle_state,
             group: to_group(&group)?,
             tags: to_tags(&group),
+            propagates: list_propagated(&group),
             attachments: to_attachments(&group),
             is_weighted: is_weighted(&group),
             retains: retains(&group),
@@ -430,6 +433,16 @@ fn to_tags(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> BTreeMap<Str
     let named =
         |tag: &TagDescription| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
     group.tags().iter().filter_map(named).collect()
+}
+
+fn list_propagated(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Vec<String> {
+    let propagated = group
+        .tags()
+        .iter()
+        .filter(|tag| tag.propagate_at_launch() == Some(true));
+    propagated
+        .filter_map(|tag| tag.key().map(str::to_owned))
+        .collect()
 }
 
 /// A group that names no version launches the default one (API reference, LaunchTemplateSpecification).

@@ -352,7 +352,9 @@ pub fn check_claim(
     let (holder, superseded) = match found {
         Some(StoredClaim::Known(claim)) if claim.fence == *me => return Ok(claim),
         Some(StoredClaim::Known(claim)) => {
-            let superseded = claim.fence.execution != me.execution && claim.urgency > urgency;
+            let superseded = claim.fence.execution != me.execution
+                && claim.urgency > urgency
+                && claim.is_of_installation(&me.execution);
             let why = if superseded { ", which is more urgent" } else { "" };
             (format!("{} holds the claim{why}", claim.fence), superseded)
         }

@@ -989,6 +989,21 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_an_owners_end_that_cannot_be_read_is_none() {
+        for (time, is_read) in [
+            (json!("2027-01-01T00:00:00Z"), true),
+            (json!("2027-01-01T00:00:00.123Z"), true),
+            (json!(1_798_761_600_000_i64), false),
+            (json!("soon"), false),
+            (json!(null), false),
+        ] {
+            let owner = json!({"execution": ARN, "status": "ABORTED", "ended_at": time.clone()});
+            let owner: Owner = serde_json::from_value(owner).unwrap();
+            assert_eq!(owner.ended_at.is_some(), is_read, "{time}");
+        }
+    }
+
+    #[test]
     fn whose_claim_it_is_is_asked_by_name() {
         let owner: ExecutionArn = ARN.parse().unwrap();
         let answer = Answer::asking(ClaimVerdict::AskOwner, owner.clone());

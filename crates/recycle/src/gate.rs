@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::claim::StoredClaim;
 use crate::contract::{Answer, SelectVerdict, Start};
@@ -31,6 +32,9 @@ const LONGEST_PENDING: u32 = 3_600;
 const LONGEST_BEGIN: u32 = 1_800;
 /// Seconds between a try that failed and the next at least: what it was put back into has to settle, and what failed is seldom better at once.
 const SHORTEST_RETRY: u32 = 60;
+/// Bytes of what is said of a duplicate, so that ten of them leave room for other groups in a cause: the other execution's ARN. As in
+/// NodeDuplicate of `state-machine/rotate-nodes.asl.json`.
+const LONGEST_DUPLICATE: usize = 160;
 /// Bytes of a reason for which a node did not start: it stands beside every such node.
 const LONGEST_WHY: usize = 240;
 
@@ -158,6 +162,24 @@ impl Ended {
             error: Some(error),
             ..Self::left(why)
         }
+    }
+}
+
+/// How a node ends whose execution had SUCCEEDED before it was asked about. Its output is what `recycle-node` says: a duplicate has not
+/// recycled the node.
+#[must_use]
+pub fn judge_end_before(output: Option<&Value>) -> Ended {
+    let field = |name: &str| output.and_then(|output| output.get(name)).and_then(Value::as_str);
+    match (field("outcome"), field("reason")) {
+        (Some("duplicate"), reason) => {
+            let mut why = format!("duplicate: {}", reason.unwrap_or_default());
+            cut_text(&mut why, LONGEST_DUPLICATE);
+            Ended {
+                end: "failed",
+                ..Ended::left(why)
+            }
+        }
+        (Some(_) | None, _) => Ended::left("its execution has ended before"),
     }
 }
 

@@ -8,10 +8,10 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ClusterName, GroupName, InstanceId, short_hash};
+use crate::claim::StoredClaim;
+use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::input::InvalidInput;
-use crate::names::CLAIM_TAG;
-use crate::node::NodeFacts;
+use crate::node::{Instance, NodeFacts};
 use crate::pods::cut_text;
 use crate::select::{Fleet, FleetMember, Machine, Selection, Template, TemplateFacts};
 use crate::selector::Selector;
@@ -321,9 +321,23 @@ impl Chosen {
     }
 }
 
-/// Chooses them: in service, meant by the selection, and worked on by nobody.
+/// Whether an execution of the same installation has claimed it. `claim-node` refuses any other claim by name, so that the rotation lists
+/// the node as failed: a claim that nobody can account for takes no node out of all rotations.
+fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
+    match instance.claim() {
+        Some(StoredClaim::Known(claim)) => claim.is_of_installation(rotation),
+        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
+    }
+}
+
+/// Chooses them: in service, meant by the selection, and not worked on by another execution. `rotation` is the execution that asks.
 #[must_use]
-pub fn choose_members(selection: &Selection, fleet: &Fleet, scene: &Scene<'_>) -> Chosen {
+pub fn choose_members(
+    selection: &Selection,
+    fleet: &Fleet,
+    scene: &Scene<'_>,
+    rotation: &ExecutionArn,
+) -> Chosen {
     let meant_by = |member: &FleetMember| match selection {
         Selection::InstanceIds(ids) if ids.contains(&member.instance) => vec![Criterion::InstanceIds],
         Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
@@ -334,7 +348,7 @@ pub fn choose_members(selection: &Selection, fleet: &Fleet, scene: &Scene<'_>) -
     for member in fleet.in_service() {
         let met = meant_by(member);
         match scene.machine(&member.instance).filter(|_| !met.is_empty()) {
-            Some(machine) if machine.instance.tags.contains_key(CLAIM_TAG) => claimed += 1,
+            Some(machine) if is_worked_on(&machine.instance, rotation) => claimed += 1,
             Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
             None => {}
         }

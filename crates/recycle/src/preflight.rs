@@ -21,6 +21,9 @@ use crate::shell::quote;
 /// would give up without the advice.
 pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
 
+/// Instances in a command to paste: 20 characters each. The next refusal has the others.
+const MOST_TAGGED: usize = 20;
+
 /// What pre-flight found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preflight {
@@ -205,6 +208,8 @@ pub struct GroupState {
     pub node_group_status: Option<String>,
     /// The load balancers that EnterStandby would take the instance out of.
     pub balancers: Vec<Balancer>,
+    /// Its other members in service that lack the cluster's tag.
+    pub untagged: Vec<InstanceId>,
 }
 
 /// Everything that pre-flight reads.
@@ -220,6 +225,8 @@ pub struct Surroundings<'a> {
     pub group: Option<&'a Group>,
     /// The group's tags.
     pub group_tags: &'a BTreeMap<String, String>,
+    /// Keys of the tags that the group sets on instances that it launches.
+    pub group_propagates: &'a [String],
     /// The group keeps an instance whose termination hook was abandoned.
     pub group_retains: bool,
     /// What else the group is at.
@@ -425,8 +432,8 @@ fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
     }
 }
 
-/// The tags that the functions' policies demand of whatever they change. A group whose instance leaves by itself is not changed: one that
-/// a lifecycle hook holds and no policy retains, or that EC2 takes away.
+/// The tags that the functions' policies demand of whatever they change. The group of an instance that our hook holds and no policy retains
+/// is not changed. That of an instance that EC2 takes away is only asked to terminate it, which EC2 does anyway.
 fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
     let (input, id) = (surroundings.input, &instance.id);
     let cluster = &input.cluster_name;
@@ -457,6 +464,18 @@ fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refus
     {
         let name = &group.name;
         refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
+    }
+    let untagged = &surroundings.group_state.untagged;
+    let protects_others = input.replacement == Replacement::Before;
+    if protects_others && !leaves_by_itself && !untagged.is_empty() {
+        let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();
+        refusals.push(lacks(
+            &format!(
+                "member {} of the same group, which the way back from Standby has to protect,",
+                name_some(&names)
+            ),
+            &tag_instances(&untagged[..untagged.len().min(MOST_TAGGED)], cluster.as_str()),
+        ));
     }
     refusals
 }
@@ -642,12 +661,31 @@ fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<S
     notes.extend(silence.map(|silence| {
         format!("{silence} at the earliest, and its group then terminates it with the pods on it")
     }));
+    notes.extend(
+        surroundings
+            .group
+            .and_then(|group| note_propagation(surroundings, group)),
+    );
     if surroundings.resuming {
         notes.push(
             "an earlier execution began with this node: this one goes on from where it came".to_owned(),
         );
     }
     notes
+}
+
+/// A replacement without the tag can be neither protected nor recycled in its turn.
+fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<String> {
+    let cluster = &surroundings.input.cluster_name;
+    let tag = cluster_tag(cluster.as_str());
+    let is_passed_on = surroundings.group_propagates.contains(&tag);
+    (!surroundings.resuming && !is_passed_on).then(|| {
+        format!(
+            "group {} does not set the tag {tag} on the instances that it launches; unless its launch template does, set it: {}",
+            group.name,
+            tag_group(&group.name, cluster)
+        )
+    })
 }
 
 /// What the group's limits mean for the way back.
@@ -697,7 +735,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{OTHER, group, input, instance, member, node, strings, taint};
+    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
     use crate::names::STOPPED_TAG;
 
     /// A pre-flight in which all is well; each test changes what it is about.
@@ -710,6 +748,7 @@ mod tests {
         lifecycle_state: Option<&'static str>,
         group_tags: BTreeMap<String, String>,
         group_retains: bool,
+        group_propagates: Vec<String>,
         unreachable: Option<&'static str>,
         missing_permissions: Vec<String>,
         resuming: bool,
@@ -728,6 +767,7 @@ mod tests {
             lifecycle_state: None,
             group_tags: strings([("kubernetes.io/cluster/prod", "owned")]),
             group_retains: false,
+            group_propagates: vec!["kubernetes.io/cluster/prod".to_owned()],
             unreachable: None,
             missing_permissions: Vec::new(),
             resuming: false,
@@ -887,6 +927,7 @@ mod tests {
                 lifecycle_state: self.lifecycle_state,
                 group_tags: &self.group_tags,
                 group_retains: self.group_retains,
+                group_propagates: &self.group_propagates,
                 unreachable: self.unreachable,
                 missing_permissions: &self.missing_permissions,
                 resuming: self.resuming,
@@ -1352,6 +1393,19 @@ mod tests {
         ] {
             assert_eq!(world.names(), expected, "{name}");
         }
+        for (more, expected) in [
+            (json!({}), vec![tag]),
+            (json!({"replacement": "after"}), none.clone()),
+        ] {
+            let beside = World {
+                state: GroupState {
+                    untagged: vec![id(OTHER)],
+                    ..GroupState::default()
+                },
+                ..World::asked(more.clone())
+            };
+            assert_eq!(beside.names(), expected, "{more}");
+        }
         let Preflight::Refused(refusals) = world().of_no_cluster().in_untagged_group().check() else {
             panic!()
         };
@@ -1528,6 +1582,14 @@ mod tests {
                 vec![
                     "has not been Ready since 2027-01-01T00:00:00Z; it counts as lost at 2027-01-01T00:30:00Z",
                 ],
+            ),
+            (
+                "its replacement lacks the tag",
+                World {
+                    group_propagates: Vec::new(),
+                    ..world()
+                },
+                vec!["does not set the tag kubernetes.io/cluster/prod on the instances that it launches"],
             ),
             (
                 "resumed",

@@ -14,7 +14,7 @@ use crate::balancers::Balancer;
 use crate::claim::{Claim, Phase, StoredClaim, Urgency};
 use crate::contract::describe_instance;
 use crate::drain::{Progress, later};
-use crate::ids::{GroupName, InstanceId, NodeName};
+use crate::ids::{InstanceId, NodeName};
 use crate::input::{Force, Input, Replacement};
 use crate::node::{Group, NodeFacts};
 use crate::pods::NAMES_PER_CLASS;
@@ -73,38 +73,29 @@ pub struct Rival {
     /// Its instance.
     pub instance: Option<InstanceId>,
     /// Its claim.
-    pub claim: StoredClaim,
+    pub claim: Claim,
 }
 
 impl Rival {
-    /// It is being replaced, or its pods are being moved. A claim that cannot be read may be anything.
+    /// It is being replaced, or its pods are being moved.
     fn is_busy(&self) -> bool {
-        match &self.claim {
-            StoredClaim::Known(claim) => match claim.phase {
-                Phase::Turn | Phase::Standby | Phase::Draining => true,
-                Phase::Claimed | Phase::Waiting | Phase::Disposing => false,
-            },
-            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+        match self.claim.phase {
+            Phase::Turn | Phase::Standby | Phase::Draining => true,
+            Phase::Claimed | Phase::Waiting | Phase::Disposing => false,
         }
     }
 
     /// It is past the queue.
     fn is_underway(&self) -> bool {
-        match &self.claim {
-            StoredClaim::Known(claim) => claim.phase >= Phase::Turn,
-            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
-        }
+        self.claim.phase >= Phase::Turn
     }
 
     fn is_in(&self, phase: Phase) -> bool {
-        matches!(&self.claim, StoredClaim::Known(claim) if claim.phase == phase)
+        self.claim.phase == phase
     }
 
     fn is_ahead_of(&self, me: &Claim, node: &NodeName) -> bool {
-        match &self.claim {
-            StoredClaim::Known(claim) => (claim.claimed_at, &self.node) < (me.claimed_at, node),
-            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
-        }
+        (self.claim.claimed_at, &self.node) < (me.claimed_at, node)
     }
 
     fn describe(&self) -> String {
@@ -112,25 +103,21 @@ impl Rival {
             Some(instance) => describe_instance(instance, Some(&self.node)),
             None => format!("node {}", self.node),
         };
-        match &self.claim {
-            StoredClaim::Known(_) => format!("{subject} is being recycled"),
-            StoredClaim::Newer(schema) => {
-                format!("{subject} is held by a newer version of recycle-eks (schema {schema})")
-            }
-            StoredClaim::Unreadable(_) => {
-                format!("{subject} has a claim that cannot be read; remove it if nobody works on the node")
-            }
-        }
+        format!("{subject} is being recycled")
     }
 }
 
-/// The claims on other Nodes of this group, among the Nodes that carry its label. Labels are short hashes: two groups may share one.
+/// The claims on other Nodes of the group of `claim`, which is on the Node `me`, among the Nodes that carry its label. Labels are short
+/// hashes: two groups may share one. A claim that no execution of this installation can have written holds no turn: a kubelet can write
+/// one on its own Node, and would hold up its whole group.
 #[must_use]
-pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, group: &GroupName) -> Vec<Rival> {
-    let is_of_group = |claim: &StoredClaim| match claim {
-        StoredClaim::Known(claim) => claim.group == *group,
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => true,
+pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Rival> {
+    let read = |node: &NodeFacts| match node.claim()? {
+        StoredClaim::Known(other) => Some(other),
+        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
     };
+    let is_of_group =
+        |other: &Claim| other.group == claim.group && other.is_of_installation(&claim.fence.execution);
     nodes
         .iter()
         .filter(|node| node.name != *me)
@@ -138,7 +125,7 @@ pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, group: &GroupName) -> Vec
             Some(Rival {
                 node: node.name.clone(),
                 instance: node.instance.clone(),
-                claim: node.claim().filter(is_of_group)?,
+                claim: read(node).filter(is_of_group)?,
             })
         })
         .collect()

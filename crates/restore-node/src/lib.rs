@@ -21,7 +21,7 @@ use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::ids::ClusterName;
 use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
-use crate::request::{find_reason, find_subject};
+use crate::request::{find_reason_of_untouched, find_subject};
 use crate::sweep::Standing;
 
 pub use error::Error;
@@ -86,7 +86,10 @@ impl RestoreNode {
             return Ok(answer);
         }
         if let Standing::Free(former) = standing
-            && let Some(answer) = self.claim_leftover(&target, former, &request).await?
+            && let Some(answer) = self
+                .claim_leftover(&target, former, &request)
+                .await
+                .map_err(|error| target.tell_in_error(error))?
         {
             return Ok(answer);
         }
@@ -105,18 +108,13 @@ impl RestoreNode {
                 }
             }
         }
-        let left = target.describe_what_is_left();
         let has_time = target.has_time();
         match self.take(&mut target, step, &request).await {
             Err(error) if error.failure() == Failure::ServiceRefused => {
                 if has_time {
                     return Ok(wait(&request, LONG_WAIT, &with_causes(&error)));
                 }
-                // A sweep fails with it, which people are told, too; the next one tries again.
-                if request.leftover.is_some() {
-                    return Err(Error::Left(left.state, Box::new(error)));
-                }
-                Ok(target.tell_refusal(&left, &error, &request))
+                self.leave_after_refusal(&mut target, error, &request).await
             }
             taken => taken,
         }
@@ -124,7 +122,7 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    let reason = find_reason(request);
+    let reason = find_reason_of_untouched(request);
     let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
     news::tell(answer, None, request, &reason, Vec::new())
 }

@@ -59,6 +59,35 @@ pub(crate) fn find_reason(request: &RestoreRequest) -> String {
     }
 }
 
+/// The same of an execution that has touched nothing. The errors that are raised before anything is touched say so; another error may
+/// have come after another execution had touched the node.
+pub(crate) fn find_reason_of_untouched(request: &RestoreRequest) -> String {
+    let reason = find_reason(request);
+    let touches_nothing = [
+        Failure::InvalidInput,
+        Failure::PreflightRefused,
+        Failure::TurnTimedOut,
+    ];
+    let error = request.failure.as_ref().map(|failure| failure.error.as_str());
+    if touches_nothing
+        .iter()
+        .any(|failure| error == Some(failure.name()))
+    {
+        format!("{reason}\nThe node is untouched.")
+    } else {
+        reason
+    }
+}
+
+/// The same with the first error's name, where the execution ends under another.
+pub(crate) fn name_reason(request: &RestoreRequest) -> String {
+    let reason = find_reason(request);
+    match &request.failure {
+        Some(failure) => format!("{}: {reason}", failure.error),
+        None => reason,
+    }
+}
+
 /// The text of the error that led here. A function's comes wrapped in JSON; others, such as a time-out's, come as they are.
 fn first_error(failure: &CaughtError) -> String {
     let wrapped = serde_json::from_str::<Value>(&failure.cause).ok();

@@ -4,7 +4,7 @@ use instance_record::protection;
 use node_record::NodeChange;
 use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
-use recycle::failure::Failure;
+use recycle::failure::{Failure, NamedFailure as _};
 use recycle::ids::{GroupName, InstanceId};
 use recycle::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
@@ -16,7 +16,7 @@ use recycle::node::{NodeFacts, draining_taint};
 use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
 
 use crate::news::tell;
-use crate::request::{LONGEST_WHY, find_reason, write_report};
+use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_reason, write_report};
 use crate::target::{Cluster, Target};
 use crate::{Error, RestoreNode, wait};
 
@@ -214,6 +214,7 @@ impl RestoreNode {
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
         if request.put_back.steps <= steps_before && note.is_none() {
+            let reason = find_reason_of_untouched(request);
             let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
             return Ok(tell(answer, Some(target), request, &reason, Vec::new()));
         }
@@ -253,13 +254,8 @@ impl RestoreNode {
             let obstacle: String = request.put_back.reason.chars().take(LONGEST_WHY).collect();
             why = format!("{why} ({obstacle})");
         }
-        let first = request
-            .failure
-            .as_ref()
-            .map(|failure| format!("{}: ", failure.error));
-        let reason = format!("{}{}", first.unwrap_or_default(), find_reason(request));
         let report = write_report(
-            &reason,
+            &name_reason(request),
             &format!("The node stays in Standby: {why}."),
             &target.describe_what_is_left(),
             None,
@@ -311,6 +307,27 @@ impl RestoreNode {
         ))
     }
 
+    /// A call is refused, and there is no patience left. The claim goes from the Node, or it would hold up its whole group; what else is
+    /// refused now stays. A sweep fails, which people are told, too; the next one tries again.
+    pub(crate) async fn leave_after_refusal(
+        &self,
+        target: &mut Target,
+        refusal: Error,
+        request: &RestoreRequest,
+    ) -> Result<Answer<RestoreVerdict>, Error> {
+        if let Err(error) = self.give_up(target, true, request).await {
+            ignore_refusal(error)?;
+        }
+        match release_node(target, &[]).await {
+            Ok(node) => target.replace_node(node),
+            Err(error) => ignore_refusal(error)?,
+        }
+        if request.leftover.is_some() {
+            return Err(target.tell_in_error(refusal));
+        }
+        Ok(target.tell_refusal(&refusal, request))
+    }
+
     /// Writes on the instance that it is a person's from now on, who is told that once; after a refusal, each time.
     pub(crate) async fn give_up(
         &self,
@@ -339,22 +356,7 @@ impl RestoreNode {
         annotations: &[&str],
         tags: &[&str],
     ) -> Result<Option<NodeFacts>, Error> {
-        let mut released = None;
-        if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
-            let node = node_record::amend_node(&cluster.client, node.clone(), |node| {
-                if target.check_claim(node)?.is_none() {
-                    return Ok(None);
-                }
-                let mut change = NodeChange::new().remove_label(GROUP_LABEL);
-                let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
-                for annotation in always.iter().chain(annotations) {
-                    change = change.remove_annotation(annotation);
-                }
-                Ok::<_, Error>(Some(change))
-            })
-            .await?;
-            released = Some(node);
-        }
+        let released = release_node(target, annotations).await?;
         let keys: Vec<&str> = [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG]
             .iter()
             .chain(tags)
@@ -460,6 +462,34 @@ impl Target {
             }
         }
         Ok(())
+    }
+}
+
+/// The Node's half of a release: the Node as it is then, if there is one and the cluster could be asked.
+async fn release_node(target: &Target, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
+    let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
+        return Ok(None);
+    };
+    let node = node_record::amend_node(&cluster.client, node.clone(), |node| {
+        if target.check_claim(node)?.is_none() {
+            return Ok(None);
+        }
+        let mut change = NodeChange::new().remove_label(GROUP_LABEL);
+        let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
+        for annotation in always.iter().chain(annotations) {
+            change = change.remove_annotation(annotation);
+        }
+        Ok::<_, Error>(Some(change))
+    })
+    .await?;
+    Ok(Some(node))
+}
+
+fn ignore_refusal(error: Error) -> Result<(), Error> {
+    if error.failure() == Failure::ServiceRefused {
+        Ok(())
+    } else {
+        Err(error)
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use recycle::autoscaler::is_kept_for;
 use recycle::claim::{StoredClaim, Urgency, holds_claim};
 use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
-use recycle::failure::with_causes;
+use recycle::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::hook::is_held;
 use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
 use recycle::left_behind::{LeftBehind, describe_left_behind};
@@ -21,7 +21,7 @@ use recycle::replacement::newcomers;
 use recycle::sweep::is_result;
 
 use crate::news::tell;
-use crate::request::{LONGEST_WHY, Report, Subject, find_reason, write_report};
+use crate::request::{LONGEST_WHY, Report, Subject, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
@@ -438,11 +438,16 @@ impl Target {
         format!("{subject} {state}")
     }
 
-    /// After the claim was taken away: what is left is told without reading it again.
-    pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
+    /// What is told afterwards is the Node as it is now.
+    pub(crate) fn replace_node(&mut self, node: Option<NodeFacts>) {
         if let (Ok(cluster), Some(node)) = (&mut self.cluster, node) {
             cluster.node = Some(node);
         }
+    }
+
+    /// After the claim was taken away: what is left is told without reading it again.
+    pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
+        self.replace_node(node);
         if let Some(instance) = &mut self.instance {
             for tag in [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG] {
                 instance.tags.remove(tag);
@@ -472,18 +477,33 @@ impl Target {
         write_report(&find_reason(request), "", &left, unseen)
     }
 
+    /// The same refusal with the state of the node, for a sweep, which fails with it.
+    pub(crate) fn tell_in_error(&self, error: Error) -> Error {
+        if error.failure() == Failure::ServiceRefused {
+            Error::Left(self.describe_what_is_left().state, Box::new(error))
+        } else {
+            error
+        }
+    }
+
     /// What is left where a call is refused until there is no patience left.
-    pub(crate) fn tell_refusal(
-        &self,
-        left: &LeftBehind,
-        refusal: &Error,
-        request: &RestoreRequest,
-    ) -> Answer<RestoreVerdict> {
+    pub(crate) fn tell_refusal(&self, refusal: &Error, request: &RestoreRequest) -> Answer<RestoreVerdict> {
+        let (verdict, reason) = if self.is_in_standby() {
+            (RestoreVerdict::StandbyLeftBehind, name_reason(request))
+        } else {
+            (RestoreVerdict::Kept, find_reason(request))
+        };
         let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
-        let done = format!("The node is not put back: {why}.");
+        let mut done = format!("The node is not put back: {why}.");
+        if !self.protected.is_empty() {
+            let members = self.protected.len();
+            done = format!(
+                "{done} The next sweep releases {members} members that it has protected from scale-in."
+            );
+        }
         let unseen = self.cluster.as_ref().err().map(String::as_str);
-        let report = write_report(&find_reason(request), &done, left, unseen);
-        let answer = Answer::new(RestoreVerdict::Kept, report.text());
+        let report = write_report(&reason, &done, &self.describe_what_is_left(), unseen);
+        let answer = Answer::new(verdict, report.text());
         tell(answer, Some(self), request, &report.story, report.what_to_do)
     }
 

@@ -8,6 +8,7 @@ use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use instance_record::Error;
 use jiff::Timestamp;
 use recycle::ids::ExecutionArn;
+use serde_json::Value;
 
 #[cfg(test)]
 mod laws;
@@ -30,8 +31,16 @@ impl Executions {
         }
     }
 
-    /// The execution's status; none if there is none, or none any more. The SDK fills in a word of its own where the answer has none.
+    /// The execution's status; none if there is none, or none any more.
     pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
+        Ok(self.describe(execution).await?.map(|(status, _)| status))
+    }
+
+    /// The same with its output, if it has one. The SDK fills in a word of its own where the answer has no status.
+    pub(crate) async fn describe(
+        &self,
+        execution: &ExecutionArn,
+    ) -> Result<Option<(String, Option<Value>)>, Error> {
         let answer = self
             .client
             .describe_execution()
@@ -40,11 +49,11 @@ impl Executions {
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_EXECUTION, error));
         match answer {
-            Ok(answer) => Ok(Some(
-                check_status(DESCRIBE_EXECUTION, answer.status())?
-                    .as_str()
-                    .to_owned(),
-            )),
+            Ok(answer) => {
+                let status = check_status(DESCRIBE_EXECUTION, answer.status())?;
+                let output = answer.output().and_then(|text| serde_json::from_str(text).ok());
+                Ok(Some((status.as_str().to_owned(), output)))
+            }
             Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(None),
             Err(error) => Err(error),
         }

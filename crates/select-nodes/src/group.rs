@@ -8,7 +8,7 @@ use recycle::gate::{
     Canary, Ended, Gate, Holdup, Past, Stop, Turn, check_canary, check_displaced, check_failures,
     check_group, check_kubelet, check_pasts, check_turn, comes_after_others, find_begun, find_canary,
     find_displaced, find_doubtful, find_execution, find_gone, find_machine, has_evicted, is_in_service,
-    is_one_left, judge_try, name_try, settle_past,
+    is_one_left, judge_end_before, judge_try, name_try, settle_past,
 };
 use recycle::ids::{ExecutionArn, InstanceId};
 use recycle::marks::{find_rotations, machine_of};
@@ -69,7 +69,7 @@ impl SelectNodes {
             control_plane,
             now: request.context.now(),
         };
-        let mut chosen = choose_members(&rotation.selection, &fleet, &scene);
+        let mut chosen = choose_members(&rotation.selection, &fleet, &scene, &part.execution);
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
             return Ok(leave(Ended::left(format!(
@@ -246,11 +246,13 @@ impl SelectNodes {
         while turn.exists && turn.attempt <= case.terms.retries.saturating_add(1) {
             let execution =
                 find_execution(&case.part, case.rotation.trigger, &turn.instance_id, turn.attempt)?;
-            match self.executions.find_status(&execution).await?.as_deref() {
+            let described = self.executions.describe(&execution).await?;
+            let (status, output) = described.unzip();
+            match status.as_deref() {
                 None => return Ok(None),
                 Some("SUCCEEDED") => {
                     turn.status = None;
-                    return Ok(Some(Gate::skip("its execution has ended before")));
+                    return Ok(Some(Gate::Skip(judge_end_before(output.flatten().as_ref()))));
                 }
                 Some(status @ ("FAILED" | "TIMED_OUT" | "ABORTED")) => {
                     turn.status = Some(status.to_owned());

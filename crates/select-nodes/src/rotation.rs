@@ -90,7 +90,7 @@ impl SelectNodes {
         let found = wanted.iter().map(|fleet| {
             (
                 fleet.name.clone(),
-                choose_members(&rotation.selection, fleet, &scene),
+                choose_members(&rotation.selection, fleet, &scene, &request.context.execution.id),
             )
         });
         let choice = choose_groups(found.collect(), &unknown);

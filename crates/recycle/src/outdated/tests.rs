@@ -1,11 +1,16 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{NEW, OLD, OTHER, at, id, instance, node, strings};
-use crate::node::Instance;
+use crate::claim::Phase;
+use crate::fixtures::{ARN, NEW, OLD, OTHER, at, claim, id, instance, node, strings};
+use crate::names::{CLAIM_TAG, GROUP_TAG};
 use crate::select::Selection;
 
 const HOUR: i64 = 3_600;
+
+fn rotation() -> ExecutionArn {
+    ARN.replace("recycle-node", "rotate-nodes").parse().unwrap()
+}
 
 fn machine(name: &str, launched: i64) -> Machine {
     Machine {
@@ -108,7 +113,7 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
             now: at(hour * HOUR),
         };
         let selected = Selection::Outdated(outdated(selection.clone()));
-        let chosen = choose_members(&selected, &found, &scene).nodes;
+        let chosen = choose_members(&selected, &found, &scene, &rotation()).nodes;
         let names: Vec<&str> = chosen.iter().map(InstanceId::as_str).collect();
         assert_eq!(names, expected, "{selection}");
     }
@@ -130,7 +135,7 @@ fn of_each_node_it_is_told_which_criteria_it_meets() {
         control_plane: Release::read("1.33"),
         now: at(6 * HOUR),
     };
-    let choose = |selection| choose_members(&selection, &found, &scene);
+    let choose = |selection| choose_members(&selection, &found, &scene, &rotation());
     let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than_hours": 5,
         "launched_before": "2027-01-01T05:00:00Z", "all": true});
     let mut chosen = choose(Selection::Outdated(outdated(every)));
@@ -167,21 +172,22 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
             control_plane: None,
             now: at(HOUR),
         };
-        choose_members(selection, &found, &scene)
+        choose_members(selection, &found, &scene, &rotation())
     };
     let all = Selection::Outdated(outdated(json!({"all": true})));
     assert_eq!(choose(&machines, &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
     let listed = Selection::InstanceIds(vec![id(OLD), id(OTHER)]);
     assert_eq!(choose(&machines, &listed).nodes, [OTHER, OLD].map(id));
-    machines[2]
-        .instance
-        .tags
-        .insert(CLAIM_TAG.to_owned(), "x".to_owned());
-    let chosen = choose(&machines, &all);
-    assert_eq!(
-        (chosen.nodes, chosen.claimed),
-        ([LAST, OLD, NEW].map(id).to_vec(), 1)
-    );
+    let ours = claim(Phase::Draining).to_tag();
+    let theirs = ours.replace("recycle-eks-", "other-");
+    for (tag, left_out) in [(ours.as_str(), 1), (theirs.as_str(), 0), ("2 x", 0), ("x", 0)] {
+        let tags = &mut machines[2].instance.tags;
+        tags.insert(CLAIM_TAG.to_owned(), tag.to_owned());
+        tags.insert(GROUP_TAG.to_owned(), "workers".to_owned());
+        let chosen = choose(&machines, &all);
+        let found = (chosen.nodes.contains(&id(OTHER)), chosen.claimed);
+        assert_eq!(found, (left_out == 0, left_out), "{tag}");
+    }
 }
 
 #[test]

@@ -33,15 +33,7 @@ fn rival(node: &str, phase: Phase, seconds: i64) -> Rival {
     Rival {
         node: name(node),
         instance: Some(id(OTHER)),
-        claim: StoredClaim::Known(claimed_at(phase, seconds)),
-    }
-}
-
-fn strange(claim: StoredClaim) -> Rival {
-    Rival {
-        node: name("x"),
-        instance: None,
-        claim,
+        claim: claimed_at(phase, seconds),
     }
 }
 
@@ -54,7 +46,7 @@ fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> TurnStep {
 fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
     use Phase::{Claimed, Disposing, Draining, Standby, Turn, Waiting};
     use TurnStep::{Swap, Wait};
-    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 16] = [
+    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 14] = [
         ("alone", vec![], ONE, Swap),
         ("another is ahead", vec![rival("a", Claimed, 9)], ONE, Wait),
         ("another is behind", vec![rival("a", Claimed, 11)], ONE, Swap),
@@ -124,18 +116,6 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
             TWO,
             Wait,
         ),
-        (
-            "a newer schema holds",
-            vec![strange(StoredClaim::Newer(2))],
-            ONE,
-            Wait,
-        ),
-        (
-            "what cannot be read holds",
-            vec![strange(StoredClaim::Unreadable("x".to_owned()))],
-            ONE,
-            Wait,
-        ),
     ];
     for (case, rivals, limits, expected) in cases {
         assert_eq!(decide(Claimed, &rivals, limits), expected, "{case}");
@@ -146,7 +126,7 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
 fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_back() {
     use Phase::{Claimed, Draining, Standby, Turn, Waiting};
     use TurnStep::{Go, StepBack, Wait};
-    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 12] = [
+    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 11] = [
         ("alone", vec![], ONE, Go),
         (
             "one in the queue, ahead by a clock that was late",
@@ -208,12 +188,6 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
             TWO,
             StepBack,
         ),
-        (
-            "a newer schema holds",
-            vec![strange(StoredClaim::Newer(2))],
-            ONE,
-            StepBack,
-        ),
     ];
     for (case, rivals, limits, expected) in cases {
         assert_eq!(decide(Turn, &rivals, limits), expected, "{case}");
@@ -244,7 +218,7 @@ fn hook_and_spot_do_not_wait_and_count_for_others() {
         };
         assert_eq!((step(Phase::Claimed), step(Phase::Turn)), expected, "{urgency}");
         let other = Rival {
-            claim: StoredClaim::Known(me(Phase::Turn)),
+            claim: me(Phase::Turn),
             ..rival("u", Phase::Turn, 0)
         };
         assert_eq!(decide(Phase::Claimed, &[other], ONE), TurnStep::Wait, "{urgency}");
@@ -264,6 +238,8 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
         group: "gpu".parse().unwrap(),
         ..claim(Phase::Turn)
     });
+    let of_another_installation = ours.replace("recycle-eks-", "other-");
+    assert_ne!(of_another_installation, ours);
     let nodes = [
         on("m", &ours),
         on("a", &ours),
@@ -271,12 +247,13 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
         node("c"),
         on("d", r#"{"schema": 2}"#),
         on("e", "mine!"),
+        on("f", &of_another_installation),
     ];
-    let rivals = find_rivals(&nodes, &name("m"), &"workers".parse().unwrap());
+    let rivals = find_rivals(&nodes, &name("m"), &claimed_at(Phase::Claimed, 9));
     let names: Vec<&str> = rivals.iter().map(|rival| rival.node.as_str()).collect();
-    assert_eq!(names, ["a", "d", "e"]);
+    assert_eq!(names, ["a"]);
     assert_eq!(rivals[0].instance, Some(id(NEW)));
-    assert_eq!(rivals[0].claim, StoredClaim::Known(claimed_at(Phase::Turn, 5)));
+    assert_eq!(rivals[0].claim, claimed_at(Phase::Turn, 5));
 }
 
 #[test]
@@ -308,14 +285,6 @@ fn a_waiting_node_says_whose_turn_it_is() {
             ONE
         ),
         "2 nodes of the group are underway, and max_surge_per_group is 2; 1 node is ahead"
-    );
-    assert_eq!(
-        describe(&[strange(StoredClaim::Newer(7))], ONE),
-        "node x is held by a newer version of recycle-eks (schema 7)"
-    );
-    assert_eq!(
-        describe(&[strange(StoredClaim::Unreadable("?".to_owned()))], ONE),
-        "node x has a claim that cannot be read; remove it if nobody works on the node"
     );
 }
 
@@ -410,7 +379,7 @@ impl Model {
                 Some(Rival {
                     node: worker.node.clone(),
                     instance: None,
-                    claim: StoredClaim::Known(worker.claim.clone()?),
+                    claim: worker.claim.clone()?,
                 })
             })
             .collect()
