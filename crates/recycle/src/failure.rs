@@ -94,7 +94,8 @@ impl Failure {
                 "put back as it was found; a lifecycle hook's keeps its taint, and its group keeps it (`retain`) or terminates it"
             }
             Self::StandbyLeftBehind => {
-                "in Standby, untainted: the group allows no way back; the cause has the first error, and the commands for a person"
+                "in Standby, untainted: the group allows no way back, or AWS refused it for half an hour; the cause has the first error, and the \
+                 commands for a person"
             }
             Self::ClaimLost => "no longer ours: nothing is done",
             Self::Superseded => Outcome::Superseded.describe_node(),
@@ -102,7 +103,8 @@ impl Failure {
                 "put back, as far as AWS and Kubernetes can be reached, which they could not for too long"
             }
             Self::ServiceRefused => {
-                "put back: AWS or Kubernetes refused a call that should have been allowed, or somebody put the node to use"
+                "put back: AWS or Kubernetes refused a call that should have been allowed, or somebody put the node to use; if the way back \
+                 was refused, too, the cause says how the node is"
             }
             Self::InternalError => "put back: a fault of ours",
         }

@@ -96,8 +96,8 @@ impl Happening {
             Self::LeftBehind => "the node stays in Standby, untainted: its group allows no way back",
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
-                "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, or \
-                 its group is terminating it"
+                "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, its \
+                 group is terminating it, or the way back was refused"
             }
         }
     }
