@@ -115,6 +115,13 @@ def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, n
     assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
 
 
+def test_what_a_node_says_of_itself_steers_no_terminal(cli, node):
+    node.annotate("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
+    shown = cli("status")
+    assert "ZXZpbA" in shown.text + shown.errors, shown
+    assert not set("\x1b\x07\u202e") & set(shown.text + shown.errors)
+
+
 def test_the_end_of_a_drain_is_moved_and_brought_about(world, cli, node, draining):
     execution, _ = draining
     before = cli("status", "--output", "json").document["nodes"][0]["until"]

