@@ -21,6 +21,8 @@ UNTOUCHED = ("PreflightRefused", "TurnTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
 #: Where people were told to see to an instance in Standby, this waits for them.
 FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
+#: Where people were told that a node is lost, nothing is put back: what keeps pods and Cluster Autoscaler from it stays, too.
+FOR_LOST = FOR_PEOPLE | {DISABLED, "recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
@@ -41,19 +43,19 @@ def violations(stage: Stage) -> list[str]:
 
 
 def _leftovers(stage: Stage) -> Iterator[str]:
-    held, standing = _told_of(stage)
+    held, standing, lost = _told_of(stage)
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
-            is_told = where in held or (where in standing and what in FOR_PEOPLE)
+            is_told = where in held or (where in standing and what in FOR_PEOPLE) or (where in lost and what in FOR_LOST)
             # What EC2 has terminated has lost its tags.
             if not is_told and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
 
 
-def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
+def _told_of(stage: Stage) -> tuple[set[str], set[str], set[str]]:
     """Those that people were told to see to: their group terminates them, or has let go of them as asked; or they stay in Standby
-    without a way back."""
-    held, standing = set(), set()
+    without a way back; or their kubelet is silent, and they are lost."""
+    held, standing, lost = set(), set(), set()
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
         mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
@@ -68,7 +70,10 @@ def _told_of(stage: Stage) -> tuple[set[str], set[str]]:
         is_said |= node.instance_id in stage.unknown and any(f"{node.instance_id} is lost" in reason for _, reason in mine)
         if is_said and _cannot_come_back(stage, node):
             standing |= {node.instance_id, node.name}
-    return held, standing
+        is_silent = node.instance_id in stage.unknown and node.exists
+        if is_silent and any("is lost, its instance is" in reason for _, reason in mine):
+            lost |= {node.instance_id, node.name}
+    return held, standing, lost
 
 
 def _cannot_come_back(stage: Stage, node: Node) -> bool:
@@ -176,8 +181,8 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         # There is no way back for a member that its group terminates.
         says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
         # Nor for one whose Node somebody has deleted meanwhile.
-        is_lost = f"instance {node.instance_id} is lost, its instance is {power} and {member} in its group"
-        says_so |= node.instance_id in stage.unknown and is_lost in reason
+        is_lost = f"is lost, its instance is {power} and {member} in its group"
+        says_so |= node.instance_id in stage.unknown and node.instance_id in reason and is_lost in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
         if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
