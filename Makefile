@@ -5,12 +5,13 @@
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
+# make recordings   whether the functions are asked, call and answer as before in twenty scenario files; ARGS=--help
 # make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario package bench scale campaign mutants dashboard generate
+.PHONY: help demo test check scenario recordings package bench scale campaign mutants dashboard generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -31,6 +32,9 @@ check:
 scenario:
 	test -n "$(FILE)" || { echo "usage: make scenario FILE='path/to/a_test.py path/to/another'" >&2; exit 2; }
 	$(python) tests/run.py scenario $(FILE) $(ARGS)
+
+recordings:
+	export PYTHONPATH=tests; $(python) -m recordings $(ARGS)
 
 package:
 	python3 tests/package.py $(ARGS)

@@ -110,7 +110,7 @@ resource "aws_cloudwatch_event_target" "untold" {
       time      = "$.time"
     }
 
-    # The schema of crates/recycle/src/notification.rs. Of the event only what cannot hold a quotation mark; no null where AWS
+    # The schema of crates/recycle/src/notify/notification.rs. Of the event only what cannot hold a quotation mark; no null where AWS
     # leaves a value out. jsonencode would write < and > as escapes, which EventBridge does not take for its variables.
     input_template = replace(replace(jsonencode({
       schema      = 1

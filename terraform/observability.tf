@@ -1,4 +1,4 @@
-# A dashboard of what the functions count in their logs (crates/recycle/src/metrics.rs), and the alarms that are worth waking somebody for.
+# A dashboard of what the functions count in their logs (crates/recycle/src/notify/metrics.rs), and the alarms that are worth waking somebody for.
 
 locals {
   # How many seconds a value of each metric is about: the sweep counts claims every 15 minutes.

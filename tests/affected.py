@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -25,16 +26,16 @@ FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", 
 #: Read by every crate, every test, or before them.
 EVERYTHING = re.compile(
     r"Cargo\.(toml|lock)|\.cargo/config.*|clippy\.toml|rustfmt\.toml|tests/(requirements\.txt|pytest\.ini|prepare\.py)"
-    r"|tests/(iam|world/kube-build)/.*"
+    r"|tests/(iam|world/kubernetes/kube-build)/.*"
 )
 #: Only the crate's own tests read these.
-RUST_TESTS = re.compile(r"crates/[^/]+/(tests/.*|src/(.*/)?(tests|laws|properties|fixtures)(/.*)?(\.rs)?)")
+RUST_TESTS = re.compile(r"crates/[^/]+/([^/]+/)?(tests/.*|src/(.*/)?(tests|laws|properties|fixtures)(/.*)?(\.rs)?)")
 #: Modules with what they use beside Python: crates, and folders.
 BESIDES = {
-    "tests/world/deployment.py": {*LAMBDAS, "terraform", "state-machine"},
-    "tests/world/terraform.py": {"terraform", "state-machine"},
+    "tests/world/process/deployment.py": {*LAMBDAS, "terraform", "state-machine"},
+    "tests/world/process/terraform.py": {"terraform", "state-machine"},
     "tests/cli_page.py": {"recycle-eks"},
-    "tests/world/cli.py": {"recycle-eks"},
+    "tests/world/process/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
@@ -42,7 +43,7 @@ BESIDES = {
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
 #: What a test gets that asks for it by a parameter of this name.
-FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/cli.py"}
+FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/process/cli.py"}
 #: Where these come from; of what it imports, each test uses what it asks for.
 PLUGIN = "tests/world/fixtures.py"
 
@@ -94,7 +95,7 @@ def _touched_by(path: str) -> Iterator[str]:
     yield Path(path).name
     top, _, rest = path.partition("/")
     if top == "crates" and not RUST_TESTS.fullmatch(path):
-        yield from ("crates", *_dependents(rest.partition("/")[0]))
+        yield from ("crates", *_dependents(_package_of(path)))
     elif top == "terraform" and not rest.startswith("tests/"):
         yield top
     elif top == "state-machine":
@@ -166,6 +167,14 @@ def _mentions(file: str) -> set[str]:
     described = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in described]
     return {name for text in texts if isinstance(text, str) for name in re.findall(r"[\w-]+\.[a-z]{2,5}\b", text)}
+
+
+@cache
+def _package_of(path: str) -> str:
+    """The name of the package that a file below `crates/` belongs to; empty if that is gone."""
+    manifests = [folder / "Cargo.toml" for folder in (ROOT / path).parents]
+    manifest = next(each for each in manifests if each.is_file())
+    return tomllib.loads(manifest.read_text()).get("package", {}).get("name", "")
 
 
 @cache

@@ -275,7 +275,7 @@ def _quoted(text: str) -> str:
 
 def _code_of(state: dict[str, Json]) -> str:
     if crate := crate_of(state):
-        return f"[`{crate}`](crates/{crate}/src/lib.rs)"
+        return f"[`{crate}`](crates/functions/{crate}/src/lib.rs)"
     return f"none: `{state['Resource'].split(':::')[1]}`"
 
 

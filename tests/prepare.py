@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -271,8 +272,9 @@ def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
 
 def own_crates() -> list[str]:
     """Names of packages, programs and examples as they begin the files that Cargo writes."""
-    sources = [*ROOT.glob("crates/*"), *ROOT.glob("crates/*/examples/*.rs")]
-    return [spelling for name in {source.stem for source in sources} for spelling in (name, name.replace("-", "_"))]
+    packages = {tomllib.loads(manifest.read_text())["package"]["name"] for manifest in ROOT.glob("crates/**/Cargo.toml")}
+    examples = {example.stem for example in ROOT.glob("crates/**/examples/*.rs")}
+    return [spelling for name in packages | examples for spelling in (name, name.replace("-", "_"))]
 
 
 def pack(binaries: Mapping[str, Path], folder: Path, level: int) -> None:
@@ -323,7 +325,7 @@ def main() -> None:
         install_iam()
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
-        command = [str(python), "-m", "world.kube_binaries"]
+        command = [str(python), "-m", "world.kubernetes.kube_binaries"]
         control_plane = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         try:
             build_lambdas()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import affected
+import architecture_page
 import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
@@ -95,8 +96,9 @@ def others() -> list[Step]:
     return [
         Step("Python lints", [RUFF, "check", "--quiet", "."], "1 s", cwd=TESTS),
         Step("Python format", [RUFF, "format", "--quiet", "--check", "."], "1 s", cwd=TESTS),
+        Step("Measures of the code", [sys.executable, "rooms.py"], "1 s", cwd=TESTS),
         Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"], "1 s"),
-        Step("Terraform tests", [sys.executable, "-m", "world.terraform", "test"], "1 min", count_terraform, TESTS),
+        Step("Terraform tests", [sys.executable, "-m", "world.process.terraform", "test"], "1 min", count_terraform, TESTS),
     ]
 
 
@@ -258,7 +260,7 @@ def test(*arguments: str) -> int:
         case ("--since", reference):
             found = affected.since(reference)
             print(found)
-            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:2])]
+            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:3])]
             what = found.python
         case _:
             print("usage: make test [ARGS='--since REF']", file=sys.stderr)
@@ -279,7 +281,7 @@ GENERATED = {
 VERSIONED = ["terraform/version.txt", *(f"terraform/tests/artifacts/{each}/version.txt" for each in ("arm64", "x86_64"))]
 
 #: Writes the tokens that botocore signs, which ours are held to.
-VECTORS = "crates/eks-auth/tests/botocore_vectors.py"
+VECTORS = "crates/adapters/eks-auth/tests/botocore_vectors.py"
 
 
 def generate() -> int:
@@ -299,6 +301,9 @@ def generate() -> int:
     readme = ROOT / "README.md"
     readme.write_text(with_pictures(readme.read_text()))
     print("drew the state machine in README.md")
+    architecture = architecture_page.PAGE
+    architecture.write_text(architecture_page.with_rooms(architecture.read_text()))
+    print(f"drew crates and rooms in {architecture.relative_to(ROOT)}")
     return 0
 
 

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from prepare import cache_folder, fingerprint, locked, run, say
-from world.aws import Aws
+from world.aws.account import Aws
 
 PEER = Path(__file__).with_name("peer")
 PACKAGE_PINS = PEER / "requirements.txt"

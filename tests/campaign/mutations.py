@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from world.lambda_host import Invocation
+from world.aws.lambda_host import Invocation
 from world.world import World
 
 Json = Any

@@ -7,9 +7,9 @@ from typing import Any
 
 from prepare import ROOT, STEPS
 from world.clock import Call, Clock
-from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
-from world.state_errors import StateError
-from world.stepfunctions import Engine
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
+from world.stepfunctions.state_errors import StateError
 
 INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.

@@ -11,18 +11,23 @@ TABLE = {
     "docs/demo.svg": (False, False, ["deployment/test_demo.py"], ["docs/test_guide.py"]),
     "tests/scenarios/test_hook.py": (False, False, ["scenarios/test_hook.py"], ["scenarios/test_spot.py"]),
     "tests/campaign/judge.py": (False, False, ["scenarios/test_campaign.py"], ["scenarios/test_hook.py"]),
-    "tests/world/balancers.py": (False, False, ["scenarios/test_hook.py", "docs/test_pods.py"], ["contract/test_walk.py"]),
-    "tests/world/interpreter.py": (False, False, ["scenarios/test_hook.py", "contract/test_walk.py"], ["docs/test_pages.py"]),
+    "tests/world/aws/balancers.py": (False, False, ["scenarios/test_hook.py", "docs/test_pods.py"], ["contract/test_walk.py"]),
+    "tests/world/stepfunctions/interpreter.py": (
+        False,
+        False,
+        ["scenarios/test_hook.py", "contract/test_walk.py"],
+        ["docs/test_pages.py"],
+    ),
     "tests/world_tests/conftest.py": (False, False, ["world_tests/test_kubernetes.py"], ["scenarios/test_hook.py"]),
     "tests/demo/pace.py": (False, False, ["deployment/test_demo.py"], ["scenarios/test_hook.py"]),
-    "crates/recycle/src/pods.rs": (
+    "crates/recycle/src/drain/classify.rs": (
         True,
         False,
         ["scenarios/test_hook.py", "contract/test_contract.py"],
         ["contract/test_walk.py"],
     ),
-    "crates/recycle-eks/src/watch.rs": (True, False, ["scenarios/test_cli.py"], ["scenarios/test_spot.py"]),
-    "crates/evict-pods/src/tests.rs": (True, False, [], ["scenarios/test_hook.py"]),
+    "crates/cli/src/views/watch.rs": (True, False, ["scenarios/test_cli.py"], ["scenarios/test_spot.py"]),
+    "crates/functions/evict-pods/src/tests.rs": (True, False, [], ["scenarios/test_hook.py"]),
     "terraform/iam.tf": (
         True,
         True,

@@ -104,7 +104,7 @@ def test_each_step_is_one_task_state_of_its_name():
 
 def test_each_crate_of_a_lambda_composes_only_in_its_main():
     for name in LAMBDAS:
-        code = (ROOT / "crates" / name / "src" / "main.rs").read_text().splitlines()
+        code = (ROOT / "crates" / "functions" / name / "src" / "main.rs").read_text().splitlines()
         assert len([line for line in code if line.strip() and not line.strip().startswith("//")]) <= 25, name
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,9 +18,9 @@ SCRIPTED = {"bad-input", "scripted-aws", "scripted-kube"}
 #: What Lambda calls with a function's role, from outside of its VPC: for its log, and for events that it could not handle.
 CALLED_BY_LAMBDA = {"logs", "sqs"}
 
-STEP = {"eks-auth", "kube", "lambda-step", "node-record", "recycle", "tokio"}
-STEP_OF_THE_GROUP = STEP | {"aws-config", "group-record"}
-STEP_OF_THE_INSTANCE = STEP | {"aws-config", "instance-record"}
+STEP = {"eks-auth", "kube", "lambda", "kubernetes", "recycle", "tokio"}
+STEP_OF_THE_GROUP = STEP | {"aws-config", "autoscaling"}
+STEP_OF_THE_INSTANCE = STEP | {"aws-config", "ec2"}
 
 
 class Row(NamedTuple):
@@ -40,22 +41,22 @@ TABLE = [
         "connection that trusts the cluster's CA",
     ),
     Row(
-        "node-record",
+        "kubernetes",
         {"recycle", "eks-auth", "k8s-openapi", "kube", "tokio"},
         "the Kubernetes half of the record; of AWS it knows the way into the cluster only; tokio bounds each call in time",
     ),
     Row(
-        "group-record",
+        "autoscaling",
         {"recycle", "aws-config", "aws-sdk-autoscaling"},
         "Auto Scaling groups, without EC2",
     ),
     Row(
-        "instance-record",
-        {"recycle", "group-record", "aws-config", "aws-sdk-ec2"},
+        "ec2",
+        {"recycle", "autoscaling", "aws-config", "aws-sdk-ec2"},
         "the AWS half of the record, and the only one that links the largest of all SDKs",
     ),
     Row(
-        "lambda-step",
+        "lambda",
         {"recycle", "aws-config", "aws-smithy-http-client", "lambda_runtime"},
         "what each function's main needs; of what the functions do it knows nothing",
     ),
@@ -77,8 +78,8 @@ TABLE = [
     ),
     Row(
         "start-rotation",
-        {"recycle", "aws-config", "aws-sdk-sfn", "group-record", "lambda-step", "tokio"},
-        "starts executions and looks at nothing; how AWS's refusals are sorted it has from group-record",
+        {"recycle", "aws-config", "aws-sdk-sfn", "autoscaling", "lambda", "tokio"},
+        "starts executions and looks at nothing; how AWS's refusals are sorted it has from autoscaling",
     ),
     Row(
         "recycle-eks",
@@ -103,7 +104,7 @@ FEATURES = {
     ("recycle-eks", "tokio"): ["signal"],
 }
 CRATES = [row.crate for row in TABLE]
-WITH_EC2 = {"instance-record"} | {row.crate for row in TABLE if "instance-record" in row.allowed}
+WITH_EC2 = {"ec2"} | {row.crate for row in TABLE if "ec2" in row.allowed}
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +185,10 @@ def test_the_page_names_the_endpoint_of_each_service_that_a_function_may_call():
     }
 
 
-def test_versions_and_features_are_the_workspaces():
+def test_versions_and_features_are_the_workspaces(packages):
     """A version that a crate chose for itself, or a feature, would be a second one to build and to keep up to date."""
     for crate in CRATES:
-        manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+        manifest = tomllib.loads(Path(packages[crate]["manifest_path"]).read_text())
         for table in ("dependencies", "dev-dependencies", "build-dependencies"):
             for name, value in manifest.get(table, {}).items():
                 asked = {"features": FEATURES[crate, name]} if (crate, name) in FEATURES else {}

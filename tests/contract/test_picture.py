@@ -45,7 +45,7 @@ def test_each_of_those_states_is_in_one_box(definition):
 def test_every_link_of_the_picture_leads_to_a_file():
     picture = re.search(r"<!-- picture: .*<!-- end of picture -->", README.read_text(), re.DOTALL)[0]
     links = re.findall(r'(?:\]\(|href ")([^)"]+)', picture)
-    assert {f"crates/{name}/src/lib.rs" for name in STEPS} <= set(links)
+    assert {f"crates/functions/{name}/src/lib.rs" for name in STEPS} <= set(links)
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
@@ -162,7 +162,7 @@ flowchart TD
 
 
 def test_a_link_goes_to_a_crate_where_there_is_one():
-    assert "| `Select` | Which? | [`select-nodes`](crates/select-nodes/src/lib.rs) |" in list_tasks(ROTATION)
+    assert "| `Select` | Which? | [`select-nodes`](crates/functions/select-nodes/src/lib.rs) |" in list_tasks(ROTATION)
     assert "| `Recycle` |  | none: `states:startExecution.sync:2` |" in list_tasks(ROTATION)
 
 

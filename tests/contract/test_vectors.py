@@ -1,4 +1,4 @@
-"""The tokens that crates/eks-auth is held to are still those that botocore makes."""
+"""The tokens that crates/adapters/eks-auth is held to are still those that botocore makes."""
 
 import subprocess
 import sys
@@ -7,6 +7,6 @@ from prepare import ROOT
 
 
 def test_the_vectors_are_what_botocore_signs():
-    script = ROOT / "crates" / "eks-auth" / "tests" / "botocore_vectors.py"
+    script = ROOT / "crates" / "adapters" / "eks-auth" / "tests" / "botocore_vectors.py"
     checked = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

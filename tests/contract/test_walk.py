@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from contract.scripts import LOOPS, OTHER, TELL, TOPIC, Script, Topic, Walk, follow, rendered
-from world.in_memory import FunctionFailed
-from world.state_errors import StateError
+from world.stepfunctions.in_memory import FunctionFailed
+from world.stepfunctions.state_errors import StateError
 
 REFUSED = FunctionFailed("ServiceRefused", "no")
 SUPERSEDED = FunctionFailed("Superseded", "another execution's")

@@ -8,8 +8,8 @@ import pytest
 from contract.scripts import INPUT, LIVE, NoServices, Script, rendered
 from prepare import STEPS
 from world.clock import Clock
-from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
-from world.stepfunctions import Engine
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
 
@@ -293,7 +293,7 @@ class Patience:
 
 @pytest.mark.parametrize(("nodes", "retries"), [(90, 0), (43, 10)])
 def test_the_worst_group_leaves_room_in_its_history_and_says_little(nodes, retries):
-    """How many nodes these are, crates/recycle/src/rotation.rs says."""
+    """How many nodes these are, crates/recycle/src/rotation/terms.rs says."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update(
         {

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from contract.scripts import HOOK, INPUT, LIVE, OTHER, TELL, Script, Topic, Walk, answered, follow, rendered
-from world.in_memory import FunctionFailed
-from world.state_errors import StateError
+from world.stepfunctions.in_memory import FunctionFailed
+from world.stepfunctions.state_errors import StateError
 
 NODE = INPUT["instance_id"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from world.metrics import Measurement
+from world.aws.metrics import Measurement
 
 _STATISTICS = {"Sum": sum, "Maximum": max, "Minimum": min, "Average": lambda values: sum(values) / len(values)}
 _SEARCH = re.compile(r"SEARCH\('\{\"([^\"]+)\",([^}]*)\} MetricName=\"(\w+)\" (\w+)=\"([^\"]*)\"', '(\w+)', (\d+)\)")

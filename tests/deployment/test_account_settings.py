@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from prepare import host_architecture
-from world.deployment import CLUSTER, TRIGGERS, ZIPS, environment
-from world.folders import temporary_folder
-from world.terraform import MODULE, Terraform, copy_of_project
+from world.process.deployment import CLUSTER, TRIGGERS, ZIPS, environment
+from world.process.folders import temporary_folder
+from world.process.terraform import MODULE, Terraform, copy_of_project
 from world.world import World
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/12345678-1234-1234-1234-123456789012"

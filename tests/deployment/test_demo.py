@@ -16,9 +16,9 @@ import pytest
 
 from demo.__main__ import watched
 from prepare import ROOT, TESTS
-from world import kube_binaries
-from world.processes import descendants, eventually, is_running, run_to_its_end
-from world.terminal import Terminal
+from world.kubernetes import kube_binaries
+from world.process.processes import descendants, eventually, is_running, run_to_its_end
+from world.process.terminal import Terminal
 
 COLUMNS, ROWS = 120, 50
 

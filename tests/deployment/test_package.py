@@ -18,8 +18,8 @@ import pytest
 import package
 import run
 from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
-from world.deployment import ZIPS
-from world.terraform import Terraform, TerraformFailed, copy_of_project
+from world.process.deployment import ZIPS
+from world.process.terraform import Terraform, TerraformFailed, copy_of_project
 from world.world import World
 
 DEBUG = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prepare import install_python
-from world import kube_binaries
-from world.processes import run_to_its_end
+from world.kubernetes import kube_binaries
+from world.process.processes import run_to_its_end
 
 LEFT_OUT = "…"
 

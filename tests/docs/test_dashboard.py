@@ -8,7 +8,7 @@ from dashboard.run import live_through, pages
 from dashboard.svg import draw
 from dashboard.widgets import Line, read_widgets
 from prepare import ROOT
-from world.metrics import Measurement
+from world.aws.metrics import Measurement
 
 
 def measured(moment: float, name: str, value: float, **dimensions: str) -> Measurement:

@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", RO
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 TROUBLES = ROOT / "docs" / "troubleshooting.md"
 #: Where the texts are that a person may meet: errors, refusals, and what Terraform says.
-SOURCES = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("terraform/*.tf")]
+SOURCES = [*ROOT.glob("crates/**/src/**/*.rs"), *ROOT.glob("terraform/*.tf")]
 
 
 def name(page: Path) -> str:

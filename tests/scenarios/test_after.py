@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.autoscaling import Unknowns
+from world.aws.autoscaling import Unknowns
 from world.faults import sample
 
 #: Two of the readings; test_unknowns.py tries them all.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from world.kube_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient
-from world.virtual_times import END_OF_TIME
+from world.kubernetes.kube_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient
+from world.kubernetes.virtual_times import END_OF_TIME
 
 TENANT = "tenant"
 FORGED = {

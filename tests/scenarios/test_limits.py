@@ -10,7 +10,7 @@ TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "Det
 ROOM = 23_100
 HOUR = 3_600
 #: Looks of an execution at the most, as the crate that counts a drain of 30 days says, and what it tells people in 30 days.
-LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/poll.rs").read_text())[1])
+LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/base/poll.rs").read_text())[1])
 TOLD = 33
 #: In events, as the poll law's tests reckon with: a look (nine, and five more with an eviction), a notification, all else.
 LOOK, TELL, REST = 14, 7, 200

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from prepare import LAMBDAS
-from world import kube_binaries
+from world.kubernetes import kube_binaries
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world.browser import look
+from world.process.browser import look
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_a_node_that_failed_is_tried_again_after_a_pause(world, workers, stubbor
     assert all(pause <= gap < pause + 30 for gap in gaps), gaps
 
 
-#: The value of the label `recycle-eks/group` for the group `workers`: short_hash of crates/recycle/src/ids.rs.
+#: The value of the label `recycle-eks/group` for the group `workers`: short_hash of crates/recycle/src/base/ids.rs.
 LABEL = "e4dede02"
 #: Claims that no execution of this installation has written.
 FOREIGN = {

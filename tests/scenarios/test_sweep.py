@@ -3,7 +3,7 @@
 import pytest
 
 from world.faults import sample
-from world.kube_client import MERGE_PATCH
+from world.kubernetes.kube_client import MERGE_PATCH
 
 STATES = [
     "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "WaitForReplacement", "TaintNode", "CheckPods", "PodsGone",

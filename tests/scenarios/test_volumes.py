@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world.autoscaling import Unknowns
+from world.aws.autoscaling import Unknowns
 from world.faults import sample
 from world.world import World
 

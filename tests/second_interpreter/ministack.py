@@ -26,9 +26,9 @@ import boto3
 
 from contract.scripts import INPUT, Script, Walk
 from prepare import LAMBDAS, install_python
-from world.control_plane import free_ports, never_outlives
-from world.folders import temporary_folder
-from world.in_memory import FunctionFailed
+from world.kubernetes.control_plane import free_ports, never_outlives
+from world.process.folders import temporary_folder
+from world.stepfunctions.in_memory import FunctionFailed
 
 HERE = Path(__file__).resolve().parent
 ACCOUNT, REGION = "123456789012", "eu-west-1"

@@ -11,8 +11,8 @@ import pytest
 
 from contract.scripts import LOOPS, OTHER, Script, Walk, branch, follow, rendered
 from second_interpreter.ministack import Ministack
-from world.in_memory import FunctionFailed
-from world.processes import descendants, eventually, is_running, listening_addresses
+from world.process.processes import descendants, eventually, is_running, listening_addresses
+from world.stepfunctions.in_memory import FunctionFailed
 
 REFUSED, BUSY = FunctionFailed("ServiceRefused", "no"), FunctionFailed("ServiceUnavailable", "busy")
 LOST = FunctionFailed("ClaimLost", "another execution's")

@@ -21,30 +21,30 @@ from typing import Any
 
 from moto.ec2.exceptions import InvalidInstanceIdError
 
-from world import terraform_gaps
-from world.alarms import Alarms
-from world.autoscaling import AutoScaling, Launch, Timings, Unknowns
-from world.aws import ACCOUNT, LOCK, REGION, Aws
-from world.balancers import Balancers, TargetGroup
+from world.aws import terraform_gaps
+from world.aws.account import ACCOUNT, LOCK, REGION, Aws
+from world.aws.alarms import Alarms
+from world.aws.autoscaling import AutoScaling, Launch, Timings, Unknowns
+from world.aws.balancers import Balancers, TargetGroup
+from world.aws.ec2 import Ec2
+from world.aws.events import Events
+from world.aws.iam import Iam
+from world.aws.iam_quotas import install as install_iam_quotas
+from world.aws.lambda_host import LambdaHost
+from world.aws.metrics import Measurement, read_metrics
+from world.aws.schedules import Schedules
 from world.clock import Call, Clock, seconds
-from world.cluster_autoscaler import ClusterAutoscaler
-from world.deployment import CLUSTER, Deployment, environment
-from world.ec2 import Ec2
-from world.events import Events
 from world.faults import Plan
-from world.iam import Iam
-from world.iam_quotas import install as install_iam_quotas
-from world.kubernetes import KUBELET, Kubernetes, Pod, Workload
-from world.kubernetes import Node as KubernetesNode
-from world.lambda_host import LambdaHost
-from world.metrics import Measurement, read_metrics
-from world.schedules import Schedules
-from world.sdk_integrations import AwsServices
-from world.settled import is_finished, name_of
-from world.stepfunctions import Engine
-from world.stepfunctions import Execution as EngineExecution
-from world.stepfunctions_api import MotoMachines
-from world.stepfunctions_api import install as install_step_functions
+from world.kubernetes.cluster import KUBELET, Kubernetes, Pod, Workload
+from world.kubernetes.cluster import Node as KubernetesNode
+from world.kubernetes.cluster_autoscaler import ClusterAutoscaler
+from world.kubernetes.settled import is_finished, name_of
+from world.process.deployment import CLUSTER, Deployment, environment
+from world.stepfunctions.api import MotoMachines
+from world.stepfunctions.api import install as install_step_functions
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.engine import Execution as EngineExecution
+from world.stepfunctions.sdk_integrations import AwsServices
 
 #: An execution may take this long, in virtual seconds, before a scenario gives it up: the longest drain and a day more.
 PATIENCE = 31 * 86_400

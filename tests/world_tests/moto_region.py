@@ -19,12 +19,12 @@ from moto.server import ThreadedMotoServer
 from moto.sns.models import sns_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
+from world.aws.events import Events
 from world.clock import Clock
-from world.events import Events
-from world.in_memory import PythonFunctions
-from world.sdk_integrations import AwsServices
-from world.stepfunctions import Engine, Execution
-from world.stepfunctions_api import MotoMachines, install
+from world.stepfunctions.api import MotoMachines, install
+from world.stepfunctions.engine import Engine, Execution
+from world.stepfunctions.in_memory import PythonFunctions
+from world.stepfunctions.sdk_integrations import AwsServices
 
 ACCOUNT = "123456789012"
 REGION = "eu-central-1"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world.alarms import STATE_CHANGE
+from world.aws.alarms import STATE_CHANGE
 from world.world import World
 
 

@@ -11,9 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from world.eks_token import eks_token
-from world.kube_client import MERGE_PATCH, Json, KubeClient
-from world.kubernetes import Kubernetes
+from world.kubernetes.cluster import Kubernetes
+from world.kubernetes.eks_token import eks_token
+from world.kubernetes.kube_client import MERGE_PATCH, Json, KubeClient
 
 ACCOUNT = "123456789012"
 REGION = "eu-west-1"

@@ -8,10 +8,10 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from world.autoscaling import LAUNCHING, TERMINATING, AutoScaling, Launch
-from world.aws import Aws
+from world.aws.account import Aws
+from world.aws.autoscaling import LAUNCHING, TERMINATING, AutoScaling, Launch
+from world.aws.ec2 import Ec2
 from world.clock import Clock
-from world.ec2 import Ec2
 
 HOUR = 3600
 

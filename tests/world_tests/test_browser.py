@@ -1,6 +1,6 @@
 """The browser sees what a reader would: that is what the report's page is judged by."""
 
-from world.browser import look
+from world.process.browser import look
 
 PAGE = """<!doctype html><title>A page</title><style>body {{ margin: 0; font: 16px sans-serif }}</style><h1>Heading</h1>{}"""
 

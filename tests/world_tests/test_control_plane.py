@@ -11,14 +11,15 @@ import time
 
 import pytest
 
-from world import control_plane, folders, kube_binaries
-from world.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
-from world.processes import eventually, is_running, listening_addresses, thread_states
+from world.kubernetes import control_plane, kube_binaries
+from world.kubernetes.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
+from world.process import folders
+from world.process.processes import eventually, is_running, listening_addresses, thread_states
 
 STARTER = """
 import os, pathlib, sys, time
-from world import kube_binaries
-from world.control_plane import ControlPlane
+from world.kubernetes import kube_binaries
+from world.kubernetes.control_plane import ControlPlane
 plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
 plane.start()
 print(plane.folder, *[process.pid for process in plane._processes.values()], flush=True)
@@ -27,7 +28,7 @@ time.sleep(600)
 
 
 def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder() -> None:
-    tests = pathlib.Path(control_plane.__file__).parents[1]
+    tests = pathlib.Path(control_plane.__file__).parents[2]
     session = subprocess.Popen([sys.executable, "-c", STARTER], cwd=tests, stdout=subprocess.PIPE, text=True)
     assert session.stdout is not None
     folder, *pids = session.stdout.readline().split()
@@ -43,7 +44,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
 
 HASTY = """
 import os, signal, subprocess
-from world.control_plane import never_outlives
+from world.kubernetes.control_plane import never_outlives
 component = subprocess.Popen(never_outlives(os.getpid(), ["sleep", "600"]), process_group=0)
 print(component.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +53,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_session_that_is_killed_while_it_starts_a_component_leaves_none() -> None:
     """Without the second look at the parent 5 of 20 stayed."""
-    tests = pathlib.Path(control_plane.__file__).parents[1]
+    tests = pathlib.Path(control_plane.__file__).parents[2]
     for _ in range(10):
         session = subprocess.run([sys.executable, "-c", HASTY], cwd=tests, stdout=subprocess.PIPE, text=True, check=False)
         assert session.returncode == -signal.SIGKILL

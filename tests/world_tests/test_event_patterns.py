@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from prepare import TESTS, install_ruler
-from world import event_patterns
+from world.aws import event_patterns
 
 Question = tuple[dict[str, Any], dict[str, Any]]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from world.events import fill_template, payload_for, value_at
-from world.in_memory import FunctionFailed
+from world.aws.events import fill_template, payload_for, value_at
+from world.stepfunctions.in_memory import FunctionFailed
 from world_tests.moto_region import ROLE, MotoRegion
 
 SPOT = "EC2 Spot Instance Interruption Warning"

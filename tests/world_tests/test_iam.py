@@ -7,11 +7,11 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from world import iam_quotas
-from world.aws import Aws
+from world.aws import iam_quotas
+from world.aws.account import Aws
+from world.aws.iam import Iam, Simulator
+from world.aws.iam_resources import ROWS, Asked, everything
 from world.clock import Clock
-from world.iam import Iam, Simulator
-from world.iam_resources import ROWS, Asked, everything
 
 INSTANCES = "arn:aws:ec2:eu-west-1:123456789012:instance/*"
 ROLE = "arn:aws:iam::123456789012:role/path/worker"
@@ -261,7 +261,7 @@ def test_a_simulator_that_was_killed_can_be_stopped():
 def test_an_action_that_nobody_has_looked_up_is_refused_by_name(account):
     account.role(statement("*"))
     assert account.refuses("ec2", "describe_vpcs") == ("UnauthorizedOperation", 403)
-    assert account.iam.refused[0].error == "world/iam_resources.py has no row for ec2:DescribeVpcs"
+    assert account.iam.refused[0].error == "world/aws/iam_resources.py has no row for ec2:DescribeVpcs"
 
 
 # What the reference says of the table: the simulator has its data.

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from world import kube_binaries
+from world.kubernetes import kube_binaries
 
 FAKE_GO = f"""#!{sys.executable}
 import os, pathlib, sys
@@ -71,8 +71,8 @@ def test_other_pins_are_another_folder(cache: pathlib.Path, monkeypatch: pytest.
 
 
 def test_two_clones_at_once_build_once(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    command = [sys.executable, "-m", "world.kube_binaries"]
-    tests = pathlib.Path(kube_binaries.__file__).parents[1]
+    command = [sys.executable, "-m", "world.kubernetes.kube_binaries"]
+    tests = pathlib.Path(kube_binaries.__file__).parents[2]
     clones = [subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [clone.communicate()[0] for clone in clones]
     assert printed[0] == printed[1]

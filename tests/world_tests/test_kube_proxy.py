@@ -16,12 +16,12 @@ import pytest
 from moto import mock_aws
 
 from world.clock import Clock
-from world.eks_token import eks_token
-from world.kube_client import MERGE_PATCH, Json, KubeClient
-from world.kube_proxy import KubeProxy
-from world.kubernetes import Kubernetes, Node
-from world.pki import Authority, Certificate
-from world.virtual_times import VirtualTimes
+from world.kubernetes.cluster import Kubernetes, Node
+from world.kubernetes.eks_token import eks_token
+from world.kubernetes.kube_client import MERGE_PATCH, Json, KubeClient
+from world.kubernetes.kube_proxy import KubeProxy
+from world.kubernetes.virtual_times import VirtualTimes
+from world.process.pki import Authority, Certificate
 
 REGION = "eu-west-1"
 ROLE = "arn:aws:iam::123456789012:role/taint-node"

@@ -6,11 +6,11 @@ from unittest import mock
 
 import pytest
 
-from world import kubernetes as kubernetes_module
-from world import settled
 from world.clock import Clock
-from world.kube_client import Answer, Refused
-from world.kubernetes import Kubernetes, Node, NotSettled, Pod
+from world.kubernetes import cluster as kubernetes_module
+from world.kubernetes import settled
+from world.kubernetes.cluster import Kubernetes, Node, NotSettled, Pod
+from world.kubernetes.kube_client import Answer, Refused
 
 HOUR = 3600.0
 

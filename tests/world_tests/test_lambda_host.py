@@ -10,10 +10,10 @@ import zipfile
 
 import pytest
 
-from world.aws import Aws
+from world.aws.account import Aws
+from world.aws.lambda_host import Invocation, LambdaHost, ServiceError
 from world.clock import Clock
 from world.faults import Plan
-from world.lambda_host import Invocation, LambdaHost, ServiceError
 
 # A runtime client of the Lambda Runtime API in a few lines. {extra} runs at init.
 BOOTSTRAP = """#!{python}

@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from world.metrics import Measurement, read_metrics
+from world.aws.metrics import Measurement, read_metrics
 from world.world import World
 
 #: 2027-01-01T00:00:00Z

@@ -7,7 +7,7 @@ import pytest
 import xmltodict
 from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
 
-from world import moto_speed
+from world.aws import moto_speed
 
 DOCUMENT = {
     "DescribeAnswer": {

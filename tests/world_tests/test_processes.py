@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from prepare import TESTS
-from world.processes import run_to_its_end
+from world.process.processes import run_to_its_end
 
 HANGS = """
 import subprocess, sys, time

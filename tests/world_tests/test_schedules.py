@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from world.schedules import Schedules, next_time
+from world.aws.schedules import Schedules, next_time
 from world_tests.moto_region import ACCOUNT, REGION, ROLE, MotoRegion
 
 WAIT = {"QueryLanguage": "JSONata", "StartAt": "W", "States": {"W": {"Type": "Wait", "Seconds": 1, "End": True}}}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from world import folders
-from world.aws import Aws
-from world.processes import descendants, eventually, is_running, listening_addresses
+from world.aws.account import Aws
+from world.process import folders
+from world.process.processes import descendants, eventually, is_running, listening_addresses
 from world.world import World
 
 TESTS = Path(__file__).parents[1]
@@ -96,7 +96,8 @@ def test_sessions_run_side_by_side_and_leave_nothing_however_they_end(sessions):
 FAILS_HALFWAY = """
 import os
 import sys
-from world import folders, world
+from world import world
+from world.process import folders
 
 def fails(*_):
     raise RuntimeError("no")

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from world.clock import Clock
-from world.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
-from world.state_errors import ApiError, ServiceError
-from world.stepfunctions import Engine, Execution
+from world.stepfunctions.engine import Engine, Execution
+from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
+from world.stepfunctions.state_errors import ApiError, ServiceError
 
 HOUR = 3600
 DAY = 86_400

@@ -18,10 +18,10 @@ import boto3
 import pytest
 import yaml
 
-from world.autoscaling import Timings, Unknowns
-from world.aws import REGION
-from world.eks_token import eks_token
-from world.kube_client import KubeClient
+from world.aws.account import REGION
+from world.aws.autoscaling import Timings, Unknowns
+from world.kubernetes.eks_token import eks_token
+from world.kubernetes.kube_client import KubeClient
 from world.world import CLUSTER, World
 
 # -- the same each time ------------------------------------------------------------------------------------------------

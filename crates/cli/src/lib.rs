@@ -3,47 +3,30 @@
 //! It talks to AWS alone. Whatever is in Kubernetes or EC2 it asks of `select-nodes`, and the one thing that it changes there it asks of
 //! `taint-node`: no second set of rights, and private endpoints work.
 
+mod args;
 mod aws;
-mod cli;
-mod clock;
+mod base;
 mod commands;
 mod doctor;
-mod error;
-mod executions;
-mod exit;
-mod fields;
-mod fleet_view;
-mod functions;
-mod group_story;
-mod installation;
-mod node_view;
-mod nodes;
-mod output;
-mod reference;
+mod history;
 mod report;
-mod rotation_end;
-mod rotation_story;
-mod selection;
-mod story;
-mod times;
-mod viewer;
-mod watch;
+mod views;
 
 use std::ffi::OsString;
 
 use clap::Parser as _;
 
-use cli::{Command, CommandLine, Global};
-use error::Error;
-pub use exit::Exit;
-use installation::Installation;
-use output::Output;
+use args::flags::{Command, CommandLine};
+use aws::installation::Installation;
+use base::error::Error;
+pub use base::exit::Exit;
+use views::output::Output;
 
 /// One invocation.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let line = match CommandLine::try_parse_from(arguments) {
         Ok(line) => line,
-        Err(refusal) => return output::show_refusal(&refusal),
+        Err(refusal) => return views::output::show_refusal(&refusal),
     };
     let output = Output::new(line.global.output);
     match obey(&line, &output).await {

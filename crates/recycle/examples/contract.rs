@@ -1,13 +1,17 @@
 //! Prints the names that the ASL and Terraform know too: `tests/contract/contract.json`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
-use recycle::contract::{
-    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SCHEMA, SelectVerdict,
-    StandbyVerdict, StartVerdict, TaintVerdict,
+use recycle::base::failure::{Failure, Outcome};
+use recycle::base::names;
+use recycle::contract::verdicts::{
+    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SelectVerdict, StandbyVerdict,
+    StartVerdict, TaintVerdict,
 };
-use recycle::failure::{Failure, Outcome};
-use recycle::gate::Stop;
-use recycle::{input, names, notification, rotation};
+use recycle::input::fields;
+use recycle::notify::notification;
+use recycle::records::schema::SCHEMA;
+use recycle::rotation::admission::Stop;
+use recycle::rotation::terms;
 use serde_json::json;
 
 fn main() {
@@ -28,9 +32,9 @@ fn main() {
         "failures": Failure::ALL,
         "notification": notification::FIELDS.map(|(name, ..)| name),
         "attributes": notification::ATTRIBUTES,
-        "fields": input::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
-        "settings": input::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
-        "terms": rotation::FIELDS.into_iter().chain(["dry_run"]).collect::<Vec<_>>(),
+        "fields": fields::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
+        "settings": fields::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
+        "terms": terms::FIELDS.into_iter().chain(["dry_run"]).collect::<Vec<_>>(),
         "stops": [Stop::ReplacementStillOutdated, Stop::KubeletTooNew],
         "lifecycle_hook": names::LIFECYCLE_HOOK,
         "tags": [

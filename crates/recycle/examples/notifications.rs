@@ -2,5 +2,5 @@
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 fn main() {
-    print!("{}", recycle::tables::render_notifications());
+    print!("{}", recycle::reference::tables::render_notifications());
 }

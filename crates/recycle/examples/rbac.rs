@@ -2,5 +2,5 @@
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 fn main() {
-    print!("{}", recycle::permissions::render_manifest());
+    print!("{}", recycle::reference::permissions::render_manifest());
 }

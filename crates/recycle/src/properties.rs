@@ -8,49 +8,64 @@ use proptest::sample::select;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::blocked::count_all;
-use crate::claim::{Claim, Phase, StoredClaim, Urgency, check_claim, decide_claim};
-use crate::contract::{Asked, ClaimRequest, Owner, RestoreCall, Run, StepRequest, TaintRequest};
-use crate::disposal::wait_for_answer;
-use crate::drain::{Progress, Terms, find_deadline, judge_drain, later};
-use crate::drain_end::{DrainEnd, judge_drain_end};
-use crate::failure::with_causes;
+use crate::base::failure::with_causes;
+use crate::base::ids::{
+    ClusterName, ExecutionArn, Fence, GroupName, InstanceId, InvalidId, NodeName, StateMachineArn,
+};
+use crate::base::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, PROGRESS_ANNOTATION,
+    PUT_BACK_ANNOTATION, RECORD_ANNOTATION,
+};
+use crate::base::selector::Selector;
+use crate::base::strict::{Unreadable, read_text, read_value};
+use crate::base::time::later;
+use crate::claim::queue::{pace_turn, write_queue_progress};
+use crate::cluster::hook::HeldByHook;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::contract::requests::{Asked, ClaimRequest, RestoreCall, StepRequest, TaintRequest};
+use crate::contract::run::Run;
+use crate::disposal::next_step::wait_for_answer;
+use crate::drain::end::{DrainEnd, judge_drain_end};
+use crate::drain::lost::find_loss;
+use crate::drain::survey::survey_pods;
+use crate::drain::terms::{Terms, find_deadline};
+use crate::drain::verdict::judge_drain;
+use crate::drain::volumes::{NodeSelectorTerm, Reach, read_reach};
 use crate::fixtures::{
     ARN, NEW, OLD, OTHER, at, claim, fence, group, id, input, input_json, instance, job_pod, node, pod,
     settings,
 };
-use crate::gate::check_turn;
-use crate::hook::HeldByHook;
-use crate::ids::{
-    ClusterName, ExecutionArn, Fence, GroupName, InstanceId, InvalidId, NodeName, StateMachineArn,
-};
-use crate::input::{FIELDS, LONGEST_DRAIN, parse_input};
-use crate::lost::find_loss;
-use crate::metrics::{measure_claims, measure_drain};
-use crate::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, PROGRESS_ANNOTATION,
-    PUT_BACK_ANNOTATION, RECORD_ANNOTATION,
-};
-use crate::node::{Instance, NodeFacts, Record};
-use crate::notification::{About, note_and_tell, tell_finished};
-use crate::outdated::Release;
-use crate::pods::survey_pods;
-use crate::put_back::{Deeds, GaveUp, PutBackStep};
-use crate::report::{Event, Execution, Happened, find_started, report_node, report_rotation};
-use crate::select::{Alarmed, Rotation, Selection, parse_rotation, read_alarm};
-use crate::selector::Selector;
-use crate::start::{AlarmTrigger, AlarmTriggers, StartRequest, decide_starts};
-use crate::status::tell_status;
-use crate::strict::{Unreadable, read_text, read_value};
-use crate::sweep::{find_cause, find_leftovers, take_turns};
-use crate::turn::{pace_turn, write_queue_progress};
-use crate::zones::{NodeSelectorTerm, Reach, read_reach};
+use crate::input::fields::FIELDS;
+use crate::input::model::LONGEST_DRAIN;
+use crate::input::parse::parse_input;
+use crate::input::urgency::Urgency;
+use crate::notify::blockage::note_and_tell;
+use crate::notify::metrics::{measure_claims, measure_drain};
+use crate::notify::notification::{About, tell_finished};
+use crate::notify::status::tell_status;
+use crate::records::blocker::count_all;
+use crate::records::claim::{Claim, Phase, StoredClaim, check_claim, decide_claim};
+use crate::records::node_record::Record;
+use crate::records::owner::Owner;
+use crate::records::progress::Progress;
+use crate::records::restore_log::{Deeds, GaveUp};
+use crate::report::event::{Event, Execution, Happened};
+use crate::report::history::{report_node, report_rotation};
+use crate::report::reader::find_started;
+use crate::restore::step::PutBackStep;
+use crate::restore::sweep::{find_cause, find_leftovers, take_turns};
+use crate::rotation::admission::check_turn;
+use crate::rotation::alarm::{Alarmed, read_alarm};
+use crate::rotation::outdated::Release;
+use crate::rotation::request::{Rotation, Selection, parse_rotation};
+use crate::rotation::start::{AlarmTrigger, AlarmTriggers, StartRequest, decide_starts};
 
 /// More than any sentence of ours, with what was given cut in it.
 const LONGEST_REFUSAL: usize = 700;
 
 /// Moments between the first that can be said and the last.
-pub(crate) fn any_time() -> impl Strategy<Value = Timestamp> {
+fn any_time() -> impl Strategy<Value = Timestamp> {
     let ends = [
         Timestamp::MIN,
         Timestamp::UNIX_EPOCH,
@@ -323,7 +338,7 @@ proptest! {
         match parse_input(&given, &settings()) {
             Ok(input) => {
                 let carried = serde_json::to_value(&input).unwrap();
-                prop_assert_eq!(read_value::<crate::input::Input>(&carried).unwrap(), input);
+                prop_assert_eq!(read_value::<crate::input::model::Input>(&carried).unwrap(), input);
             }
             Err(error) => {
                 check_refusal(&error.0)?;
@@ -337,7 +352,7 @@ proptest! {
     fn a_module_setting_is_taken_or_refused_in_a_sentence(defaults in spoiled(whole_input())) {
         let Value::Object(mut defaults) = defaults else { return Ok(()) };
         defaults.retain(|name, _| !["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"].contains(&name.as_str()));
-        let settings = crate::input::Settings { defaults, ..settings() };
+        let settings = crate::input::fields::Settings { defaults, ..settings() };
         if let Err(error) = parse_input(&input_json(json!({})), &settings) {
             check_refusal(&error.0)?;
         }
@@ -401,7 +416,7 @@ proptest! {
             }
         }
         let told = serde_json::to_value(tell_status(&nodes, &[], None)).unwrap();
-        prop_assert!(read_value::<crate::status::Status>(&told).is_ok());
+        prop_assert!(read_value::<crate::notify::status::Status>(&told).is_ok());
     }
 
     #[test]

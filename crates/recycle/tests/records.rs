@@ -1,10 +1,11 @@
 //! What older versions have written on Nodes and instances, byte for byte: whoever puts a node back reads every schema that there was.
 //! A new schema gets a folder of its own here; the older ones stay as they are.
 
-use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
-use recycle::drain::Progress;
-use recycle::node::Record;
-use recycle::put_back::Deeds;
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{Claim, Phase, StoredClaim};
+use recycle::records::node_record::Record;
+use recycle::records::progress::Progress;
+use recycle::records::restore_log::Deeds;
 
 const SCHEMAS: [(u32, [&str; 5]); 1] = [(
     1,
@@ -21,7 +22,7 @@ const SCHEMAS: [(u32, [&str; 5]); 1] = [(
 fn there_is_a_folder_for_each_schema_that_there_was() {
     assert_eq!(
         SCHEMAS.map(|(schema, _)| schema).last(),
-        Some(&recycle::contract::SCHEMA)
+        Some(&recycle::records::schema::SCHEMA)
     );
 }
 

@@ -52,9 +52,9 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.utilities import aws_headers
 
-from world import moto_speed
+from world.aws import moto_speed
 from world.faults import INVOKE, Caller, Fault, Plan, carry_out
-from world.serving import Server, read_body
+from world.process.serving import Server, read_body
 
 ACCOUNT = "123456789012"
 REGION = "eu-west-1"

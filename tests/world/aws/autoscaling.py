@@ -42,8 +42,8 @@ from moto.ec2.models.instances import Instance
 from moto.elbv2.models import elbv2_backends
 from moto.moto_api._internal import mock_random
 
-from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
-from world.ec2 import Clock, Ec2, Emit
+from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.ec2 import Clock, Ec2, Emit
 
 Group = FakeAutoScalingGroup
 

@@ -1,6 +1,6 @@
 """Load balancers' target groups: who gets traffic there, from when to when, on the virtual clock.
 
-Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`world/autoscaling.py`).
+Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`world/aws/autoscaling.py`).
 The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers them (instance mode,
 kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`): every Node but those with the label
 `node.kubernetes.io/exclude-from-external-load-balancers`, the taint `ToBeDeletedByClusterAutoscaler` or
@@ -22,10 +22,10 @@ from moto.ec2.models.instances import Instance
 from moto.elbv2.exceptions import TargetNotRunning
 from moto.elbv2.models import ELBv2Backend, FakeHealthStatus, FakeTargetGroup, elbv2_backends
 
-from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.ec2 import Ec2
 from world.clock import Clock
-from world.ec2 import Ec2
-from world.kubernetes import Kubernetes
+from world.kubernetes.cluster import Kubernetes
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 GOING = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")

@@ -27,7 +27,7 @@ from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.responses import EC2Response
 from moto.moto_api._internal import mock_random
 
-from world.aws import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
 
 Emit = Callable[[str, str, dict[str, Any], list[str]], None]
 

@@ -36,10 +36,10 @@ from moto.sns.models import SNSBackend, Subscription, Topic, sns_backends
 from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
-from world import event_patterns
+from world.aws import event_patterns
 from world.clock import Clock
-from world.state_errors import ApiError
-from world.stepfunctions import Engine, Execution
+from world.stepfunctions.engine import Engine, Execution
+from world.stepfunctions.state_errors import ApiError
 
 # Virtual seconds from an event to its targets. AWS docs give about half a second, and no guarantee.
 EVENT_LATENCY = 1.0

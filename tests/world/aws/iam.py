@@ -26,8 +26,8 @@ from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
 from prepare import TESTS, install_iam
-from world.aws import ACCOUNT, LOCK, PARTITION, REGION, ROOT, Answer, Aws, Identified, error_answer
-from world.iam_resources import ROWS, Asked
+from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, ROOT, Answer, Aws, Identified, error_answer
+from world.aws.iam_resources import ROWS, Asked
 
 # Operations whose action in a policy has another name (service authorization reference of Lambda).
 ACTION = {"lambda:Invoke": "lambda:InvokeFunction"}
@@ -97,7 +97,7 @@ class Iam:
 
     def _decide(self, principal: str, identity: str, policies: tuple[str, ...], action: str, one: Asked) -> Decision:
         if one is UNKNOWN:
-            return Decision(identity, action, one.resource, False, error=f"world/iam_resources.py has no row for {action}")
+            return Decision(identity, action, one.resource, False, error=f"world/aws/iam_resources.py has no row for {action}")
         # Only what a policy looks at: an instance's other tags would make each call a new question.
         context = {key: value for key, value in one.context.items() if any(key in text for text in policies)}
         question = (policies, action, one.resource, json.dumps(context, sort_keys=True))

@@ -28,7 +28,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -41,13 +41,13 @@ from moto.awslambda.models import LambdaFunction
 from moto.awslambda.utils import get_backend
 from moto.sts.models import sts_backends
 
-from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
+from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
 from world.clock import Call, Clock, Process
-from world.control_plane import DIES_WITH_ITS_PARENT
 from world.faults import INVOKE, Plan
-from world.folders import temporary_folder
-from world.serving import Server, read_body
-from world.state_errors import ServiceError
+from world.kubernetes.control_plane import DIES_WITH_ITS_PARENT
+from world.process.folders import temporary_folder
+from world.process.serving import Server, read_body
+from world.stepfunctions.state_errors import ServiceError
 
 # AWS Lambda quotas: the init phase is limited to 10 s.
 INIT_SECONDS = 10.0
@@ -145,6 +145,8 @@ class LambdaHost:
         # The region that a scenario's processes take for theirs, by function name; REGION otherwise.
         self.regions: dict[str, str] = {}
         self.samples: list[Sample] = []
+        # Told of each answer, with the process that gave it and the number of calls that there were when it was asked.
+        self.on_answered: list[Callable[[Sandbox, bytes, Invocation, int], None]] = []
         # What functions are busy with: (name, payload).
         self.at_work: list[tuple[str, bytes]] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
@@ -268,6 +270,7 @@ class LambdaHost:
             return Invocation(failed.payload, "Unhandled", blueprint.version, request_id)
         sandbox.call = call
         duration = self.duration.get(blueprint.name, 0.0)
+        calls_before = len(self.aws.calls)
         work = (blueprint.name, payload)
         self.at_work.append(work)
         try:
@@ -277,6 +280,9 @@ class LambdaHost:
             if duration > blueprint.timeout:
                 sandbox.close()
                 error, answer = "Unhandled", timed_out(request_id, blueprint.timeout)
+            answered = Invocation(answer, error, blueprint.version, request_id)
+            for tell in self.on_answered:
+                tell(sandbox, payload, answered, calls_before)
         finally:
             self.at_work.remove(work)
             sandbox.call = None
@@ -284,7 +290,7 @@ class LambdaHost:
         self.samples.append(
             Sample(blueprint.name, cold, sandbox.init_ms, (time.perf_counter() - started) * 1e3, sandbox.vm_hwm_kb)
         )
-        return Invocation(answer, error, blueprint.version, request_id)
+        return answered
 
     def _request_id(self, blueprint: Blueprint) -> str:
         """The same in every run of a scenario: the number of the invocation."""

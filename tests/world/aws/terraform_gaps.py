@@ -31,7 +31,7 @@ from moto.eks.responses import EKSResponse
 from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
-from world.aws import ACCOUNT, LOCK, PARTITION, REGION, Aws, moto_original
+from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, Aws, moto_original
 
 # (ARN of a role or user, Kubernetes user name, Kubernetes groups): what the authenticator needs to know of an access
 # entry.

@@ -11,9 +11,9 @@ import pathlib
 import time
 from collections.abc import Iterable
 
-from .eks_token import eks_token
-from .kube_client import Json, KubeClient
-from .sts import Identity, Sts
+from world.kubernetes.eks_token import eks_token
+from world.kubernetes.kube_client import Json, KubeClient
+from world.kubernetes.sts import Identity, Sts
 
 AccessEntry = tuple[str, str, list[str]]
 """ARN of a role or user; the Kubernetes user name (may contain `{{SessionName}}`); Kubernetes groups."""

@@ -8,7 +8,7 @@ object: what is seen after the erasure is seen after all of it.
 
 from __future__ import annotations
 
-from .kube_client import Json, KubeClient
+from world.kubernetes.kube_client import Json, KubeClient
 
 NAMESPACE = "world-canaries"
 

@@ -28,18 +28,27 @@ from typing import Any
 
 import yaml
 
-from . import canaries, kube_binaries, settled
-from .access_entries import AccessEntries, AccessEntry
-from .clock import Clock
-from .cluster_state import ClusterState
-from .control_plane import FROZEN_BETWEEN_SETTLES, ControlPlane
-from .faults import Plan
-from .folders import temporary_folder
-from .kube_client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused
-from .kube_proxy import KubeProxy, KubernetesCall
-from .kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet, status_of_volumes
-from .sts import Sts, StsProxy
-from .virtual_times import VirtualTimes
+from world.clock import Clock
+from world.faults import Plan
+from world.kubernetes import canaries, kube_binaries, settled
+from world.kubernetes.access_entries import AccessEntries, AccessEntry
+from world.kubernetes.cluster_state import ClusterState
+from world.kubernetes.control_plane import FROZEN_BETWEEN_SETTLES, ControlPlane
+from world.kubernetes.kube_client import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    Answer,
+    Json,
+    KubeClient,
+    Refused,
+)
+from world.kubernetes.kube_proxy import KubeProxy, KubernetesCall
+from world.kubernetes.kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK, Kubelet, status_of_volumes
+from world.kubernetes.sts import Sts, StsProxy
+from world.kubernetes.virtual_times import VirtualTimes
+from world.process.folders import temporary_folder
 
 SETTLE_LIMIT = 60.0
 """Real seconds that the cluster may take to settle; 0.05-0.15 are usual, 2-3 where the controllers have only just been started,

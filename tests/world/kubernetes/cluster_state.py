@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .kube_client import Json
+from world.kubernetes.kube_client import Json
 
 KINDS = (
     "nodes",

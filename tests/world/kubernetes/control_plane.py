@@ -20,9 +20,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-from .folders import temporary_folder
-from .kube_client import KubeClient
-from .pki import Authority, Certificate
+from world.kubernetes.kube_client import KubeClient
+from world.process.folders import temporary_folder
+from world.process.pki import Authority, Certificate
 
 CONTROLLERS = (
     "serviceaccount-controller",  # makes each namespace's "default" account; pods are refused without it

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .pki import Certificate
+from world.process.pki import Certificate
 
 Json = dict[str, Any]
 

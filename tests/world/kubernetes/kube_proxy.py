@@ -24,12 +24,12 @@ from typing import Any
 
 import orjson
 
-from .faults import Caller, Fault, Plan, carry_out
-from .kube_client import CLOSED_WHILE_IDLE, Connection, Json
-from .pki import Certificate
-from .serving import Server
-from .sts import Identity, access_key_of
-from .virtual_times import VirtualTimes
+from world.faults import Caller, Fault, Plan, carry_out
+from world.kubernetes.kube_client import CLOSED_WHILE_IDLE, Connection, Json
+from world.kubernetes.sts import Identity, access_key_of
+from world.kubernetes.virtual_times import VirtualTimes
+from world.process.pki import Certificate
+from world.process.serving import Server
 
 _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
 _PATIENCE = 180.0

@@ -22,12 +22,12 @@ import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from . import scheduling
-from .clock import Clock
-from .cluster_state import ClusterState, key_of
-from .kube_client import STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused
-from .settled import is_finished, is_ready, is_terminating
-from .virtual_times import VirtualTimes
+from world.clock import Clock
+from world.kubernetes import scheduling
+from world.kubernetes.cluster_state import ClusterState, key_of
+from world.kubernetes.kube_client import STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused
+from world.kubernetes.settled import is_finished, is_ready, is_terminating
+from world.kubernetes.virtual_times import VirtualTimes
 
 STARTS_AFTER = "world/starts-after"
 EXITS_AFTER = "world/exits-after"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fractions
 from collections.abc import Callable, Iterable
 
-from .kube_client import Json
+from world.kubernetes.kube_client import Json
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"

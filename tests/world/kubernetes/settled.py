@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from . import scheduling
-from .cluster_state import Change, Changes, ClusterState, controller_of, key_of
-from .kube_client import Json
+from world.kubernetes import scheduling
+from world.kubernetes.cluster_state import Change, Changes, ClusterState, controller_of, key_of
+from world.kubernetes.kube_client import Json
 
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"

@@ -30,9 +30,9 @@ from typing import Any
 from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 
-from .kube_client import Json
-from .pki import Authority
-from .serving import Server
+from world.kubernetes.kube_client import Json
+from world.process.pki import Authority
+from world.process.serving import Server
 
 SIGNATURE_LIFE = 900
 """Seconds that AWS accepts a presigned GetCallerIdentity, whatever X-Amz-Expires says."""

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .kube_client import Json
+from world.kubernetes.kube_client import Json
 
 END_OF_TIME = "9999-12-31T23:59:59Z"
 """The last time that RFC 3339 can write. The API server stores it where a client claims it."""

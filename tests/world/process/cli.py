@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import Any
 
 from cli_page import BINARY
-from world.folders import temporary_folder
-from world.terminal import Terminal
+from world.process.folders import temporary_folder
+from world.process.terminal import Terminal
 from world.world import World
 
 #: Real seconds between two looks of the command line, between two questions whether it has looked, and after which it is not

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from prepare import ROOT, host_architecture
-from world.aws import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
-from world.folders import temporary_folder
-from world.terraform import Terraform, copy_of_project
+from world.aws.account import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.process.folders import temporary_folder
+from world.process.terraform import Terraform, copy_of_project
 
 CLUSTER = "world"
 #: Where `prepare.py` puts the functions' zips.
@@ -162,14 +162,14 @@ def environment(endpoint: str) -> dict[str, str]:
 
 def fingerprint() -> str:
     """Of everything that a deployment depends on."""
-    here = Path(__file__).parent
+    world = Path(__file__).parents[1]
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
         ROOT / "terraform" / "dashboard.json",
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),
-        *(here / name for name in ("aws.py", "deployment.py", "stepfunctions_api.py", "terraform_gaps.py")),
+        *(world / name for name in ("aws/account.py", "aws/terraform_gaps.py", "process/deployment.py", "stepfunctions/api.py")),
     ]
     digest = hashlib.sha256()
     for file in files:

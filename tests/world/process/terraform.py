@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from world.folders import temporary_folder
+from world.process.folders import temporary_folder
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODULE = ROOT / "terraform"
 PROVIDER = Path("registry.terraform.io/hashicorp/aws")
 #: Where a plugin mirror usually lies: Terraform's own implied mirror folders (CLI configuration, "Implied Local Mirror

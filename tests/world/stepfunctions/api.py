@@ -24,10 +24,10 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.stepfunctions.models import StateMachine, StateMachineVersion, StepFunctionBackend, stepfunctions_backends
 from moto.stepfunctions.responses import StepFunctionResponse
 
-from world import asl
 from world.clock import Clock
-from world.state_errors import ApiError, StateError
-from world.stepfunctions import Engine, Execution, Machine
+from world.stepfunctions import asl
+from world.stepfunctions.engine import Engine, Execution, Machine
+from world.stepfunctions.state_errors import ApiError, StateError
 
 # API reference of GetExecutionHistory, ListExecutions and ListStateMachineVersions: results per page.
 _DEFAULT_PAGE, _GREATEST_PAGE = 100, 1000

@@ -15,7 +15,7 @@ from typing import Any
 
 from jsonata import Jsonata
 
-from world.jsonata_queries import expression_in
+from world.stepfunctions.jsonata_queries import expression_in
 
 Json = Any
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from world import asl
 from world.clock import Call, Clock, Killed, Process, Signal, Timer
 from world.faults import Plan
-from world.interpreter import Interpreter, Scope
-from world.jsonata_queries import Queries
-from world.state_errors import ApiError, ServiceError, StateError
-from world.texts import text_of
+from world.stepfunctions import asl
+from world.stepfunctions.interpreter import Interpreter, Scope
+from world.stepfunctions.jsonata_queries import Queries
+from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
+from world.stepfunctions.texts import text_of
 
 # AWS docs, "Service quotas": events in the history of one execution. Event 25,000 is ExecutionSucceeded or the execution fails.
 HISTORY_LIMIT = 25_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from world.clock import Call
-from world.state_errors import ApiError, ServiceError
-from world.stepfunctions import Machine
+from world.stepfunctions.engine import Machine
+from world.stepfunctions.state_errors import ApiError, ServiceError
 
 
 class InMemoryMachines:

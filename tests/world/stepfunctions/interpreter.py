@@ -12,15 +12,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from world import asl
 from world.clock import TIMED_OUT, Signal, Timeout
-from world.jsonata_queries import QueryError, has_expression
-from world.state_errors import StateError, matches
-from world.tasks import Task
-from world.texts import iso, text_of
+from world.stepfunctions import asl
+from world.stepfunctions.jsonata_queries import QueryError, has_expression
+from world.stepfunctions.state_errors import StateError, matches
+from world.stepfunctions.tasks import Task
+from world.stepfunctions.texts import iso, text_of
 
 if TYPE_CHECKING:
-    from world.stepfunctions import Engine, Execution
+    from world.stepfunctions.engine import Engine, Execution
 
 Json = Any
 Steps = Generator[Any, Any, Any]

@@ -22,8 +22,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
 from world.clock import Call
-from world.state_errors import StateError
-from world.texts import iso
+from world.stepfunctions.state_errors import StateError
+from world.stepfunctions.texts import iso
 
 Json = Any
 

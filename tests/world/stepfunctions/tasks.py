@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from world import asl
-from world.state_errors import ApiError, ServiceError, StateError
-from world.texts import text_of
+from world.stepfunctions import asl
+from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
+from world.stepfunctions.texts import text_of
 
 if TYPE_CHECKING:
-    from world.interpreter import Interpreter, Visit
-    from world.stepfunctions import Execution
+    from world.stepfunctions.engine import Execution
+    from world.stepfunctions.interpreter import Interpreter, Visit
 
 Json = Any
 Steps = Generator[Any, Any, Any]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use aws_sdk_autoscaling::error::{ProvideErrorMetadata, SdkError};
-use recycle::failure::{Failure, NamedFailure};
+use recycle::base::failure::{Failure, NamedFailure};
 
 use crate::whole::NotWhole;
 
@@ -112,12 +112,12 @@ impl Error {
         match error {
             SdkError::ServiceError(answer) if status < 300 => Self::Unintelligible {
                 call,
-                what: recycle::failure::with_causes(answer.err()),
+                what: recycle::base::failure::with_causes(answer.err()),
             },
             SdkError::ServiceError(answer) => Self::from_reply(call, status, Reply::of(answer.err())),
             SdkError::ConstructionFailure(_) => Self::Unintelligible {
                 call,
-                what: recycle::failure::with_causes(&error),
+                what: recycle::base::failure::with_causes(&error),
             },
             other => Self::Unavailable {
                 call,
@@ -174,7 +174,7 @@ impl Reply {
             code: error.code().unwrap_or("no error code").to_owned(),
             message: error
                 .message()
-                .map_or_else(|| recycle::failure::with_causes(error), str::to_owned),
+                .map_or_else(|| recycle::base::failure::with_causes(error), str::to_owned),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use autoscaling::Error;
+use autoscaling::groups::Groups;
 use bad_input::{each_gap_of_xml, few_cases, spoiled_xml};
-use group_record::Error;
-use group_record::autoscaling::Groups;
 use proptest::prelude::*;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::node::Group;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::cluster::group::Group;
 use scripted_aws::ScriptedAws;
 
 const WHOLE: &str = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\

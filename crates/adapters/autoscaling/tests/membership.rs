@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use group_record::autoscaling::{Groups, Membership};
-use recycle::failure::{Failure, NamedFailure as _};
+use autoscaling::groups::{Groups, Membership};
+use recycle::base::failure::{Failure, NamedFailure as _};
 use scripted_aws::ScriptedAws;
 
 const ID: &str = "i-0123456789abcdef0";

@@ -3,10 +3,10 @@
 use aws_config::SdkConfig;
 use aws_sdk_ec2::types::{Filter, Tag};
 use jiff::Timestamp;
-use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
-use recycle::ids::{ClusterName, InstanceId};
-use recycle::node::Instance;
-use recycle::select::{Machine, Template, TemplateFacts};
+use recycle::base::ids::{ClusterName, InstanceId};
+use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
+use recycle::cluster::instance::Instance;
+use recycle::rotation::fleet::{Machine, Template, TemplateFacts};
 
 use crate::Error;
 

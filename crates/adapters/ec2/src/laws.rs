@@ -2,13 +2,13 @@
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::node::Instance;
-use recycle::select::{Machine, Template, TemplateFacts};
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::cluster::instance::Instance;
+use recycle::rotation::fleet::{Machine, Template, TemplateFacts};
 use scripted_aws::ScriptedAws;
 
 use crate::Error;
-use crate::ec2::Instances;
+use crate::instances::Instances;
 
 const ID: &str = "i-0123456789abcdef0";
 const TEMPLATE: &str = "<launchTemplateVersionSet><item><versionNumber>2</versionNumber><launchTemplateData><imageId>ami-2</imageId>\

@@ -1,13 +1,13 @@
 //! Protection of other members from scale-in, while the group's size or membership changes because of one of them: remembered by a tag on
 //! each, for whom it is, so that whoever comes after a crash can take it away.
 
-use recycle::ids::{GroupName, InstanceId};
-use recycle::names::PROTECTED_FOR_TAG;
-use recycle::node::{Group, Member};
+use recycle::base::ids::{GroupName, InstanceId};
+use recycle::base::names::PROTECTED_FOR_TAG;
+use recycle::cluster::group::{Group, Member};
 
 use crate::Error;
-use crate::autoscaling::Groups;
-use crate::ec2::Instances;
+use crate::groups::Groups;
+use crate::instances::Instances;
 
 /// Protects members because of `cause`: the tags first, since whoever finds them takes the protection away.
 pub async fn protect(

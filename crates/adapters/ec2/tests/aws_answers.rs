@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use instance_record::Error;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::{GroupName, InstanceId};
+use ec2::Error;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::{GroupName, InstanceId};
 use scripted_aws::ScriptedAws;
 
 const ID: &str = "i-0123456789abcdef0";
@@ -429,7 +429,7 @@ async fn a_groups_template_its_overrides_and_what_members_came_from_are_read() {
 
 #[tokio::test]
 async fn a_templates_version_is_read_as_a_number_and_one_without_is_an_error() {
-    let wanted = recycle::select::Template {
+    let wanted = recycle::rotation::fleet::Template {
         id: "lt-1".to_owned(),
         version: "$Latest".to_owned(),
     };

@@ -17,7 +17,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
-use recycle::ids::ClusterName;
+use recycle::base::ids::ClusterName;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;

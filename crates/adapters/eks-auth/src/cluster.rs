@@ -3,7 +3,7 @@
 use aws_sdk_eks::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
 use aws_sdk_eks::operation::describe_nodegroup::DescribeNodegroupError;
-use recycle::ids::ClusterName;
+use recycle::base::ids::ClusterName;
 
 use crate::Error;
 

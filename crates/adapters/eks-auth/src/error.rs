@@ -3,8 +3,8 @@
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_eks::error::SdkError;
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
-use recycle::failure::{Failure, NamedFailure};
-use recycle::ids::{ClusterName, InvalidId};
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::base::ids::{ClusterName, InvalidId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 

@@ -2,7 +2,7 @@
 
 use bad_input::{any_json, block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;
-use recycle::failure::{NamedFailure as _, with_causes};
+use recycle::base::failure::{NamedFailure as _, with_causes};
 use scripted_aws::ScriptedAws;
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use aws_config::SdkConfig;
 use aws_credential_types::provider::ProvideCredentials as _;
-use recycle::ids::ClusterName;
+use recycle::base::ids::ClusterName;
 
 pub use cluster::Cluster;
 pub use error::Error;

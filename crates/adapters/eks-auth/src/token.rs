@@ -11,7 +11,7 @@ use aws_sigv4::sign::v4;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use recycle::ids::ClusterName;
+use recycle::base::ids::ClusterName;
 
 use crate::Error;
 

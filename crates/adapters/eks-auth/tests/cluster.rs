@@ -10,8 +10,8 @@ use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use eks_auth::{Access, Cluster, Error, read_cluster_name};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::ClusterName;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::ClusterName;
 use scripted_aws::ScriptedAws;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Opens the cluster for one Node.
 
 use eks_auth::Access;
-use recycle::ids::NodeName;
-use recycle::node::NodeFacts;
+use recycle::base::ids::NodeName;
+use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, get_node};
 

@@ -165,7 +165,7 @@ where
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Node;
-    use recycle::failure::{Failure, NamedFailure as _};
+    use recycle::base::failure::{Failure, NamedFailure as _};
     use scripted_kube::ScriptedKube;
 
     use super::*;
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn three_calls_that_hang_end_before_any_function_does() {
-        let timeouts: Vec<u64> = include_str!("../../../terraform/functions.tf")
+        let timeouts: Vec<u64> = include_str!("../../../../terraform/functions.tf")
             .split("timeout = ")
             .filter_map(|rest| rest.split([' ', '\n']).next()?.parse().ok())
             .collect();

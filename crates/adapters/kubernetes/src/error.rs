@@ -1,6 +1,6 @@
 //! What the API server may answer instead of a result, sorted by what can be done about it.
 
-use recycle::failure::{Failure, NamedFailure};
+use recycle::base::failure::{Failure, NamedFailure};
 
 use crate::call::{Call, Trouble, cut};
 

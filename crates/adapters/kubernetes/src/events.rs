@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::{Api, PostParams};
-use recycle::claim::Phase;
-use recycle::failure::with_causes;
-use recycle::ids::{Fence, NodeName, short_hash};
-use recycle::names::FIELD_MANAGER;
+use recycle::base::failure::with_causes;
+use recycle::base::ids::{Fence, NodeName, short_hash};
+use recycle::base::names::FIELD_MANAGER;
+use recycle::records::claim::Phase;
 
 use crate::Error;
 use crate::call::{Call, Trouble, send};

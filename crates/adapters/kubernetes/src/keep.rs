@@ -1,10 +1,10 @@
 //! Keeping Cluster Autoscaler from a replacement, and letting go of it.
 
 use kube::api::ListParams;
-use recycle::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
-use recycle::ids::InstanceId;
-use recycle::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::node::NodeFacts;
+use recycle::base::ids::InstanceId;
+use recycle::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use recycle::cluster::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
+use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, NodeChange, amend_node, list_labelled};
 

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod keep;
 mod marks;
+mod node_change;
 mod nodes;
 mod object;
 mod permissions;
@@ -25,10 +26,11 @@ pub use error::Error;
 pub use events::{Occasion, tell};
 pub use keep::{keep_newcomer, let_go, let_go_of_all};
 pub use marks::{mark_nodes, unmark_nodes};
+pub use node_change::NodeChange;
 use nodes::list_labelled;
 pub use nodes::{
-    NodeChange, amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node,
-    is_another_ready, list_group, list_nodes, list_replacements, read_release,
+    amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node, is_another_ready,
+    list_group, list_nodes, list_replacements, read_release,
 };
 pub use permissions::{missing_permissions, server_version};
 pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};

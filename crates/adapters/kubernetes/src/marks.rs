@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, future};
-use recycle::marks::{add_mark, marked_by, without_mark};
-use recycle::names::OUTDATED_ANNOTATION;
-use recycle::node::NodeFacts;
-use recycle::rotation::{Marking, Unmarking};
+use recycle::base::names::OUTDATED_ANNOTATION;
+use recycle::cluster::node::NodeFacts;
+use recycle::rotation::marks::{add_mark, marked_by, without_mark};
+use recycle::rotation::terms::{Marking, Unmarking};
 
 use crate::{Error, NodeChange, amend_node, list_nodes};
 

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use kube::api::{GetParams, ListParams, Patch, PatchParams};
 use kube::core::{Request, Resource};
-use recycle::strict::{Strict, Unreadable};
+use recycle::base::strict::{Strict, Unreadable};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

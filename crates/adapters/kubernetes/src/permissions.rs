@@ -5,7 +5,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
-use recycle::permissions::{PERMISSIONS, Permission};
+use recycle::reference::permissions::{PERMISSIONS, Permission};
 
 use crate::Error;
 use crate::call::{Call, send};

@@ -5,11 +5,11 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::api::{Api, ListParams, PostParams};
-use recycle::blocked::RefusalKind;
-use recycle::ids::NodeName;
-use recycle::names::FIELD_MANAGER;
-use recycle::pods::{Controller, PodFacts, Toleration};
-use recycle::strict::read_value;
+use recycle::base::ids::NodeName;
+use recycle::base::names::FIELD_MANAGER;
+use recycle::base::strict::read_value;
+use recycle::cluster::pod::{Controller, PodFacts, Toleration};
+use recycle::drain::blocked::RefusalKind;
 
 use serde::Deserialize;
 use serde_json::Value;

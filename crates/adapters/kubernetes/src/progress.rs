@@ -1,7 +1,7 @@
 //! The story for people in the annotation `recycle-eks/progress`.
 
-use recycle::drain::Progress;
-use recycle::node::NodeFacts;
+use recycle::cluster::node::NodeFacts;
+use recycle::records::progress::Progress;
 
 use crate::{Error, NodeChange, change_node};
 

@@ -1,8 +1,8 @@
 //! A person's request by the taint `recycle-eks/request`.
 
 use jiff::Timestamp;
-use recycle::ids::Fence;
-use recycle::node::{NodeFacts, is_request_taint};
+use recycle::base::ids::Fence;
+use recycle::cluster::node::{NodeFacts, is_request_taint};
 
 use crate::{Error, NodeChange, Occasion, amend_node, tell};
 

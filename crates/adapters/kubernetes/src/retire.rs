@@ -1,15 +1,15 @@
 //! The Node of an instance that was drained and stays: stopped in its group, or running outside it.
 
-use recycle::autoscaler::{DISABLED, find_value_before, let_go_of_old_node};
-use recycle::ids::InstanceId;
-use recycle::names::{
+use recycle::base::ids::InstanceId;
+use recycle::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL,
     KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
-use recycle::node::{
+use recycle::cluster::autoscaler::{DISABLED, find_value_before, let_go_of_old_node};
+use recycle::cluster::node::{
     NodeFacts, Taint, detached_taint, is_draining_taint, out_of_service_taint, stopped_taint,
 };
-use recycle::put_back::EXCLUDED;
+use recycle::restore::undo::EXCLUDED;
 
 use crate::NodeChange;
 

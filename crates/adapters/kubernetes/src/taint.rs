@@ -1,7 +1,8 @@
 //! Since when a pod that comes to a Node is late, if it tolerates our taint.
 
 use jiff::Timestamp;
-use recycle::node::{NodeFacts, UnreadableRecord, is_draining_taint};
+use recycle::cluster::node::{NodeFacts, is_draining_taint};
+use recycle::records::node_record::UnreadableRecord;
 
 /// Since when a pod that comes to this Node tolerates our taint. None if the taint is not there (any more), or if nobody
 /// recorded it: any pod may come then, and all of them count.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1;
 use kube::core::Resource;
-use recycle::node::NodeFacts;
-use recycle::pods::PodSurvey;
-use recycle::strict::read_value;
-use recycle::zones::{
+use recycle::base::strict::read_value;
+use recycle::cluster::node::NodeFacts;
+use recycle::drain::survey::PodSurvey;
+use recycle::drain::volumes::{
     self, NodeSelectorTerm, Volume, VolumeClaim, claims_to_ask_for, could_take_pods_of, read_reach,
     selectors_of,
 };
@@ -71,7 +71,7 @@ pub async fn hold_back(
             places.insert(selector);
         }
     }
-    Ok(zones::hold_back(survey, &volumes, &places))
+    Ok(volumes::hold_back(survey, &volumes, &places))
 }
 
 /// The volumes of the claims that are bound. A claim or a volume that is gone binds nobody.

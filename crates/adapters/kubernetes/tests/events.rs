@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{Occasion, missing_permissions, tell};
-use recycle::claim::Phase;
-use recycle::ids::{Fence, NodeName};
-use recycle::permissions::PERMISSIONS;
+use kubernetes::{Occasion, missing_permissions, tell};
+use recycle::base::ids::{Fence, NodeName};
+use recycle::records::claim::Phase;
+use recycle::reference::permissions::PERMISSIONS;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 

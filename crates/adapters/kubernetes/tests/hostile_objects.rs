@@ -2,14 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{
+use kubernetes::{
     Error, find_node, get_node, hold_back, is_another_ready, list_group, list_nodes, list_pending_pods,
     list_pods,
 };
-use recycle::failure::with_causes;
-use recycle::lost::find_loss;
-use recycle::node::NodeFacts;
-use recycle::pods::{PodFacts, PodSurvey};
+use recycle::base::failure::with_causes;
+use recycle::cluster::node::NodeFacts;
+use recycle::cluster::pod::PodFacts;
+use recycle::drain::lost::find_loss;
+use recycle::drain::survey::PodSurvey;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{keep_newcomer, let_go_of_all};
-use recycle::ids::InstanceId;
-use recycle::node::NodeFacts;
+use kubernetes::{keep_newcomer, let_go_of_all};
+use recycle::base::ids::InstanceId;
+use recycle::cluster::node::NodeFacts;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn stored(labels: Value, annotations: Value) -> Value {
 
 async fn facts(stored: Value) -> NodeFacts {
     let kube = ScriptedKube::new().on("GET", NODE, 200, stored);
-    node_record::get_node(&kube.client(), &"new".parse().unwrap())
+    kubernetes::get_node(&kube.client(), &"new".parse().unwrap())
         .await
         .unwrap()
         .unwrap()

@@ -3,16 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use bad_input::{any_json, few_cases, spoiled};
-use node_record::{
+use kubernetes::{
     NodeChange, amend_node, check_claim, evict_pod, find_node, get_node, hold_back, list_pods, read_progress,
     tainted_since,
 };
 use proptest::prelude::*;
-use recycle::claim::Urgency;
-use recycle::failure::{NamedFailure as _, with_causes};
-use recycle::ids::Fence;
-use recycle::lost::find_loss;
-use recycle::pods::PodSurvey;
+use recycle::base::failure::{NamedFailure as _, with_causes};
+use recycle::base::ids::Fence;
+use recycle::drain::lost::find_loss;
+use recycle::drain::survey::PodSurvey;
+use recycle::input::urgency::Urgency;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn or_anything(good: Value) -> impl Strategy<Value = Value> {
     prop_oneof![6 => spoiled(vec![good]), 1 => any_json()]
 }
 
-fn check_error(error: &node_record::Error) -> Result<(), TestCaseError> {
+fn check_error(error: &kubernetes::Error) -> Result<(), TestCaseError> {
     let text = with_causes(error);
     prop_assert!(
         text.starts_with("failed to ") && text.chars().count() < 1_300,
@@ -106,8 +106,8 @@ proptest! {
         let _ = check_claim(&found, &me, Urgency::Planned);
         let _ = (tainted_since(&found, None), read_progress(&found));
         let _ = find_loss(Some(&found), 1_800, "9999-12-30T22:00:00Z".parse().unwrap());
-        let change = |node: &recycle::node::NodeFacts| {
-            Ok::<_, node_record::Error>(Some(NodeChange::new().taints(node.taints.clone()).annotate("a", "b")))
+        let change = |node: &recycle::cluster::node::NodeFacts| {
+            Ok::<_, kubernetes::Error>(Some(NodeChange::new().taints(node.taints.clone()).annotate("a", "b")))
         };
         amend_node(&client, found, change).await.unwrap();
         let calls = kube.calls();

@@ -1,7 +1,7 @@
 //! The marks of rotations, against a scripted API server.
 
-use node_record::{mark_nodes, unmark_nodes};
-use recycle::rotation::{Marking, Unmarking};
+use kubernetes::{mark_nodes, unmark_nodes};
+use recycle::rotation::terms::{Marking, Unmarking};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 

@@ -2,14 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use recycle::claim::{Claim, Phase, Urgency};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::{Fence, InstanceId, NodeName};
-use recycle::node::{NodeFacts, Taint};
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::{Fence, InstanceId, NodeName};
+use recycle::cluster::node::{NodeFacts, Taint};
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{Claim, Phase};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
-use node_record::{
+use kubernetes::{
     Error, NodeChange, amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node,
     list_group, list_nodes, tainted_since,
 };

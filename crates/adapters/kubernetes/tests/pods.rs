@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{Error, Eviction, evict_pod, list_pods};
-use recycle::blocked::RefusalKind;
-use recycle::failure::{Failure, NamedFailure as _};
-use recycle::pods::{Controller, PodFacts};
+use kubernetes::{Error, Eviction, evict_pod, list_pods};
+use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::cluster::pod::{Controller, PodFacts};
+use recycle::drain::blocked::RefusalKind;
 use scripted_kube::{ScriptedKube, refusal};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{Occasion, answer_request, get_node};
-use recycle::ids::Fence;
+use kubernetes::{Occasion, answer_request, get_node};
+use recycle::base::ids::Fence;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use node_record::{Error, get_node, hold_back};
-use recycle::failure::{Failure, NamedFailure as _};
-use recycle::node::NodeFacts;
-use recycle::pods::{Controller, PodFacts, PodSurvey};
+use kubernetes::{Error, get_node, hold_back};
+use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::cluster::node::NodeFacts;
+use recycle::cluster::pod::{Controller, PodFacts};
+use recycle::drain::survey::PodSurvey;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! The log line of a decision: who asked about which node, what was answered, why. One for each invocation, in every function.
 
 use jiff::Timestamp;
-use recycle::claim::Phase;
-use recycle::metrics::Metric;
+use recycle::notify::metrics::Metric;
+use recycle::records::claim::Phase;
 use serde_json::{Map, Value, json};
 
 /// Whom an invocation is about, as far as what it was given says so.

@@ -18,11 +18,12 @@ use aws_config::{BehaviorVersion, SdkConfig};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 use futures::FutureExt as _;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
-use recycle::claim::Phase;
-use recycle::contract::{Answer, Run};
-use recycle::failure::{Failure, NamedFailure, with_causes};
-use recycle::metrics::{Metric, measure_failure, measure_verdict};
-use recycle::strict::read_value;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure, with_causes};
+use recycle::base::strict::read_value;
+use recycle::contract::run::Run;
+use recycle::notify::metrics::{Metric, measure_failure, measure_verdict};
+use recycle::records::claim::Phase;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -224,7 +225,7 @@ fn describe_panic(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use recycle::contract::CheckVerdict;
+    use recycle::contract::verdicts::CheckVerdict;
     use serde_json::json;
 
     use super::*;

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use recycle::input::{FIELDS, Field, Kind};
+use recycle::input::fields::{FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
 /// What says which node it is; that is the command's own argument.

@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::Exit;
-use crate::fields::{NodeFields, RotationFields};
-use crate::reference::list_exits;
+use crate::args::fields::{NodeFields, RotationFields};
+use crate::base::exit::Exit;
+use crate::base::exit::list_exits;
 
 /// Retires EKS worker nodes whose pods need hours to finish: starts, shows, changes and ends what the state machines do.
 #[derive(Debug, Parser)]

@@ -4,17 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
-use crate::Exit;
-use crate::cli::CommandLine;
+use crate::args::flags::CommandLine;
+use crate::base::exit::Exit;
 
 /// The first command that has flags under a heading, and their names.
 type Told = BTreeMap<String, (String, BTreeSet<String>)>;
-
-/// One line for each exit code, for the help.
-pub(crate) fn list_exits() -> String {
-    let lines = Exit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()));
-    format!("Exit codes:\n{}", lines.join("\n"))
-}
 
 /// All of it, in Markdown.
 pub(crate) fn render() -> String {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::Error;
-use crate::cli::{Mark, OnFailure, Pace, Selection};
+use crate::args::flags::{Mark, OnFailure, Pace, Selection};
+use crate::base::error::Error;
 
 /// The input of a rotation that a person starts.
 pub(crate) fn rotation_input(
@@ -148,7 +148,8 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::{Command, CommandLine};
+    use crate::args::flags::Command;
+    use crate::args::flags::CommandLine;
 
     fn input_of(flags: &str) -> Result<Value, String> {
         let line = ["recycle-eks", "rotate"]

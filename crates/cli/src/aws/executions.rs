@@ -9,21 +9,31 @@ use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus, HistoryEvent, Histo
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::group_story::{GroupEvent, GroupStory, GroupWhat, TURN_ENDED};
-use crate::story::{End, Event, Story, What};
-use crate::{Error, clock};
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::history::group::{GroupEvent, GroupStory, GroupWhat, TURN_ENDED};
+use crate::history::node::{End, Event, Story, What};
+use crate::history::unfinished::Unfinished;
 
 const START: &str = "states:StartExecution";
+
 const STOP: &str = "states:StopExecution";
+
 const DESCRIBE: &str = "states:DescribeExecution";
+
 const LIST: &str = "states:ListExecutions";
+
 const HISTORY: &str = "states:GetExecutionHistory";
+
 /// Events of a page at the first look, when the whole history is read: AWS's maximum.
 const FIRST_PAGE: i32 = 1_000;
+
 /// Events of a page later: what one round of the longest loop adds, twice.
 const NEXT_PAGE: i32 = 40;
+
 /// Executions of a page: AWS's maximum.
 const LISTED: i32 = 1_000;
+
 /// Between two calls where whole histories are read: half of GetExecutionHistory's quota for an account, which refills by 20 a second (Step
 /// Functions guide, "Quotas related to API action throttling"). The other half is for the machines' functions, and for those who watch.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
@@ -52,27 +62,6 @@ pub(crate) struct Described {
     pub stopped: Option<Timestamp>,
     /// How it has ended; none: it runs.
     pub end: Option<End>,
-}
-
-/// The pages of a history, from its newest on, that were read before one could not be: the next look reads on there.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Unfinished<E> {
-    /// The newest first.
-    events: Vec<E>,
-    /// Of the next page. It may be asked for within a day (API reference of GetExecutionHistory).
-    token: Option<String>,
-    /// Events of a page, as the token was given for.
-    size: i32,
-}
-
-impl<E> Default for Unfinished<E> {
-    fn default() -> Self {
-        Self {
-            events: Vec::new(),
-            token: None,
-            size: 0,
-        }
-    }
 }
 
 /// The executions of an installation.

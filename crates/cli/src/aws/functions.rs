@@ -3,11 +3,11 @@
 use aws_config::SdkConfig;
 use aws_sdk_lambda::Client;
 use aws_sdk_lambda::primitives::Blob;
-use recycle::failure::Failure;
+use recycle::base::failure::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Error;
+use crate::base::error::Error;
 
 const INVOKE: &str = "lambda:InvokeFunction";
 /// Lambda's alias for the version that was not published: what the module deployed last.

@@ -3,8 +3,9 @@
 use aws_config::SdkConfig;
 use serde_json::Value;
 
-use crate::functions::Functions;
-use crate::{Error, Global, aws};
+use crate::args::flags::Global;
+use crate::aws::functions::Functions;
+use crate::base::error::Error;
 
 const WHO_AM_I: &str = "sts:GetCallerIdentity";
 const DESCRIBE: &str = "states:DescribeStateMachine";
@@ -27,7 +28,7 @@ pub(crate) struct Installation {
 impl Installation {
     /// Looks for it. That it is not there is a refusal, before anything is touched.
     pub(crate) async fn find(global: &Global) -> Result<Self, Error> {
-        let aws = aws::configure(global).await?;
+        let aws = super::configuration::configure(global).await?;
         let caller = aws_sdk_sts::Client::new(&aws)
             .get_caller_identity()
             .send()
@@ -143,7 +144,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::CommandLine;
+    use crate::args::flags::CommandLine;
 
     fn global(more: &[&str]) -> Global {
         let line = ["recycle-eks", "doctor"].iter().chain(more);

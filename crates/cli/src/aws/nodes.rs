@@ -1,10 +1,11 @@
 //! Nodes, as `select-nodes` tells of them.
 
-use recycle::ids::InstanceId;
-use recycle::status::{NodeStatus, Status};
+use recycle::base::ids::InstanceId;
+use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
 
-use crate::{Error, Installation};
+use crate::aws::installation::Installation;
+use crate::base::error::Error;
 
 /// Everything that something of ours is on; or one node, whatever is on it.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status, Error> {

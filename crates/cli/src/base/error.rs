@@ -3,9 +3,9 @@
 use std::error::Error as StdError;
 
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use recycle::failure::Failure;
+use recycle::base::failure::Failure;
 
-use crate::Exit;
+use crate::base::exit::Exit;
 
 /// Why an invocation could not be obeyed.
 #[derive(Debug, thiserror::Error)]

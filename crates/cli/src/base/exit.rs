@@ -88,6 +88,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// One line for each exit code, for the help.
+pub(crate) fn list_exits() -> String {
+    let lines = Exit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()));
+    format!("Exit codes:\n{}", lines.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

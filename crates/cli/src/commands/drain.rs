@@ -3,14 +3,19 @@
 use std::io::IsTerminal as _;
 
 use jiff::{SignedDuration, Span, Timestamp};
-use recycle::claim::{Phase, Urgency};
-use recycle::status::NodeStatus;
+use recycle::input::urgency::Urgency;
+use recycle::notify::status::NodeStatus;
+use recycle::records::claim::Phase;
 use serde_json::{Value, json};
 
-use crate::cli::{Extend, Finish};
-use crate::nodes::find_node;
-use crate::times::moment;
-use crate::{Error, Exit, Installation, Output, clock};
+use crate::args::flags::{Extend, Finish};
+use crate::aws::installation::Installation;
+use crate::aws::nodes::find_node;
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::base::times::moment;
+use crate::views::output::Output;
 
 /// The classes whose pods end with the instance if nothing else happens to them.
 const HOLDING: [&str; 7] = [

@@ -1,40 +1,13 @@
-//! `plan`: a dry run of one node, or of a rotation.
+//! The end of a dry run, shown.
 
 use serde_json::{Value, json};
 
-use crate::cli::Plan;
-use crate::executions::Executions;
-use crate::node_view::{describe_end, exit_of};
-use crate::nodes::find_instance;
-use crate::story::End;
-use crate::{Error, Exit, Installation, Output, watch};
-
-pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
-    match &wanted.node {
-        Some(node) => plan_node(installation, output, node, &wanted.fields.0).await,
-        None => super::rotate::plan(installation, output, wanted).await,
-    }
-}
-
-async fn plan_node(
-    installation: &Installation,
-    output: &Output,
-    node: &str,
-    fields: &serde_json::Map<String, Value>,
-) -> Result<Exit, Error> {
-    let instance = find_instance(installation, node).await?;
-    let mut input = fields.clone();
-    input.insert("instance_id".to_owned(), instance.as_str().into());
-    input.insert("cluster_name".to_owned(), installation.cluster.as_str().into());
-    input.insert("dry_run".to_owned(), true.into());
-    let executions = Executions::new(&installation.aws);
-    let arn = executions
-        .start(&installation.live(), &Value::Object(input))
-        .await?;
-    let end = wait_for_end(&executions, &arn).await?;
-    show(output, &arn, &end)?;
-    Ok(exit_of(&end))
-}
+use crate::aws::executions::Executions;
+use crate::base::error::Error;
+use crate::history::end::{describe_end, exit_of};
+use crate::history::node::End;
+use crate::views::output::Output;
+use crate::views::watch;
 
 /// A dry run waits for nothing: its end is a matter of seconds.
 pub(super) async fn wait_for_end(executions: &Executions, arn: &str) -> Result<End, Error> {

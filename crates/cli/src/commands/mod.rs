@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod drain;
+pub(crate) mod dry_run;
 pub(crate) mod pause;
 pub(crate) mod plan;
 pub(crate) mod put_back;

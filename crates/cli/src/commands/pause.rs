@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::Client;
 use aws_sdk_autoscaling::types::{Filter, Tag};
-use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
-use recycle::names::PAUSED_TAG;
+use recycle::base::names::PAUSED_TAG;
+use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use serde_json::json;
 
-use crate::cli::Groups;
-use crate::{Error, Exit, Installation, Output};
+use crate::args::flags::Groups;
+use crate::aws::installation::Installation;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::views::output::Output;
 
 const DESCRIBE: &str = "autoscaling:DescribeAutoScalingGroups";
 const TAG: &str = "autoscaling:CreateOrUpdateTags";

@@ -1,20 +1,24 @@
 //! `abort` and `restore`: stopping the execution that works on a node, and putting back what was left. The sweep does it; it is watched here.
 
 use jiff::Timestamp;
-use recycle::claim::{Claim, Phase, Urgency, has_ended};
-use recycle::status::NodeStatus;
+use recycle::input::urgency::Urgency;
+use recycle::notify::status::NodeStatus;
+use recycle::records::claim::{Claim, Phase, has_ended};
 use serde_json::{Value, json};
 use tokio::signal::unix::Signal;
 
-use crate::cli::{Abort, Restore};
-use crate::executions::Executions;
-use crate::node_view::describe_end;
-use crate::nodes::{fetch_status, find_node};
-use crate::story::Story;
-use crate::times::clock_face;
-use crate::viewer::{Frame, Style, Viewer};
-use crate::watch::{Look, hear_interrupts, leave, until_over};
-use crate::{Error, Exit, Installation, Output};
+use crate::args::flags::{Abort, Restore};
+use crate::aws::executions::Executions;
+use crate::aws::installation::Installation;
+use crate::aws::nodes::{fetch_status, find_node};
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::base::times::clock_face;
+use crate::history::end::describe_end;
+use crate::history::node::Story;
+use crate::views::output::Output;
+use crate::views::viewer::{Frame, Style, Viewer};
+use crate::views::watch::{Look, hear_interrupts, leave, until_over};
 
 /// What the history of a stopped execution says.
 const WHY: &str = "recycle-eks abort";
@@ -329,7 +333,7 @@ fn list_mended(output: &Value) -> String {
 }
 
 fn describe(node: &NodeStatus) -> String {
-    recycle::contract::describe_instance(&node.instance_id, node.node.as_ref())
+    recycle::cluster::instance::describe_instance(&node.instance_id, node.node.as_ref())
 }
 
 #[cfg(test)]

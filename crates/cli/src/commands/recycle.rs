@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::Recycle;
-use crate::executions::Executions;
-use crate::nodes::find_instance;
-use crate::watch::{hear_interrupts, watch_node};
-use crate::{Error, Exit, Installation, Output};
+use crate::args::flags::Recycle;
+use crate::aws::executions::Executions;
+use crate::aws::installation::Installation;
+use crate::aws::nodes::find_instance;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::views::output::Output;
+use crate::views::watch::{hear_interrupts, watch_node};
 
 pub(crate) async fn run(
     installation: &Installation,

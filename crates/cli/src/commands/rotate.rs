@@ -3,26 +3,29 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use recycle::contract::Start;
-use recycle::ids::InstanceId;
-use recycle::status::NodeStatus;
+use recycle::base::ids::InstanceId;
+use recycle::input::start::Start;
+use recycle::notify::status::NodeStatus;
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
-use super::plan::{show, wait_for_end};
-use crate::cli::{Plan, Rotate};
-use crate::executions::{Executions, Listed};
-use crate::fleet_view::{Heading, Row, frame, row_of, sort_rows};
-use crate::node_view::{describe_end, exit_of};
-use crate::nodes::Fleet;
-use crate::rotation_end::{RotationEnd, exit_of_rotation};
-use crate::rotation_story::RotationStory;
-use crate::selection::rotation_input;
-use crate::story::End;
-use crate::times::clock_face;
-use crate::viewer::{Style, Viewer};
-use crate::watch::{Look, hear_interrupts, leave, until_over};
-use crate::{Error, Exit, Installation, Output};
+use crate::args::flags::{Plan, Rotate};
+use crate::args::selection::rotation_input;
+use crate::aws::executions::{Executions, Listed};
+use crate::aws::installation::Installation;
+use crate::aws::nodes::Fleet;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::base::times::clock_face;
+use crate::commands::dry_run::{show, wait_for_end};
+use crate::history::end::{describe_end, exit_of};
+use crate::history::node::End;
+use crate::history::rotation::RotationStory;
+use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
+use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows};
+use crate::views::output::Output;
+use crate::views::viewer::{Style, Viewer};
+use crate::views::watch::{Look, hear_interrupts, leave, until_over};
 
 const TRIGGER: &str = "manual";
 /// How often a rotation tries a node at most, with its retries.

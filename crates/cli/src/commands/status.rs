@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::cli::Status;
-use crate::executions::{Executions, Listed};
-use crate::fleet_view::{Heading, Row, frame, row_of, sort_rows, table};
-use crate::nodes::fetch_status;
-use crate::rotation_story::RotationStory;
-use crate::times::clock_face;
-use crate::viewer::{Frame, Style, Viewer};
-use crate::watch::{Look, hear_interrupts, until_over, watch_node};
-use crate::{Error, Exit, Installation, Output, clock};
+use crate::args::flags::Status;
+use crate::aws::executions::{Executions, Listed};
+use crate::aws::installation::Installation;
+use crate::aws::nodes::fetch_status;
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::base::times::clock_face;
+use crate::history::rotation::RotationStory;
+use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows, table};
+use crate::views::output::Output;
+use crate::views::viewer::{Frame, Style, Viewer};
+use crate::views::watch::{Look, hear_interrupts, until_over, watch_node};
 
 pub(crate) async fn run(
     installation: &Installation,

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, RetentionAction};
+use aws_sdk_autoscaling::types::Filter;
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_sfn::primitives::DateTime;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use jiff::Timestamp;
-use recycle::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
-use recycle::doctor::{Function, Group, Hook, Installation as Facts, Machine, Rule, Seen, Sweep, Topic};
-use recycle::input::FIELDS;
-use serde_json::Value;
+use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
+use recycle::doctor::facts::{Group, Installation as Facts, Machine, Rule, Seen, Sweep, Topic};
 
-use crate::{Error, Installation, clock};
+use crate::aws::installation::Installation;
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::doctor::answers::{
+    find_group, find_newest, find_rule, find_topic_arn, is_of_module, seen, seen_if_there, to_function,
+    to_timestamp,
+};
 
 /// The functions that ask Kubernetes, and the one that does not: `terraform/functions.tf`.
 const IN_CLUSTER: [&str; 8] = [
@@ -26,60 +28,19 @@ const IN_CLUSTER: [&str; 8] = [
     "restore-node",
     "select-nodes",
 ];
+
 const OTHERS: [&str; 1] = ["start-rotation"];
+
 const MACHINES: [&str; 3] = ["recycle-node", "rotate-nodes", "sweep"];
+
 /// Executions of the sweep: the last, and those before it if that one still runs.
 const SWEEPS: i32 = 5;
-/// `InstanceRefreshStatus` of one that has not come to its end.
-const UNDER_WAY: [&str; 5] = [
-    "Pending",
-    "InProgress",
-    "Cancelling",
-    "RollbackInProgress",
-    "Baking",
-];
-/// How services say that there is no such thing.
-const NOT_THERE: [&str; 5] = [
-    "ResourceNotFoundException",
-    "ResourceNotFound",
-    "StateMachineDoesNotExist",
-    "QueueDoesNotExist",
-    "AWS.SimpleQueueService.NonExistentQueue",
-];
+
 /// How EKS says that a cluster has no access entries, because of its authentication mode.
 const NO_ENTRIES: &str = "InvalidRequestException";
+
 /// How many groups are asked about at the same time: Auto Scaling has a quota for the account.
 const AT_ONCE: usize = 5;
-/// How services refuse a caller.
-const DENIED: [&str; 4] = [
-    "AccessDenied",
-    "AccessDeniedException",
-    "AuthorizationError",
-    "UnauthorizedOperation",
-];
-
-/// An answer, or why there is none.
-pub(crate) fn seen<T>(answer: Result<T, Error>) -> Seen<T> {
-    match answer {
-        Ok(found) => Seen::Found(found),
-        Err(Error::Aws {
-            call,
-            code: Some(code),
-            ..
-        }) if DENIED.contains(&code.as_str()) => Seen::Denied(call.to_owned()),
-        // What a function fails with is a finding; a throttle, or a call without an answer, is none.
-        Err(error @ Error::Aws { .. }) if error.is_outage() => Seen::Unanswered(error.to_string()),
-        Err(error) => Seen::Failed(error.to_string()),
-    }
-}
-
-/// The same, where what is asked for may not be there.
-fn seen_if_there<T>(answer: Result<T, Error>) -> Seen<Option<T>> {
-    match answer {
-        Err(error) if error.code().is_some_and(|code| NOT_THERE.contains(&code)) => Seen::Found(None),
-        answer => seen(answer.map(Some)),
-    }
-}
 
 /// Asks every service.
 pub(crate) async fn gather(installation: &Installation) -> Facts {
@@ -404,159 +365,6 @@ impl Asker<'_> {
             sweeps.collect()
         })
     }
-}
-
-async fn find_newest(states: &aws_sdk_sfn::Client, arn: &str) -> Seen<Option<String>> {
-    let answer = states
-        .list_state_machine_versions()
-        .state_machine_arn(arn)
-        .max_results(1)
-        .send()
-        .await;
-    seen(answer.map_err(|error| Error::aws("states:ListStateMachineVersions", error))).map(|answer| {
-        Some(
-            answer
-                .state_machine_versions
-                .into_iter()
-                .next()?
-                .state_machine_version_arn,
-        )
-    })
-}
-
-/// The first `TopicArn` of a definition.
-fn find_topic_arn(definition: &str) -> Option<String> {
-    fn search(value: &Value) -> Option<&str> {
-        match value {
-            Value::Object(fields) => fields
-                .get("TopicArn")
-                .and_then(Value::as_str)
-                .or_else(|| fields.values().find_map(search)),
-            Value::Array(values) => values.iter().find_map(search),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        }
-    }
-    search(&serde_json::from_str(definition).ok()?).map(str::to_owned)
-}
-
-/// The description begins with the version: `recycle-eks 1.2.3: the step claim-node`.
-fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
-    let described = found
-        .description()
-        .and_then(|text| text.strip_prefix("recycle-eks ")?.split(':').next());
-    let defaults = found
-        .environment()
-        .and_then(|environment| environment.variables()?.get("INPUT_DEFAULTS"));
-    let defaults: Option<Value> = defaults.and_then(|text| serde_json::from_str(text).ok());
-    let drain = defaults.and_then(|defaults| defaults.get("drain_timeout_seconds")?.as_u64());
-    Function {
-        state: found
-            .state()
-            .map(|state| state.as_str().to_owned())
-            .unwrap_or_default(),
-        last_update: found
-            .last_update_status()
-            .map(|status| status.as_str().to_owned())
-            .unwrap_or_default(),
-        version: described.map(str::to_owned),
-        log_level: found
-            .logging_config()
-            .and_then(|config| config.application_log_level())
-            .map(|level| level.as_str().to_owned()),
-        drain_timeout: drain
-            .and_then(|seconds| u32::try_from(seconds).ok())
-            .unwrap_or_else(longest_drain),
-    }
-}
-
-/// What executions have whose module sets nothing else.
-fn longest_drain() -> u32 {
-    let field = FIELDS.iter().find(|field| field.name == "drain_timeout_seconds");
-    field
-        .and_then(|field| field.default.parse().ok())
-        .unwrap_or_default()
-}
-
-async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &AutoScalingGroup) -> Group {
-    let name = group.auto_scaling_group_name().unwrap_or_default();
-    let (hooks, refreshes) = tokio::join!(
-        scaling
-            .describe_lifecycle_hooks()
-            .auto_scaling_group_name(name)
-            .send(),
-        scaling
-            .describe_instance_refreshes()
-            .auto_scaling_group_name(name)
-            .send(),
-    );
-    let number = |size: Option<i32>| size.and_then(|size| u32::try_from(size).ok());
-    let policy = group
-        .instance_lifecycle_policy()
-        .and_then(|policy| policy.retention_triggers());
-    Group {
-        name: name.to_owned(),
-        sizes: (
-            number(group.min_size()).unwrap_or_default(),
-            number(group.desired_capacity()).unwrap_or_default(),
-            number(group.max_size()).unwrap_or_default(),
-        ),
-        suspended: group
-            .suspended_processes()
-            .iter()
-            .filter_map(|process| Some(process.process_name()?.to_owned()))
-            .collect(),
-        max_lifetime: number(group.max_instance_lifetime()).filter(|seconds| *seconds > 0),
-        retains: policy.and_then(|policy| policy.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
-        refresh: seen(refreshes.map_err(|error| Error::aws("autoscaling:DescribeInstanceRefreshes", error)))
-            .map(|answer| {
-                let statuses = answer
-                    .instance_refreshes()
-                    .iter()
-                    .filter_map(|refresh| refresh.status());
-                let mut under_way = statuses
-                    .map(|status| status.as_str())
-                    .filter(|status| UNDER_WAY.contains(status));
-                under_way.next().map(str::to_owned)
-            }),
-        hooks: seen(hooks.map_err(|error| Error::aws("autoscaling:DescribeLifecycleHooks", error))).map(
-            |answer| {
-                let hooks = answer.lifecycle_hooks().iter().map(|hook| Hook {
-                    name: hook.lifecycle_hook_name().unwrap_or_default().to_owned(),
-                    on_termination: hook.lifecycle_transition()
-                        == Some("autoscaling:EC2_INSTANCE_TERMINATING"),
-                    default_result: hook.default_result().unwrap_or_default().to_owned(),
-                    heartbeat: number(hook.heartbeat_timeout()).unwrap_or_default(),
-                });
-                hooks.collect()
-            },
-        ),
-    }
-}
-
-async fn find_rule(events: &aws_sdk_eventbridge::Client, rule: &aws_sdk_eventbridge::types::Rule) -> Rule {
-    let name = rule.name().unwrap_or_default();
-    let answer = events.list_targets_by_rule().rule(name).send().await;
-    Rule {
-        name: name.to_owned(),
-        is_enabled: rule.state() == Some(&aws_sdk_eventbridge::types::RuleState::Enabled),
-        targets: seen(answer.map_err(|error| Error::aws("events:ListTargetsByRule", error)))
-            .map(|answer| answer.targets().len()),
-        pattern: rule.event_pattern().map(str::to_owned),
-    }
-}
-
-fn is_of_module(rule: &str, name: &str) -> bool {
-    let rest = rule.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-    rest.is_some_and(|rest| {
-        rest.ends_with("-untold")
-            || ["sweep-", "hook-", "rotate-nodes-"]
-                .iter()
-                .any(|kind| rest.starts_with(kind))
-    })
-}
-
-fn to_timestamp(time: &DateTime) -> Timestamp {
-    Timestamp::from_nanosecond(time.as_nanos()).unwrap_or_default()
 }
 
 #[cfg(test)]

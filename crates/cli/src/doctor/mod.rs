@@ -1,12 +1,18 @@
-//! `doctor`: everything that can be wrong with an installation, with the mend for each. What is wrong, `recycle::doctor` decides.
+//! `doctor`: everything that can be wrong with an installation, with the mend for each. What is wrong, `recycle::doctor::checks` decides.
 
+mod answers;
 mod facts;
 
-use recycle::doctor::{Finding, Inside, Level, examine, worst};
+use recycle::doctor::checks::examine;
+use recycle::doctor::facts::Inside;
+use recycle::doctor::finding::{Finding, Level, worst};
 use serde_json::json;
 
-use crate::cli::Doctor;
-use crate::{Error, Exit, Installation, Output};
+use crate::args::flags::Doctor;
+use crate::aws::installation::Installation;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::views::output::Output;
 
 /// Gathers what is to be seen, here and in `select-nodes`, and shows what was found.
 pub(crate) async fn run(
@@ -21,7 +27,7 @@ pub(crate) async fn run(
         facts::gather(installation),
         installation.functions.ask::<Inside>("select-nodes", &question),
     );
-    let findings = examine(&seen, &facts::seen(inside));
+    let findings = examine(&seen, &answers::seen(inside));
     let level = worst(&findings);
     output.document(&json!({"level": level, "findings": findings}))?;
     show(&findings, output, wanted)?;

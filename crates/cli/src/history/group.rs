@@ -1,12 +1,12 @@
 //! The story of one group of a rotation, read from the history of the group's own execution: which nodes, which of them are done or under
-//! way, and what the next ones wait for. Like [`crate::story`] it knows no clock.
+//! way, and what the next ones wait for. Like [`crate::history::node`] it knows no clock.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::executions::Unfinished;
+use crate::history::unfinished::Unfinished;
 
 /// The state in which a node's turn ends; its input says how (`state-machine/rotate-nodes.asl.json`).
 pub(crate) const TURN_ENDED: &str = "TurnEnded";
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_state_machine() {
-        let machine = include_str!("../../../state-machine/rotate-nodes.asl.json");
+        let machine = include_str!("../../../../state-machine/rotate-nodes.asl.json");
         assert!(machine.contains(&format!("\"{TURN_ENDED}\": {{\"Type\": \"Succeed\"}}")));
         for end in ["\"end\": \"failed\"", "end='recycled'", "end='failed'"] {
             assert!(machine.contains(end), "{end}");

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::executions::Unfinished;
-use crate::node_view::has_box;
+use crate::history::boxes::has_box;
+use crate::history::unfinished::Unfinished;
 
 /// An event of an execution's history, as far as it is read.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
-use crate::Error;
-use crate::executions::Executions;
-use crate::group_story::{Counts, GroupStory, Wait};
-use crate::rotation_end::describe_rotation_end;
-use crate::story::Story;
-use crate::times::moment;
+use crate::base::error::Error;
+use crate::base::times::moment;
+use crate::history::group::{Counts, GroupStory, Wait};
+use crate::history::node::Story;
+use crate::history::rotation_end::describe_rotation_end;
 
 /// How many looks of a watch share one look at the groups: each has a history of its own.
-const LOOKS: u32 = 6;
+pub(crate) const LOOKS: u32 = 6;
+
 /// How many histories are read at the same time.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
+
 /// How many reasons to wait a group names.
 const MOST_REASONS: usize = 3;
 
@@ -27,10 +27,10 @@ pub(crate) struct RotationStory {
     /// Its own history.
     pub story: Story,
     /// By the ARNs of their executions.
-    groups: BTreeMap<String, GroupStory>,
+    pub(crate) groups: BTreeMap<String, GroupStory>,
     /// That it, or its groups' executions, could not be read when it was looked at last, and why.
     pub unread: Option<String>,
-    looks: u32,
+    pub(crate) looks: u32,
 }
 
 impl RotationStory {
@@ -44,61 +44,6 @@ impl RotationStory {
             unread: None,
             looks: 0,
         }
-    }
-
-    /// Reads on; the groups now and then, and at the end.
-    pub(crate) async fn read_on(&mut self, executions: &Executions) -> Result<(), Error> {
-        executions.read_on(&self.arn, &mut self.story).await?;
-        if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
-            // Who may not read them, or not now, sees the rotation all the same.
-            let unread = self.read_groups(executions).await.err();
-            self.unread = unread.map(|error| describe_unread("its groups", &error));
-        }
-        self.looks += 1;
-        Ok(())
-    }
-
-    /// All of it, for who looks seldom: an outage hides what it hides, and no more.
-    pub(crate) async fn read_all(&mut self, executions: &Executions) -> Result<(), Error> {
-        self.looks = 0;
-        match self.read_on(executions).await {
-            Err(error) if error.is_outage() => {
-                self.unread = Some(describe_unread("its history", &error));
-                Ok(())
-            }
-            read => read,
-        }
-    }
-
-    async fn read_groups(&mut self, executions: &Executions) -> Result<(), Error> {
-        let mut children = BTreeMap::new();
-        for map_run in &self.story.map_runs {
-            for child in executions.list_children(map_run).await? {
-                self.groups.entry(child.arn.clone()).or_default();
-                let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());
-                children.insert(child.arn, is_running);
-            }
-        }
-        let (mut first, mut later) = (Vec::new(), Vec::new());
-        for (arn, group) in &mut self.groups {
-            match children.get(arn) {
-                Some(is_running) if *is_running || !group.has_ended => {
-                    let is_first = group.last_id == 0;
-                    let read = read_group(executions, arn, group, *is_running);
-                    if is_first {
-                        first.push(read)
-                    } else {
-                        later.push(read)
-                    }
-                }
-                Some(_) | None => {}
-            }
-        }
-        // Whole histories are read one after the other, each call at a pace.
-        for read in first {
-            read.await?;
-        }
-        stream::iter(later).buffer_unordered(AT_ONCE).try_collect().await
     }
 
     /// The group of a node, and what the node was selected by, as a dry run tells.
@@ -175,19 +120,7 @@ impl RotationStory {
     }
 }
 
-/// Reads the history of a group's execution on. An end that tells nothing of itself its status tells.
-async fn read_group(
-    executions: &Executions,
-    arn: &str,
-    group: &mut GroupStory,
-    is_running: bool,
-) -> Result<(), Error> {
-    executions.read_group_on(arn, group).await?;
-    group.has_ended |= !is_running;
-    Ok(())
-}
-
-fn describe_unread(what: &str, error: &Error) -> String {
+pub(crate) fn describe_unread(what: &str, error: &Error) -> String {
     if error.is_outage() {
         format!("{what} could not be read now: {error}")
     } else {
@@ -240,11 +173,12 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::aws::executions::Executions;
     use jiff::Timestamp;
     use scripted_aws::ScriptedAws;
 
     use super::*;
-    use crate::group_story::{GroupEvent, GroupWhat};
+    use crate::history::group::{GroupEvent, GroupWhat};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()

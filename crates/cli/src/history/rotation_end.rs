@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::Exit;
-use crate::node_view::exit_of;
-use crate::story::End;
+use crate::base::exit::Exit;
+use crate::history::end::exit_of;
+use crate::history::node::End;
 
 /// How many nodes that failed a group names at most (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
@@ -156,7 +156,7 @@ impl GroupEnd {
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),
-        None => crate::node_view::describe_end(end),
+        None => crate::history::end::describe_end(end),
     }
 }
 

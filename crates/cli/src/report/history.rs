@@ -9,11 +9,15 @@ use aws_sdk_sfn::operation::describe_execution::DescribeExecutionOutput;
 use aws_sdk_sfn::primitives::DateTime;
 use aws_sdk_sfn::types::HistoryEvent;
 use jiff::Timestamp;
-use recycle::report::{Event, Execution, Happened, NodeReport, find_started, report_node};
+use recycle::report::event::{Event, Execution, Happened};
+use recycle::report::history::report_node;
+use recycle::report::parts::NodeReport;
+use recycle::report::reader::find_started;
 use serde_json::Value;
 
-use crate::executions::PACE;
-use crate::{Error, Output};
+use crate::aws::executions::PACE;
+use crate::base::error::Error;
+use crate::views::output::Output;
 
 const DESCRIBE: &str = "states:DescribeExecution";
 const HISTORY: &str = "states:GetExecutionHistory";

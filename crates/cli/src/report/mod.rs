@@ -1,13 +1,17 @@
-//! `report`: the whole story of an execution, as one page or as JSON. What the story is, `recycle::report` decides.
+//! `report`: the whole story of an execution, as one page or as JSON. What the story is, `recycle::report::history` decides.
 
 mod history;
 mod page;
 
-use recycle::report::{Report, report_node, report_rotation};
+use recycle::report::history::{Report, report_node, report_rotation};
 use serde_json::json;
 
-use crate::cli::Report as Wanted;
-use crate::{Error, Exit, Installation, Output, clock};
+use crate::args::flags::Report as Wanted;
+use crate::aws::installation::Installation;
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::views::output::Output;
 
 /// Reads the execution, and writes its report.
 pub(crate) async fn run(

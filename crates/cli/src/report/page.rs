@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use recycle::report::{Look, NodeReport, Report, RotationReport, SeenPod, Span, Stage, Summary};
+use recycle::report::event::Stage;
+use recycle::report::history::{Report, RotationReport};
+use recycle::report::parts::{Look, NodeReport, SeenPod, Span, Summary};
 
-use crate::times::{moment, shortly};
+use crate::base::times::{moment, shortly};
 
 /// Its looks: light or dark as the reader has it, one column on a phone.
 const STYLE: &str = include_str!("page.css");
@@ -327,7 +329,7 @@ fn troubles(node: &NodeReport) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use recycle::report::{Told, Trouble};
+    use recycle::report::parts::{Told, Trouble};
     use serde_json::json;
 
     use super::*;

@@ -1,15 +1,15 @@
 //! How many nodes at once look: a row for each, with what it waits for, since when, until when at the latest, what happens then, and what blocks.
 
 use jiff::Timestamp;
-use recycle::claim::Phase;
-use recycle::drain::name_end;
-use recycle::status::NodeStatus;
+use recycle::drain::progress::name_end;
+use recycle::notify::status::NodeStatus;
+use recycle::records::claim::Phase;
 use serde_json::{Value, json};
 
-use crate::output::{LEAST_LAST, draw_table, width_of_others};
-use crate::rotation_story::RotationStory;
-use crate::times::{moment, shortly};
-use crate::viewer::{Frame, Line, Style, bar};
+use crate::base::times::{moment, shortly};
+use crate::history::rotation::RotationStory;
+use crate::views::output::{LEAST_LAST, draw_table, width_of_others};
+use crate::views::viewer::{Frame, Line, Style, bar};
 
 /// The step of a node that nothing of ours is on.
 const QUIET: &str = "-";
@@ -251,7 +251,7 @@ fn draw_heading(heading: &Heading, now: Timestamp) -> Vec<Line> {
 
 /// The name in an execution's ARN.
 #[must_use]
-pub(crate) fn name_of(arn: &str) -> &str {
+fn name_of(arn: &str) -> &str {
     arn.rsplit(':').next().unwrap_or(arn)
 }
 
@@ -354,7 +354,7 @@ fn document(headings: &[Heading], rows: &[Row]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use recycle::status::Status;
+    use recycle::notify::status::Status;
 
     use super::*;
 

@@ -3,24 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::Exit;
-use crate::story::{Class, Drain, End, Story};
-use crate::times::{clock_face, moment, shortly};
-use crate::viewer::{Frame, Line, Style, bar};
+use crate::base::times::{clock_face, moment, shortly};
+use crate::history::boxes::BOXES;
+use crate::history::end::{describe_end, exit_of};
+use crate::history::node::{Class, Drain, Story};
+use crate::views::viewer::{Frame, Line, Style, bar};
 
-/// The boxes of the picture, each with the states that belong to it (`state-machine/recycle-node.asl.json`; a contract test knows them all).
-/// A box has the name of the state that calls its function, and says how often the execution came to that state.
-const BOXES: [(&str, &[&str]); 6] = [
-    ("ClaimNode", &["ClaimNode", "WaitForTurn", "DescribeClaimOwner"]),
-    ("StandbyNode", &["StandbyNode", "WaitForReplacement"]),
-    ("TaintNode", &["TaintNode"]),
-    (
-        "CheckPods",
-        &["CheckPods", "EvictPods", "WaitForPods", "RecordHeartbeat"],
-    ),
-    ("DetachTerminate", &["DetachTerminate", "WaitForDisposal"]),
-    ("RestoreNode", &["RestoreNode", "WaitForRestore"]),
-];
 const BAR: usize = 30;
 
 /// All of it at a moment.
@@ -32,19 +20,6 @@ pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
         facts: list_facts(story),
         document: document(arn, story),
     }
-}
-
-/// The box that a story is in: that of the newest state which has one.
-#[must_use]
-pub(crate) fn current_box(story: &Story) -> &'static str {
-    let of_state = |state: &str| BOXES.iter().find(|(_, states)| states.contains(&state));
-    of_state(&story.place).map_or(BOXES[0].0, |(name, _)| name)
-}
-
-/// Whether a state belongs to a box.
-#[must_use]
-pub(crate) fn has_box(state: &str) -> bool {
-    BOXES.iter().any(|(_, states)| states.contains(&state))
 }
 
 fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
@@ -148,25 +123,6 @@ fn describe(story: &Story) -> String {
     }
 }
 
-/// One sentence. A cause that is a document is for machines.
-#[must_use]
-pub(crate) fn describe_end(end: &End) -> String {
-    match end.reason() {
-        "" => end.outcome().to_owned(),
-        reason if reason.starts_with(['{', '[']) => {
-            let told: Value = serde_json::from_str(reason).unwrap_or_default();
-            // Lambda guide, "Function errors".
-            let text = told["errorMessage"].as_str();
-            format!(
-                "{}: {}",
-                end.outcome(),
-                text.unwrap_or("recycle-eks report tells of it")
-            )
-        }
-        reason => format!("{}: {reason}", end.outcome()),
-    }
-}
-
 fn list_facts(story: &Story) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     if let Some(node) = &story.node {
@@ -220,25 +176,21 @@ fn document(arn: &str, story: &Story) -> Value {
     document
 }
 
-/// What the end of an execution means for a pipeline.
+/// The box that a story is in: that of the newest state which has one.
 #[must_use]
-pub(crate) fn exit_of(end: &End) -> Exit {
-    match (end.status.as_str(), end.outcome()) {
-        ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
-        ("SUCCEEDED", _) => Exit::Done,
-        (_, "InvalidInput" | "PreflightRefused" | "TurnTimedOut") => Exit::Refused,
-        (_, "StandbyLeftBehind" | "NodeLost") => Exit::NeedsPerson,
-        _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsPerson,
-        _ => Exit::PutBack,
-    }
+fn current_box(story: &Story) -> &'static str {
+    let of_state = |state: &str| BOXES.iter().find(|(_, states)| states.contains(&state));
+    of_state(&story.place).map_or(BOXES[0].0, |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use recycle::failure::Failure;
+    use crate::base::exit::Exit;
+    use crate::history::node::End;
+    use recycle::base::failure::Failure;
 
     use super::*;
-    use crate::story::{Event, What};
+    use crate::history::node::{Event, What};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()

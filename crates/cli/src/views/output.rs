@@ -5,11 +5,12 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
-use recycle::printable::printable;
+use recycle::base::printable::printable;
 use serde_json::Value;
 
-use crate::cli::{CommandLine, Format};
-use crate::{Error, Exit};
+use crate::args::flags::{CommandLine, Format};
+use crate::base::error::Error;
+use crate::base::exit::Exit;
 
 /// Columns where nobody says how many there are: tables that are read by people later, in a pipeline's log.
 const WIDTH_WITHOUT_TERMINAL: u16 = 160;
@@ -86,7 +87,7 @@ impl Output {
     pub(crate) fn show_reference(&self) -> Result<Exit, Error> {
         io::stdout()
             .lock()
-            .write_all(crate::reference::render().as_bytes())?;
+            .write_all(crate::args::reference::render().as_bytes())?;
         Ok(Exit::Done)
     }
 
@@ -130,7 +131,7 @@ pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
 }
 
 /// Blanks behind each column.
-pub(crate) const GAP: u16 = 2;
+const GAP: u16 = 2;
 /// Columns that the last cell of a row needs at least to be read.
 pub(crate) const LEAST_LAST: usize = 20;
 

@@ -8,11 +8,12 @@ use crossterm::cursor::{MoveTo, MoveToPreviousLine};
 use crossterm::queue;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
-use recycle::printable::printable;
+use recycle::base::printable::printable;
 use serde_json::Value;
 
-use crate::output::terminal_size;
-use crate::{Error, Output};
+use crate::base::error::Error;
+use crate::views::output::Output;
+use crate::views::output::terminal_size;
 
 /// How a piece of text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +199,7 @@ pub(crate) fn bar(share: f64, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Format;
+    use crate::args::flags::Format;
 
     #[test]
     fn a_bar_is_as_full_as_its_share() {

@@ -5,11 +5,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::executions::Executions;
-use crate::node_view::{describe_end, exit_of, frame};
-use crate::story::{End, Story};
-use crate::viewer::{Frame, Viewer};
-use crate::{Error, Exit, Installation, Output, clock};
+use crate::aws::executions::Executions;
+use crate::aws::installation::Installation;
+use crate::base::clock;
+use crate::base::error::Error;
+use crate::base::exit::Exit;
+use crate::history::end::{describe_end, exit_of};
+use crate::history::node::{End, Story};
+use crate::views::node::frame;
+use crate::views::output::Output;
+use crate::views::viewer::{Frame, Viewer};
 
 /// Seconds between two looks at one execution. GetExecutionHistory has a quota for the account: 20 a second at first, 5 later
 /// (Step Functions guide, "Quotas"), which ten people watching do not reach.

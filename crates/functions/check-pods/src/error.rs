@@ -1,17 +1,17 @@
 //! What can go wrong while pods are checked.
 
-use recycle::failure::{Failure, NamedFailure};
-use recycle::node::UnreadableRecord;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::records::node_record::UnreadableRecord;
 
 /// What can go wrong while pods are checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster did not do as it was asked.
     #[error("failed to check the node's pods")]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// The claim is not ours any more.
     #[error(transparent)]
-    ClaimLost(#[from] recycle::claim::ClaimLost),
+    ClaimLost(#[from] recycle::records::claim::ClaimLost),
     /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),

@@ -3,7 +3,7 @@
 use aws_config::SdkConfig;
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
-use recycle::failure::NamedFailure as _;
+use recycle::base::failure::NamedFailure as _;
 use scripted_aws::{ScriptedAws, one_group};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         .on("PATCH", "/nodes/a", 200, whole_node());
     let checked = block_on(async {
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-        let node = node_record::get_node(&kube.client(), &run.node).await?;
+        let node = kubernetes::get_node(&kube.client(), &run.node).await?;
         let aws = config(group);
         let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name));
         let meanwhile = look(&outside, node.as_ref(), &run).await;

@@ -13,23 +13,31 @@ use std::collections::BTreeMap;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use node_record::{
+use kubernetes::{
     NodeChange, Occasion, amend_node, check_claim, hold_back, is_another_ready, list_pods, open,
     read_progress, tainted_since, tell,
 };
-use recycle::blocked::count_all;
-use recycle::claim::{Claim, Phase};
-use recycle::contract::{
-    Answer, CheckVerdict, Context, EndedPods, Run, StepRequest, WayIn, describe_instance,
-};
-use recycle::drain::{DrainVerdict, Progress, Terms, describe_waiting, judge_drain, only_waits};
-use recycle::lost::{Lost, describe_silence, find_loss, find_patience, note_holders};
-use recycle::metrics::Metric;
-use recycle::midway::Fate;
-use recycle::node::NodeFacts;
-use recycle::notification::{list_blocks, note_and_tell};
-use recycle::pods::{PodSurvey, survey_pods};
-use recycle::poll::spread;
+use recycle::answer::envelope::Answer;
+use recycle::base::poll::spread;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::cluster::silence::describe_silence;
+use recycle::contract::context::Context;
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::{EndedPods, Run};
+use recycle::contract::verdicts::CheckVerdict;
+use recycle::drain::disruption::Fate;
+use recycle::drain::lost::{Lost, find_loss, find_patience, note_holders};
+use recycle::drain::progress::{describe_waiting, only_waits};
+use recycle::drain::survey::{PodSurvey, survey_pods};
+use recycle::drain::terms::Terms;
+use recycle::drain::verdict::{DrainVerdict, judge_drain};
+use recycle::input::way_in::WayIn;
+use recycle::notify::blockage::{list_blocks, note_and_tell};
+use recycle::notify::metrics::Metric;
+use recycle::records::blocker::count_all;
+use recycle::records::claim::{Claim, Phase};
+use recycle::records::progress::Progress;
 
 use crate::midway::{Meanwhile, look};
 use view::{ALL_SILENT, View};

@@ -2,13 +2,13 @@
 
 use check_pods::{Outside, check_pods};
 use eks_auth::Access;
-use recycle::contract::StepRequest;
+use recycle::contract::requests::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), lambda_step::Error> {
+async fn main() -> Result<(), lambda::Error> {
     let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
-    let aws = lambda_step::configure().await;
+    let aws = lambda::configure().await;
     let access = Access::new(&aws, &cluster);
     let outside = Outside::new(&aws, access.clone());
-    lambda_step::serve(|request: StepRequest| check_pods(&access, &outside, request)).await
+    lambda::serve(|request: StepRequest| check_pods(&access, &outside, request)).await
 }

@@ -3,15 +3,17 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use autoscaling::groups::Groups;
 use aws_config::SdkConfig;
 use eks_auth::Access;
-use group_record::autoscaling::Groups;
-use recycle::contract::Run;
-use recycle::failure::with_causes;
-use recycle::hook::{HeldByHook, WAITING};
-use recycle::midway::{Fate, Sight, find_remarks, judge_fate};
-use recycle::node::{Group, NodeFacts};
-use recycle::preflight::{Refusal, node_group};
+use recycle::base::failure::with_causes;
+use recycle::claim::group_checks::node_group;
+use recycle::claim::obstacle::Refusal;
+use recycle::cluster::group::Group;
+use recycle::cluster::hook::{HeldByHook, WAITING};
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::run::Run;
+use recycle::drain::disruption::{Fate, Sight, find_remarks, judge_fate};
 
 /// Longer than all of these calls take together. AWS that hangs may not use up a function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,7 +128,7 @@ async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile
     Ok(Meanwhile { hook, ..judged })
 }
 
-async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, group_record::Error> {
+async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
     let Some(timeout) = groups.find_hook(&run.group).await? else {
         return Ok(None);
     };
@@ -184,7 +186,7 @@ mod tests {
     async fn node(labels: serde_json::Value) -> NodeFacts {
         let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}, "spec": {}});
         let kube = scripted_kube::ScriptedKube::new().on("GET", "/nodes/a", 200, stored);
-        let found = node_record::get_node(&kube.client(), &"a".parse().unwrap()).await;
+        let found = kubernetes::get_node(&kube.client(), &"a".parse().unwrap()).await;
         found.unwrap().unwrap()
     }
 

@@ -1,12 +1,15 @@
 //! What to do while the cluster cannot be asked: wait by the poll law, as long as there is time. Not a failure, which would
 //! put the node back, and no retry every few seconds.
 
-use recycle::contract::{Answer, CheckVerdict, Context, Run};
-use recycle::drain::find_deadline;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::hook::HeldByHook;
-use recycle::notification::note_and_tell;
-use recycle::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, next_wait};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, next_wait};
+use recycle::cluster::hook::HeldByHook;
+use recycle::contract::context::Context;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::CheckVerdict;
+use recycle::drain::terms::find_deadline;
+use recycle::notify::blockage::note_and_tell;
 
 use crate::Error;
 

@@ -1,10 +1,10 @@
 //! What the function sees, says and writes, call by call.
 
-use recycle::drain::Progress;
-use recycle::failure::{Failure, NamedFailure as _};
-use recycle::hook::HeldByHook;
-use recycle::poll::POLL_BUDGET;
-use recycle::preflight::Obstacle;
+use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::base::poll::POLL_BUDGET;
+use recycle::claim::obstacle::Obstacle;
+use recycle::cluster::hook::HeldByHook;
+use recycle::records::progress::Progress;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn kube(node: Value, pods: &[Value]) -> ScriptedKube {
 
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet()).await
 }
 
@@ -236,7 +236,7 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_ta
     assert_eq!(emptied_at.unwrap().to_string(), "2027-01-01T07:00:00Z");
     let StepRequest { context, run } = request("2027-01-01T07:05:00Z");
     let kube = kube(node(&[]), &[after]);
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let run = Run { emptied_at, ..run };
     let answer = check(&kube.client(), node, &context, run, 1, &Meanwhile::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
@@ -350,7 +350,7 @@ async fn run_out_of_time(
     let StepRequest { context, mut run } = request(now);
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
     run.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     check(&kube.client(), node, &context, run, 9, &Meanwhile::quiet()).await
 }
 
@@ -409,7 +409,7 @@ async fn a_time_out_names_what_stood_in_the_way() {
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
-    let node = node_record::get_node(&blocked.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&blocked.client(), &run.node).await.unwrap();
     let error = check(&blocked.client(), node, &context, run, 10, &Meanwhile::quiet())
         .await
         .unwrap_err();
@@ -518,7 +518,7 @@ async fn when_the_time_is_over_one_last_eviction_is_tried() {
     let kube = kube(node(&[]), &[awaited(), evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.last_eviction = Some(over.parse().unwrap());
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let error = check(&kube.client(), node, &context, run, 10, &Meanwhile::quiet())
         .await
         .unwrap_err();
@@ -613,7 +613,7 @@ async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_los
 #[tokio::test]
 async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_were_seen_last() {
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let holders = recycle::lost::Holders {
+    let holders = recycle::drain::lost::Holders {
         count: 3,
         names: vec!["jobs/before".to_owned()],
         seen_at: context.now(),
@@ -635,7 +635,7 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
             Some(node) => kube.on("GET", "/nodes/a", 200, node),
         };
         let kube = kube.on("GET", "/pods?", 200, list(&pods));
-        let node = node_record::get_node(&kube.client(), &remembering.node)
+        let node = kubernetes::get_node(&kube.client(), &remembering.node)
             .await
             .unwrap();
         let answer = check(
@@ -658,7 +658,7 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
 #[tokio::test]
 async fn a_node_that_vanishes_between_two_calls_is_looked_at_again() {
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let gone = node_record::Error::NodeGone { node: "a".to_owned() };
+    let gone = kubernetes::Error::NodeGone { node: "a".to_owned() };
     let answer = outage::wait_out(gone.into(), run, &context).unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
@@ -702,7 +702,7 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
     assert_eq!(spent.failure(), Failure::ServiceUnavailable);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:00Z");
     run.drain_until = Some("2027-01-03T06:00:00Z".parse().unwrap());
-    let error = node_record::Error::Unreachable {
+    let error = kubernetes::Error::Unreachable {
         call: "get nodes a".to_owned(),
         source: "connection refused".into(),
     };
@@ -754,7 +754,7 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
     for (annotations, expected) in [(vec![], 1), (vec![("recycle-eks/progress", told.as_str())], 0)] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
         let answer = check(&kube.client(), node, &context, run, 1, &meanwhile)
             .await
             .unwrap();
@@ -770,7 +770,7 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
 async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let meanwhile = Meanwhile {
         fate: Fate::TakenAway("node a is InService, which was not our doing".to_owned()),
         ..Meanwhile::quiet()
@@ -821,7 +821,7 @@ async fn the_first_wait_under_a_hook_is_spread() {
         let kube = kube(node(&[]), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
         run.hook = Some(HeldByHook::new(3_600, None, true));
-        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
         let answer = check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet())
             .await
             .unwrap();

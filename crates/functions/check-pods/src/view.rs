@@ -1,12 +1,14 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
-use node_record::{Occasion, read_progress, tell, tell_progress};
-use recycle::blocked::{describe_blockers, describe_news};
-use recycle::drain::{Progress, Terms, describe_pods, tell_pods, write_progress};
-use recycle::ids::Fence;
-use recycle::names::DRAINING_TAINT;
-use recycle::node::{NodeFacts, is_draining_taint};
-use recycle::pods::PodSurvey;
+use kubernetes::{Occasion, read_progress, tell, tell_progress};
+use recycle::base::ids::Fence;
+use recycle::base::names::DRAINING_TAINT;
+use recycle::cluster::node::{NodeFacts, is_draining_taint};
+use recycle::drain::blocked::{describe_blockers, describe_news};
+use recycle::drain::progress::{describe_pods, tell_pods, write_progress};
+use recycle::drain::survey::PodSurvey;
+use recycle::drain::terms::Terms;
+use recycle::records::progress::Progress;
 
 use crate::Error;
 use crate::midway::Meanwhile;

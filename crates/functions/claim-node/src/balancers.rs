@@ -4,10 +4,10 @@
 use aws_config::SdkConfig;
 use aws_sdk_elasticloadbalancingv2::Client;
 use aws_sdk_elasticloadbalancingv2::types::TargetHealthDescription;
-use instance_record::Error;
-use recycle::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
-use recycle::ids::InstanceId;
-use recycle::node::Group;
+use ec2::Error;
+use recycle::base::ids::InstanceId;
+use recycle::cluster::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
+use recycle::cluster::group::Group;
 
 const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
 
@@ -80,8 +80,8 @@ fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::failure::{Failure, NamedFailure as _};
-    use recycle::node::Member;
+    use recycle::base::failure::{Failure, NamedFailure as _};
+    use recycle::cluster::group::Member;
     use scripted_aws::ScriptedAws;
 
     use super::*;

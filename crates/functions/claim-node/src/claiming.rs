@@ -1,17 +1,22 @@
 //! Writing the claim, Node first, then instance; and the answers.
 
-use instance_record::ec2::Instances;
+use ec2::instances::Instances;
 use jiff::Timestamp;
-use node_record::NodeChange;
-use recycle::claim::{Claim, Phase, StoredClaim, holds_claim};
-use recycle::contract::{Answer, ClaimRequest, ClaimVerdict, Run, WayIn, describe_instance};
-use recycle::drain::Terms;
-use recycle::hook::find_way_in;
-use recycle::input::{Input, Replacement};
-use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
-use recycle::notification::{About, Severity, tell_started};
-use recycle::preflight::GroupState;
-use recycle::turn::{pace_turn, waits_for_turn, write_queue_progress};
+use kubernetes::NodeChange;
+use recycle::answer::envelope::Answer;
+use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::claim::facts::GroupState;
+use recycle::claim::queue::{pace_turn, waits_for_turn, write_queue_progress};
+use recycle::cluster::hook::find_way_in;
+use recycle::cluster::instance::describe_instance;
+use recycle::contract::requests::ClaimRequest;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::ClaimVerdict;
+use recycle::drain::terms::Terms;
+use recycle::input::model::{Input, Replacement};
+use recycle::input::way_in::WayIn;
+use recycle::notify::notification::{About, Severity, tell_started};
+use recycle::records::claim::{Claim, Phase, StoredClaim, holds_claim};
 
 use crate::surroundings::Target;
 use crate::{ClaimNode, Error};
@@ -85,12 +90,13 @@ impl ClaimNode {
         // Later answers change nothing that a person has not been told, or read in the progress.
         if request.run.is_none() {
             let (client, node) = (&target.client, &target.node.name);
-            node_record::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
+            kubernetes::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
         }
-        let (way_in, verdict) = find_way_in(input, target.lifecycle_state.as_deref());
+        let way_in = find_way_in(input, target.lifecycle_state.as_deref());
         let (Some(queue), Some(summary)) = (queue, summary) else {
             let run = target.into_run(&claim, input, way_in);
             let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason, severity);
+            let verdict = ClaimVerdict::first_step(way_in, input.replacement);
             return Ok(Answer::new(verdict, reason).telling(Some(told)).carrying(run));
         };
         let Some(wait) = pace_turn(claim.claimed_at, now) else {
@@ -100,7 +106,7 @@ impl ClaimNode {
             )));
         };
         let progress = write_queue_progress(summary, claim.claimed_at);
-        node_record::tell_progress(&target.client, &target.node, &progress).await?;
+        kubernetes::tell_progress(&target.client, &target.node, &progress).await?;
         let run = target.into_run(&claim, input, way_in);
         Ok(Answer::new(ClaimVerdict::Wait, reason)
             .waiting(wait)
@@ -149,11 +155,11 @@ impl Target {
 
     /// By compare-and-swap on the Node, then as tags. What is there already, from an earlier call, is not written again.
     async fn write_claim(&mut self, claim: &Claim, instances: &Instances) -> Result<(), Error> {
-        let label = node_record::group_label(&claim.group);
+        let label = kubernetes::group_label(&claim.group);
         let is_labelled = self.node.labels.get(GROUP_LABEL) == Some(&label);
         if self.node.claim() != Some(StoredClaim::Known(claim.clone())) || !is_labelled {
             let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
-            self.node = node_record::change_node(&self.client, &self.node, change).await?;
+            self.node = kubernetes::change_node(&self.client, &self.node, change).await?;
         }
         if !holds_claim(self.instance.claim().as_ref(), &claim.fence) {
             let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
@@ -191,10 +197,10 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use recycle::claim::Urgency;
-    use recycle::failure::{Failure, NamedFailure as _};
-    use recycle::input::parse_input;
-    use recycle::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
+    use recycle::base::failure::{Failure, NamedFailure as _};
+    use recycle::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
+    use recycle::input::parse::parse_input;
+    use recycle::input::urgency::Urgency;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};

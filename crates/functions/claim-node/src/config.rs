@@ -1,8 +1,8 @@
 //! The environment: which cluster this function is for, how many nodes of a group may be worked on at once, and the module's defaults
 //! for the fields of the input.
 
-use recycle::input::Settings;
-use recycle::turn::Limits;
+use recycle::input::fields::Settings;
+use recycle::input::limits::Limits;
 
 use crate::Error;
 

@@ -1,9 +1,9 @@
 //! Why a node is not claimed.
 
-use recycle::claim::ClaimLost;
-use recycle::failure::{Failure, NamedFailure};
-use recycle::input::InvalidInput;
-use recycle::node::UnreadableRecord;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::input::model::InvalidInput;
+use recycle::records::claim::ClaimLost;
+use recycle::records::node_record::UnreadableRecord;
 
 /// Why a node is not claimed.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +39,10 @@ pub enum Error {
     Access(#[from] eks_auth::Error),
     /// Kubernetes.
     #[error(transparent)]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// AWS.
     #[error(transparent)]
-    Instance(#[from] instance_record::Error),
+    Instance(#[from] ec2::Error),
 }
 
 impl NamedFailure for Error {

@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{ClaimRequest, Run, WayIn};
-use recycle::ids::InstanceId;
-use recycle::input::{Settings, parse_input};
-use recycle::names::CLAIM_ANNOTATION;
-use recycle::node::{Group, Instance, Member};
-use recycle::turn::Limits;
+use recycle::base::ids::InstanceId;
+use recycle::base::names::CLAIM_ANNOTATION;
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::instance::Instance;
+use recycle::contract::requests::ClaimRequest;
+use recycle::contract::run::Run;
+use recycle::input::fields::Settings;
+use recycle::input::limits::Limits;
+use recycle::input::parse::parse_input;
+use recycle::input::urgency::Urgency;
+use recycle::input::way_in::WayIn;
+use recycle::records::claim::{Claim, Phase};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -60,7 +65,7 @@ pub(crate) fn node(claim: Option<&Claim>) -> Value {
     let mut metadata = json!({"name": name, "resourceVersion": "7", "annotations": {}, "labels": {}});
     if let Some(claim) = claim {
         metadata["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(claim).unwrap());
-        metadata["labels"]["recycle-eks/group"] = json!(node_record::group_label(&claim.group));
+        metadata["labels"]["recycle-eks/group"] = json!(kubernetes::group_label(&claim.group));
     }
     let provider_id = format!("aws:///eu-west-1a/i-0123456789abcdef{digit}");
     json!({"metadata": metadata, "spec": {"providerID": provider_id}})
@@ -73,7 +78,7 @@ pub(crate) fn list(nodes: &[Value]) -> Value {
 /// What pre-flight has found: our Node with this on it, its instance in service and without tags.
 pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
     let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
-    let facts = node_record::get_node(&found.client(), &"one".parse().unwrap()).await;
+    let facts = kubernetes::get_node(&found.client(), &"one".parse().unwrap()).await;
     Target {
         client: kube.client(),
         instance: Instance {

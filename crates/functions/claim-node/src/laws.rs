@@ -2,9 +2,9 @@
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
-use recycle::claim::Phase;
-use recycle::failure::NamedFailure as _;
-use recycle::permissions::PERMISSIONS;
+use recycle::base::failure::NamedFailure as _;
+use recycle::records::claim::Phase;
+use recycle::reference::permissions::PERMISSIONS;
 use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};

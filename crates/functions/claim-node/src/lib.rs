@@ -15,14 +15,20 @@ mod surroundings;
 mod turning;
 
 use aws_config::SdkConfig;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
 use eks_auth::Access;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
-use recycle::claim::{ClaimDecision, decide_claim};
-use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
-use recycle::input::{Input, Settings, parse_input};
-use recycle::plan::Plan;
-use recycle::preflight::{GroupState, Obstacle, Preflight, check_preflight, list_refusals};
+use recycle::answer::envelope::Answer;
+use recycle::claim::facts::GroupState;
+use recycle::claim::obstacle::Obstacle;
+use recycle::claim::preflight::{Preflight, check_preflight, list_refusals};
+use recycle::contract::requests::ClaimRequest;
+use recycle::contract::verdicts::ClaimVerdict;
+use recycle::input::fields::Settings;
+use recycle::input::model::Input;
+use recycle::input::parse::parse_input;
+use recycle::plan::dry_run::Plan;
+use recycle::records::claim::{ClaimDecision, decide_claim};
 
 use crate::claiming::Former;
 use crate::surroundings::Found;
@@ -64,7 +70,7 @@ impl ClaimNode {
         let input = parse_input(&request.context.execution.input, &self.settings)?;
         let answer = match self.claim(&request, &input).await {
             // Somebody wrote to the Node between our read and our write, a rival perhaps: look again, once.
-            Err(Error::Node(node_record::Error::Conflict { .. })) => self.claim(&request, &input).await,
+            Err(Error::Node(kubernetes::Error::Conflict { .. })) => self.claim(&request, &input).await,
             answer => answer,
         };
         answer.or_else(|error| outage::wait_out(error, request))

@@ -3,9 +3,9 @@
 use claim_node::{ClaimNode, read_settings};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), lambda_step::Error> {
+async fn main() -> Result<(), lambda::Error> {
     let settings = read_settings(|name| std::env::var(name).ok())?;
-    let aws = lambda_step::configure().await;
+    let aws = lambda::configure().await;
     let step = ClaimNode::new(settings, &aws);
-    lambda_step::serve(|request| step.handle(request)).await
+    lambda::serve(|request| step.handle(request)).await
 }

@@ -1,9 +1,11 @@
 //! What to do while AWS or the cluster cannot be asked for the turn: wait by the poll law, as long as there is time. Not a failure, which
 //! would give up the place in the queue.
 
-use recycle::contract::{Answer, ClaimRequest, ClaimVerdict};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::turn::pace_turn;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::claim::queue::pace_turn;
+use recycle::contract::requests::ClaimRequest;
+use recycle::contract::verdicts::ClaimVerdict;
 
 use crate::Error;
 
@@ -31,7 +33,7 @@ mod tests {
     use crate::fixtures::{request, run};
 
     fn away() -> Error {
-        Error::Node(node_record::Error::Unreachable {
+        Error::Node(kubernetes::Error::Unreachable {
             call: "list nodes".to_owned(),
             source: "connection refused".into(),
         })

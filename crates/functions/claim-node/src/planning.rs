@@ -1,13 +1,16 @@
 //! A dry run: what would be done, from what was read. Nothing is written, but where a person has asked by a taint: the answer to that.
 
 use jiff::Timestamp;
-use node_record::Occasion;
-use recycle::contract::{Answer, ClaimVerdict, Context, describe_instance};
-use recycle::drain::Terms;
-use recycle::input::Input;
-use recycle::plan::write_plan;
-use recycle::pods::survey_pods;
-use recycle::sweep::is_by_request;
+use kubernetes::Occasion;
+use recycle::answer::envelope::Answer;
+use recycle::cluster::instance::describe_instance;
+use recycle::contract::context::Context;
+use recycle::contract::verdicts::ClaimVerdict;
+use recycle::drain::survey::survey_pods;
+use recycle::drain::terms::Terms;
+use recycle::input::model::Input;
+use recycle::plan::dry_run::write_plan;
+use recycle::restore::sweep::is_by_request;
 
 use crate::Error;
 use crate::surroundings::Target;
@@ -19,12 +22,12 @@ impl Target {
         notes: Vec<String>,
         now: Timestamp,
     ) -> Result<Answer<ClaimVerdict>, Error> {
-        let pods = node_record::list_pods(&self.client, &self.node.name).await?;
+        let pods = kubernetes::list_pods(&self.client, &self.node.name).await?;
         // Nobody has looked at a taint of this run yet: there is none.
-        let tainted_since = node_record::tainted_since(&self.node, None)?;
+        let tainted_since = kubernetes::tainted_since(&self.node, None)?;
         let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
         let survey = survey_pods(&pods, &terms);
-        let survey = node_record::hold_back(&self.client, &self.node, survey).await?;
+        let survey = kubernetes::hold_back(&self.client, &self.node, survey).await?;
         let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
@@ -60,7 +63,7 @@ impl Target {
         let (message, now) = (lines.join("; "), context.now());
         let (client, node) = (&self.client, &self.node);
         Ok(
-            node_record::answer_request(client, node, Occasion::Planned, &message, now, &context.fence())
+            kubernetes::answer_request(client, node, Occasion::Planned, &message, now, &context.fence())
                 .await?,
         )
     }
@@ -68,8 +71,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use recycle::input::parse_input;
-    use recycle::names::{RECORD_ANNOTATION, REQUEST_TAINT};
+    use recycle::base::names::{RECORD_ANNOTATION, REQUEST_TAINT};
+    use recycle::input::parse::parse_input;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 

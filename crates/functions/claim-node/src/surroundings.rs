@@ -2,18 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use instance_record::autoscaling::Membership;
-use recycle::balancers::Attachments;
-use recycle::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim, Urgency};
-use recycle::cluster_tag::has_cluster_tag;
-use recycle::contract::{ClaimRequest, describe_instance};
-use recycle::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
-use recycle::ids::{Fence, InstanceId};
-use recycle::input::{Input, Replacement, TO_EC2};
-use recycle::left_behind::is_untouched;
-use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
-use recycle::node::{Group, Instance, NodeFacts};
-use recycle::preflight::{GroupState, Obstacle, TRIES_OF_AN_ENDPOINT, node_group};
+use ec2::groups::Membership;
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG};
+use recycle::claim::facts::GroupState;
+use recycle::claim::group_checks::node_group;
+use recycle::claim::obstacle::Obstacle;
+use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
+use recycle::cluster::balancers::Attachments;
+use recycle::cluster::cluster_tag::has_cluster_tag;
+use recycle::cluster::group::Group;
+use recycle::cluster::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
+use recycle::cluster::instance::Instance;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::ClaimRequest;
+use recycle::input::model::{Input, Replacement, TO_EC2};
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim};
+use recycle::restore::manual_commands::is_untouched;
 
 use crate::balancers::fetch_balancers;
 use crate::{ClaimNode, Error};
@@ -128,18 +135,18 @@ pub(crate) async fn look_into(
     request: &ClaimRequest,
 ) -> Result<Found, Error> {
     let Outside { instance, membership } = outside;
-    let asked = node_record::missing_permissions(&client).await;
+    let asked = kubernetes::missing_permissions(&client).await;
     let is_claimed = instance
         .as_ref()
         .is_some_and(|instance| instance.claim().is_some());
     let is_unreachable =
-        matches!(asked, Err(node_record::Error::Unreachable { .. })) && never_answered(request, is_claimed);
+        matches!(asked, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
     let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
     let node = if missing_permissions.is_empty() && !is_unreachable {
         let hint = instance
             .as_ref()
             .and_then(|instance| instance.private_dns_name.as_deref());
-        node_record::find_node(&client, &input.instance_id, hint).await?
+        kubernetes::find_node(&client, &input.instance_id, hint).await?
     } else {
         // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
         None
@@ -188,7 +195,7 @@ impl Found {
     /// pre-flight ends it whatever the claim says.
     pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
         match &self.node {
-            Some(node) => node_record::check_claim(node, me, urgency).map(ClaimDecision::Ours),
+            Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::Ours),
             None => Ok(ClaimDecision::Take),
         }
     }
@@ -292,8 +299,8 @@ impl Found {
         input: &'a Input,
         group_state: &'a GroupState,
         resuming: bool,
-    ) -> recycle::preflight::Surroundings<'a> {
-        recycle::preflight::Surroundings {
+    ) -> recycle::claim::facts::Surroundings<'a> {
+        recycle::claim::facts::Surroundings {
             input,
             instance: self.instance.as_ref(),
             lifecycle_state: self.lifecycle_state.as_deref(),

@@ -1,13 +1,14 @@
-//! Taking the node's turn: list, swap, list again ([`recycle::turn`] decides, and says why).
+//! Taking the node's turn: list, swap, list again ([`recycle::claim::queue`] decides, and says why).
 
-use node_record::NodeChange;
-use recycle::claim::{Claim, Phase};
-use recycle::input::Input;
-use recycle::names::PROGRESS_ANNOTATION;
-use recycle::preflight::GroupState;
-use recycle::turn::{
-    Limits, Rival, TurnStep, decide_turn, describe_queue, find_rivals, find_shortage, waits_for_turn,
+use kubernetes::NodeChange;
+use recycle::base::names::PROGRESS_ANNOTATION;
+use recycle::claim::facts::GroupState;
+use recycle::claim::queue::{
+    Rival, TurnStep, decide_turn, describe_queue, find_rivals, find_shortage, waits_for_turn,
 };
+use recycle::input::limits::Limits;
+use recycle::input::model::Input;
+use recycle::records::claim::{Claim, Phase};
 
 use crate::Error;
 use crate::surroundings::Target;
@@ -51,7 +52,7 @@ impl Target {
         if !waits_for_turn(claim.urgency) || claim.phase > Phase::Turn {
             return Ok(Vec::new());
         }
-        let nodes = node_record::list_group(&self.client, &claim.group).await?;
+        let nodes = kubernetes::list_group(&self.client, &claim.group).await?;
         Ok(find_rivals(&nodes, &self.node.name, claim))
     }
 
@@ -60,15 +61,15 @@ impl Target {
         let change = NodeChange::new()
             .claim(claim)?
             .remove_annotation(PROGRESS_ANNOTATION);
-        self.node = node_record::change_node(&self.client, &self.node, change).await?;
+        self.node = kubernetes::change_node(&self.client, &self.node, change).await?;
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use recycle::failure::{Failure, NamedFailure as _};
-    use recycle::input::parse_input;
+    use recycle::base::failure::{Failure, NamedFailure as _};
+    use recycle::input::parse::parse_input;
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};
 
@@ -105,9 +106,12 @@ mod tests {
                 let annotations = &call.body["metadata"]["annotations"];
                 assert_eq!(annotations[PROGRESS_ANNOTATION], Value::Null);
                 assert_eq!(call.body["metadata"]["resourceVersion"], "7");
-                let claim: Value =
-                    serde_json::from_str(annotations[recycle::names::CLAIM_ANNOTATION].as_str().unwrap())
-                        .unwrap();
+                let claim: Value = serde_json::from_str(
+                    annotations[recycle::base::names::CLAIM_ANNOTATION]
+                        .as_str()
+                        .unwrap(),
+                )
+                .unwrap();
                 claim["phase"].as_str().unwrap().to_owned()
             })
             .collect()
@@ -172,7 +176,7 @@ mod tests {
         );
         let error = take(&unswapped, Phase::Claimed).await.unwrap_err();
         assert!(
-            matches!(error, Error::Node(node_record::Error::Conflict { .. })),
+            matches!(error, Error::Node(kubernetes::Error::Conflict { .. })),
             "{error:?}"
         );
     }

@@ -1,22 +1,29 @@
 //! What one invocation works on: read afresh, and ours.
 
-use instance_record::protection;
+use ec2::protection;
 use jiff::Timestamp;
-use node_record::{NodeChange, Occasion};
-use recycle::claim::{Claim, check_claim};
-use recycle::contract::{Answer, DisposeVerdict, Run, StepRequest, WayIn, describe_instance};
-use recycle::disposal::Departure;
-use recycle::drain::Terms;
-use recycle::hook::{WAITING, is_held};
-use recycle::ids::{Fence, InstanceId};
-use recycle::input::Dispose;
-use recycle::lost::find_loss;
-use recycle::names::{DETACHED_TAG, STOPPED_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts, Taint, is_out_of_service_taint};
-use recycle::pods::{PodSurvey, survey_pods};
-use recycle::preflight::Obstacle;
-use recycle::replacement::Patience;
-use recycle::shortage::{Shortage, find_shortage, is_usable};
+use kubernetes::{NodeChange, Occasion};
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
+use recycle::claim::obstacle::Obstacle;
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::hook::{WAITING, is_held};
+use recycle::cluster::instance::Instance;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::DisposeVerdict;
+use recycle::disposal::next_step::Departure;
+use recycle::drain::lost::find_loss;
+use recycle::drain::survey::{PodSurvey, survey_pods};
+use recycle::drain::terms::Terms;
+use recycle::input::model::Dispose;
+use recycle::input::way_in::WayIn;
+use recycle::records::claim::{Claim, check_claim};
+use recycle::replacement::shortage::{Shortage, find_shortage, is_usable};
+use recycle::replacement::usable::Patience;
 
 use crate::{DetachTerminate, Error};
 
@@ -88,7 +95,7 @@ fn find_own_claim(
     let was_retired = was_retired(instance, run);
     // What is stopped or detached keeps its Node, from which the claim goes first.
     if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
-        return Ok(Some(node_record::check_claim(node, me, run.input.urgency)?));
+        return Ok(Some(kubernetes::check_claim(node, me, run.input.urgency)?));
     }
     let Some(instance) = instance else { return Ok(None) };
     let found = instance.claim();
@@ -180,7 +187,7 @@ impl Case {
         let node = self.node.as_ref().filter(|node| !node.ready);
         match node {
             Some(node) if self.run.lost.is_some() && runs && !self.is_going() => {
-                Ok(!node_record::is_another_ready(&self.client, &node.name).await?)
+                Ok(!kubernetes::is_another_ready(&self.client, &node.name).await?)
             }
             Some(_) | None => Ok(false),
         }
@@ -204,7 +211,7 @@ impl Case {
         let Some(before) = record.usable_before else {
             return Ok(None);
         };
-        let nodes = node_record::list_nodes(&self.client).await?.readable;
+        let nodes = kubernetes::list_nodes(&self.client).await?.readable;
         let is_there = is_usable(record.replacement.as_ref(), node, group, &nodes);
         let shortage = find_shortage(&run.input.instance_id, node, before, group, &nodes);
         Ok(shortage.filter(|_| !is_there))
@@ -230,7 +237,7 @@ impl Case {
         };
         if patience.since == self.now {
             let occasion = Occasion::Disturbed(Obstacle::ReplacementGone.name());
-            node_record::tell(
+            kubernetes::tell(
                 &self.client,
                 &self.run.node,
                 occasion,
@@ -259,10 +266,10 @@ impl Case {
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
         let tainted_since = match &self.node {
-            Some(node) => node_record::tainted_since(node, self.run.draining_since)?,
+            Some(node) => kubernetes::tainted_since(node, self.run.draining_since)?,
             None => None,
         };
-        let pods = node_record::list_pods(&self.client, &self.run.node).await?;
+        let pods = kubernetes::list_pods(&self.client, &self.run.node).await?;
         let Run {
             input,
             draining_since,
@@ -305,13 +312,13 @@ impl Case {
     pub(crate) async fn spare(mut self, state: &str) -> Result<Answer<DisposeVerdict>, Error> {
         let reason = self.say(state);
         if let Some(node) = self.node.take() {
-            node_record::amend_node(&self.client, node, |node| {
+            kubernetes::amend_node(&self.client, node, |node| {
                 let others = node.taints.iter().filter(|taint| !is_out_of_service_taint(taint));
                 let others: Vec<Taint> = others.cloned().collect();
                 if others.len() == node.taints.len() {
                     return Ok(None);
                 }
-                node_record::check_claim(node, &self.me, self.run.input.urgency)?;
+                kubernetes::check_claim(node, &self.me, self.run.input.urgency)?;
                 Ok::<_, Error>(Some(NodeChange::new().taints(others)))
             })
             .await?;
@@ -338,9 +345,9 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use recycle::claim::Phase;
-    use recycle::contract::EndedPods;
-    use recycle::names::{CLAIM_TAG, GROUP_TAG};
+    use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
+    use recycle::contract::run::EndedPods;
+    use recycle::records::claim::Phase;
     use scripted_kube::ScriptedKube;
 
     use super::*;

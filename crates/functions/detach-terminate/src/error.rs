@@ -1,8 +1,8 @@
 //! Why an instance is not disposed of.
 
-use recycle::claim::ClaimLost;
-use recycle::failure::{Failure, NamedFailure};
-use recycle::node::UnreadableRecord;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::records::claim::ClaimLost;
+use recycle::records::node_record::UnreadableRecord;
 
 use crate::guard::NotAsLeft;
 
@@ -29,10 +29,10 @@ pub enum Error {
     Record(#[from] UnreadableRecord),
     /// Kubernetes.
     #[error(transparent)]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// AWS.
     #[error(transparent)]
-    Instance(#[from] instance_record::Error),
+    Instance(#[from] ec2::Error),
 }
 
 impl NamedFailure for Error {

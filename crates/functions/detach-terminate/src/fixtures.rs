@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Run, WayIn};
-use recycle::ids::{Fence, InstanceId};
-use recycle::input::{Input, Settings, parse_input};
-use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts};
-use recycle::turn::Limits;
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG};
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::instance::Instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::run::Run;
+use recycle::input::fields::Settings;
+use recycle::input::limits::Limits;
+use recycle::input::model::Input;
+use recycle::input::parse::parse_input;
+use recycle::input::urgency::Urgency;
+use recycle::input::way_in::WayIn;
+use recycle::records::claim::{Claim, Phase};
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -101,7 +107,7 @@ pub(crate) fn node() -> NodeFacts {
         not_ready_since: None,
         unschedulable: true,
         cordoned_by: None,
-        taints: vec![recycle::node::draining_taint(&id())],
+        taints: vec![recycle::cluster::node::draining_taint(&id())],
         labels: BTreeMap::new(),
         annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
         extended_resources: Vec::new(),

@@ -1,12 +1,14 @@
 //! What has to hold at the very moment of a call that cannot be taken back.
 
-use recycle::contract::{WayIn, describe_instance};
-use recycle::hook::{RETAINED, WAITING};
-use recycle::ids::InstanceId;
-use recycle::input::Dispose;
-use recycle::names::DRAINING_TAINT;
-use recycle::node::{Instance, NodeFacts};
-use recycle::pods::PodSurvey;
+use recycle::base::ids::InstanceId;
+use recycle::base::names::DRAINING_TAINT;
+use recycle::cluster::hook::{RETAINED, WAITING};
+use recycle::cluster::instance::Instance;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::drain::survey::PodSurvey;
+use recycle::input::model::Dispose;
+use recycle::input::way_in::WayIn;
 
 use crate::Error;
 use crate::case::Case;
@@ -92,7 +94,8 @@ fn check_as_left(
             None => "has left its group".to_owned(),
         });
     }
-    let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(recycle::node::is_draining_taint));
+    let lacks_taint =
+        node.is_some_and(|node| !node.taints.iter().any(recycle::cluster::node::is_draining_taint));
     if lacks_taint {
         not_as_left(format!("has lost the taint {DRAINING_TAINT}"))
     } else {

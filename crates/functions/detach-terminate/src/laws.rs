@@ -2,9 +2,9 @@
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
-use recycle::claim::Phase;
-use recycle::failure::NamedFailure as _;
-use recycle::names::{CLAIM_TAG, GROUP_TAG};
+use recycle::base::failure::NamedFailure as _;
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
+use recycle::records::claim::Phase;
 use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
         let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T19:20:00Z"}});
         let (context, mut run) = (serde_json::from_value(context).unwrap(), run("terminate"));
         run.draining_since = "2027-01-01T11:00:00Z".parse().ok();
-        let node = node_record::get_node(&kube.client(), &run.node).await?;
+        let node = kubernetes::get_node(&kube.client(), &run.node).await?;
         let (step, since) = (
             DetachTerminate::new(&aws.config(), &"world".parse().unwrap()),
             "2027-01-01T19:00:00Z".parse().unwrap(),

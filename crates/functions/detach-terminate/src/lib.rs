@@ -13,14 +13,17 @@ mod outage;
 mod steps;
 
 use aws_config::SdkConfig;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
 use eks_auth::Access;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
 use jiff::Timestamp;
-use recycle::contract::{Answer, DisposeVerdict, EndedPods, StepRequest};
-use recycle::disposal::{DisposalStep, next_disposal_step};
-use recycle::ids::ClusterName;
-use recycle::node::NodeFacts;
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::ClusterName;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::EndedPods;
+use recycle::contract::verdicts::DisposeVerdict;
+use recycle::disposal::next_step::{DisposalStep, next_disposal_step};
 
 pub use error::Error;
 pub use guard::NotAsLeft;
@@ -65,7 +68,7 @@ impl DetachTerminate {
         since: Timestamp,
     ) -> Result<Answer<DisposeVerdict>, Error> {
         let StepRequest { context, run } = request;
-        let (client, node) = node_record::open(&self.access, &run.node).await?;
+        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
         self.take_step_in(client, node, StepRequest { context, run }, since)
             .await
     }

@@ -2,9 +2,11 @@
 //! drained node in Standby.
 
 use jiff::Timestamp;
-use recycle::contract::{Answer, DisposeVerdict, Run};
-use recycle::disposal::wait_for_answer;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::DisposeVerdict;
+use recycle::disposal::next_step::wait_for_answer;
 
 use crate::Error;
 
@@ -17,7 +19,7 @@ pub(crate) fn wait_out(
 ) -> Result<Answer<DisposeVerdict>, Error> {
     // A Node that vanished between two calls is none at the next.
     let may_pass = error.failure() == Failure::ServiceUnavailable
-        || matches!(error, Error::Node(node_record::Error::NodeGone { .. }));
+        || matches!(error, Error::Node(kubernetes::Error::NodeGone { .. }));
     let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds).filter(|_| may_pass);
     let Some(wait) = wait else { return Err(error) };
     let reason = format!("the disposal cannot go on: {}", with_causes(&error));
@@ -39,7 +41,7 @@ mod tests {
         let since: Timestamp = "2027-01-01T20:00:00Z".parse().unwrap();
         let at = |minutes: i64| since + jiff::SignedDuration::from_mins(minutes);
         let away = || {
-            Error::Node(node_record::Error::Unreachable {
+            Error::Node(kubernetes::Error::Unreachable {
                 call: "get nodes node-a".to_owned(),
                 source: "connection refused".into(),
             })
@@ -49,7 +51,7 @@ mod tests {
         assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
         assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
 
-        let gone = Error::Node(node_record::Error::NodeGone {
+        let gone = Error::Node(kubernetes::Error::NodeGone {
             node: "node-a".to_owned(),
         });
         let answer = wait_out(gone, run.clone(), since, at(20)).unwrap();

@@ -1,21 +1,26 @@
 //! The steps themselves: record, then act.
 
-use instance_record::protection;
-use node_record::{NodeChange, Occasion};
-use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, DisposeVerdict, SCHEMA};
-use recycle::disposal::describe_volumes_left;
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::InstanceId;
-use recycle::input::Dispose;
-use recycle::lost::{Lost, describe_loss};
-use recycle::names::{
+use ec2::protection;
+use kubernetes::{NodeChange, Occasion};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::InstanceId;
+use recycle::base::names::{
     CLAIM_TAG, DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG,
     STOPPED_TAG,
 };
-use recycle::node::{Instance, Member, NodeFacts, Record, out_of_service_taint};
-use recycle::old_node::OldNode;
-use recycle::put_back::EXCLUDED;
+use recycle::cluster::group::Member;
+use recycle::cluster::instance::Instance;
+use recycle::cluster::node::{NodeFacts, out_of_service_taint};
+use recycle::contract::verdicts::DisposeVerdict;
+use recycle::disposal::next_step::describe_volumes_left;
+use recycle::drain::lost::{Lost, describe_loss};
+use recycle::input::model::Dispose;
+use recycle::records::claim::{Claim, Phase};
+use recycle::records::node_record::Record;
+use recycle::records::schema::SCHEMA;
+use recycle::replacement::old_node::OldNode;
+use recycle::restore::undo::EXCLUDED;
 
 use crate::case::Case;
 use crate::{AT_ONCE, DetachTerminate, Error};
@@ -74,7 +79,7 @@ impl DetachTerminate {
         let id = &case.run.input.instance_id;
         match self.groups.terminate(id).await {
             // An earlier try of the same call has taken effect, or the group was quicker.
-            Err(instance_record::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
+            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
             called => called?,
         }
         let reason = with_volumes_left("its group terminates it", &case);
@@ -135,7 +140,7 @@ impl DetachTerminate {
         self.record(&case, |_| Ok(NodeChange::new())).await?;
         let id = &case.run.input.instance_id;
         match self.groups.detach(&case.run.group, id).await {
-            Err(instance_record::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
+            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
             called => called?,
         }
         Ok(case.wait(seconds, "it is being detached from its group"))
@@ -157,14 +162,14 @@ impl DetachTerminate {
         let id = &case.run.input.instance_id;
         self.instances.tag(id, &[(tag, case.now.to_string())]).await?;
         if let Some(node) = &case.node {
-            let amended = node_record::amend_node(&case.client, node.clone(), |node| {
+            let amended = kubernetes::amend_node(&case.client, node.clone(), |node| {
                 let change = if is_stopped {
-                    node_record::retire_stopped(node, id)
+                    kubernetes::retire_stopped(node, id)
                 } else {
-                    node_record::retire_detached(node, id)
+                    kubernetes::retire_detached(node, id)
                 };
                 if change.is_some() {
-                    node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+                    kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
                 }
                 Ok::<_, Error>(change)
             });
@@ -182,7 +187,7 @@ impl DetachTerminate {
     /// none but the one that says so.
     pub(crate) async fn finish(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
         let old = &case.run.input.instance_id;
-        leave_to_the_sweep(node_record::let_go_of_all(&case.client, old).await)?;
+        leave_to_the_sweep(kubernetes::let_go_of_all(&case.client, old).await)?;
         if let Some(lost) = case.run.lost.clone() {
             return Err(self.report_loss(&case, &lost).await);
         }
@@ -228,7 +233,7 @@ impl DetachTerminate {
         let state = case.instance.as_ref().map(|instance| instance.state.as_str());
         let subject = case.say("").trim_end().to_owned();
         let text = describe_loss(&subject, lost, state, case.run.holders.as_ref());
-        node_record::tell(
+        kubernetes::tell(
             &case.client,
             &case.run.node,
             Occasion::Lost,
@@ -254,8 +259,8 @@ impl DetachTerminate {
             ..claim
         };
         if let Some(node) = &case.node {
-            node_record::amend_node(&case.client, node.clone(), |node| {
-                let found = node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+            kubernetes::amend_node(&case.client, node.clone(), |node| {
+                let found = kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
                 let change = change(node)?;
                 let is_recorded = found == claim && change.is_empty();
                 Ok::<_, Error>(if is_recorded {
@@ -270,7 +275,7 @@ impl DetachTerminate {
                 Some(_) => "leaves",
             };
             let story = case.say_whole(state);
-            node_record::tell(
+            kubernetes::tell(
                 &case.client,
                 &node.name,
                 Phase::Disposing,
@@ -322,8 +327,8 @@ fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
-    use recycle::node::detached_taint;
+    use recycle::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use recycle::cluster::node::detached_taint;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
@@ -584,8 +589,8 @@ mod tests {
     async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
         let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
         let mut case = case(&kube, "terminate", "terminated");
-        case.run.lost = recycle::lost::find_loss(None, 0, case.now);
-        case.run.holders = Some(recycle::lost::Holders {
+        case.run.lost = recycle::drain::lost::find_loss(None, 0, case.now);
+        case.run.holders = Some(recycle::drain::lost::Holders {
             count: 1,
             names: vec!["jobs/train".to_owned()],
             seen_at: case.now,
@@ -607,7 +612,7 @@ mod tests {
 
     fn after(kube: &ScriptedKube, lifecycle_state: &str) -> Case {
         let mut case = case(kube, "terminate", "running");
-        case.run.way_in = recycle::contract::WayIn::After;
+        case.run.way_in = recycle::input::way_in::WayIn::After;
         case.group = Some(crate::fixtures::group(lifecycle_state));
         case
     }

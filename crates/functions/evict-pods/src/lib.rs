@@ -9,18 +9,26 @@ mod laws;
 mod requests;
 
 use eks_auth::Access;
-use node_record::{
+use kubernetes::{
     NodeChange, Occasion, amend_node, check_claim, hold_back, list_pods, list_replacements, open,
     read_progress, tainted_since, tell, tell_progress,
 };
-use recycle::blocked::{Blocker, describe_news, find_blockers};
-use recycle::contract::{Answer, Context, EvictVerdict, Run, StepRequest, WayIn};
-use recycle::drain::{Terms, tell_blocked};
-use recycle::evicted::{MOST, MOST_CARRIED, note_evicted};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::names::EVICTED_ANNOTATION;
-use recycle::node::NodeFacts;
-use recycle::pods::{PodFacts, PodSurvey, survey_pods};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::names::EVICTED_ANNOTATION;
+use recycle::cluster::node::NodeFacts;
+use recycle::cluster::pod::PodFacts;
+use recycle::contract::context::Context;
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::EvictVerdict;
+use recycle::drain::blocked::{describe_news, find_blockers};
+use recycle::drain::evicted::{MOST, MOST_CARRIED, note_evicted};
+use recycle::drain::progress::tell_blocked;
+use recycle::drain::survey::{PodSurvey, survey_pods};
+use recycle::drain::terms::Terms;
+use recycle::input::way_in::WayIn;
+use recycle::records::blocker::Blocker;
 
 pub use error::Error;
 
@@ -50,7 +58,7 @@ async fn evict(
     context: &Context,
     run: &mut Run,
 ) -> Result<Answer<EvictVerdict>, Error> {
-    let node = node.ok_or_else(|| node_record::Error::NodeGone {
+    let node = node.ok_or_else(|| kubernetes::Error::NodeGone {
         node: run.node.to_string(),
     })?;
     let now = context.now();
@@ -99,10 +107,10 @@ async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts
     let noted = amend_node(client, replacement, |node| {
         let before = node.annotations.get(EVICTED_ANNOTATION);
         let noted = note_evicted(before.map(String::as_str), pods, MOST);
-        Ok::<_, node_record::Error>(noted.map(|noted| NodeChange::new().annotate(EVICTED_ANNOTATION, noted)))
+        Ok::<_, kubernetes::Error>(noted.map(|noted| NodeChange::new().annotate(EVICTED_ANNOTATION, noted)))
     });
     match noted.await {
-        Ok(_) | Err(node_record::Error::NodeGone { .. }) => Ok(()),
+        Ok(_) | Err(kubernetes::Error::NodeGone { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

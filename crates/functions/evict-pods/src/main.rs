@@ -1,11 +1,11 @@
 //! The Lambda function `evict-pods`.
 
 use eks_auth::Access;
-use recycle::contract::StepRequest;
+use recycle::contract::requests::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), lambda_step::Error> {
+async fn main() -> Result<(), lambda::Error> {
     let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
-    let access = Access::new(&lambda_step::configure().await, &cluster);
-    lambda_step::serve(|request: StepRequest| evict_pods::evict_pods(&access, request)).await
+    let access = Access::new(&lambda::configure().await, &cluster);
+    lambda::serve(|request: StepRequest| evict_pods::evict_pods(&access, request)).await
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, future};
-use node_record::{Eviction, evict_pod};
-use recycle::blocked::{Refusal, RefusalKind};
-use recycle::contract::{Answer, EvictVerdict};
-use recycle::drain::Terms;
-use recycle::failure::with_causes;
-use recycle::pods::{NAMES_BUDGET, PodFacts, name_lists, take_turns};
+use kubernetes::{Eviction, evict_pod};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::with_causes;
+use recycle::cluster::pod::PodFacts;
+use recycle::contract::verdicts::EvictVerdict;
+use recycle::drain::blocked::{Refusal, RefusalKind};
+use recycle::drain::survey::{NAMES_BUDGET, name_lists, take_turns};
+use recycle::drain::terms::Terms;
 
 /// How many evictions are under way at once. One takes the API server about 100 ms, 10 at once 0.4 s (measured): 110 pods, as
 /// many as a node usually has, are asked for within seconds, and the API server's fair share for one client is not used up.
@@ -44,7 +46,7 @@ pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, terms: 
 }
 
 impl Requests {
-    fn add(&mut self, pod: PodFacts, eviction: Result<Eviction, node_record::Error>) {
+    fn add(&mut self, pod: PodFacts, eviction: Result<Eviction, kubernetes::Error>) {
         let outcome = match eviction {
             Ok(Eviction::Accepted) => "evicted",
             Ok(Eviction::Gone) => "gone",

@@ -1,7 +1,7 @@
 //! Whom the function asks to go, and what it says and writes about it.
 
-use recycle::drain::Progress;
-use recycle::failure::{Failure, NamedFailure as _};
+use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::records::progress::Progress;
 use scripted_kube::{ScriptedKube, refusal};
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ fn budget() -> Value {
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request();
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     evict(&kube.client(), node, &context, &mut run).await
 }
 
@@ -367,7 +367,7 @@ async fn who_was_waited_for_is_asked_to_go_in_time_if_the_input_says_so() {
         let kube = kube(&moved, std::slice::from_ref(&train)).on("POST", "/eviction", 201, success());
         let StepRequest { context, mut run } = request();
         run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
-        let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
         evict(&kube.client(), node, &context, &mut run).await.unwrap();
         assert_eq!(evicted(&kube), expected, "{on_drain_timeout} {until}");
     }
@@ -455,7 +455,7 @@ async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
     let at = |part: &str| calls.iter().position(|call| call.path.contains(part)).unwrap();
     assert!(at("/nodes/new") < at("/eviction"));
     assert!(calls[at("/nodes?")].path.contains(INSTANCE));
-    let noted = recycle::ids::short_hash("o");
+    let noted = recycle::base::ids::short_hash("o");
     assert_eq!(
         calls[at("/nodes/new")].body["metadata"]["annotations"]["recycle-eks/evicted"],
         noted
@@ -467,7 +467,7 @@ async fn without_a_replacement_it_is_carried_on() {
     let kube = kube(&node(&[]), &[web("one")]).on("POST", "/eviction", 201, success());
     let StepRequest { context, mut run } = request();
     run.way_in = WayIn::After;
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     evict(&kube.client(), node, &context, &mut run).await.unwrap();
-    assert_eq!(run.evicted, Some(recycle::ids::short_hash("o")));
+    assert_eq!(run.evicted, Some(recycle::base::ids::short_hash("o")));
 }

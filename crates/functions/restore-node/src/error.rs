@@ -1,6 +1,6 @@
 //! Why a node could not be put back.
 
-use recycle::failure::{Failure, NamedFailure};
+use recycle::base::failure::{Failure, NamedFailure};
 
 /// Why a node could not be put back.
 #[derive(Debug, thiserror::Error)]
@@ -10,16 +10,16 @@ pub enum Error {
     Access(#[from] eks_auth::Error),
     /// Somebody else took the claim while we released it.
     #[error(transparent)]
-    ClaimLost(#[from] recycle::claim::ClaimLost),
+    ClaimLost(#[from] recycle::records::claim::ClaimLost),
     /// Kubernetes.
     #[error(transparent)]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// AWS.
     #[error(transparent)]
-    Instance(#[from] instance_record::Error),
+    Instance(#[from] ec2::Error),
     /// The record of an earlier step was edited.
     #[error(transparent)]
-    Deed(#[from] recycle::put_back::UnreadableDeed),
+    Deed(#[from] recycle::records::restore_log::UnreadableDeed),
     /// A call was refused until there was no patience left. The text says how the node is.
     #[error("{0}")]
     Left(String, #[source] Box<Error>),

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use recycle::claim::{Claim, Urgency};
-use recycle::contract::RestoreRequest;
-use recycle::ids::{Fence, InstanceId};
-use recycle::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG, REQUEST_TAINT};
-use recycle::node::{Group, Instance, Member, NodeFacts, Taint};
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG, REQUEST_TAINT};
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::instance::Instance;
+use recycle::cluster::node::{NodeFacts, Taint};
+use recycle::contract::requests::RestoreRequest;
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::Claim;
 use scripted_kube::ScriptedKube;
 use serde_json::json;
 
+use crate::look::Cluster;
 use crate::request::Subject;
-use crate::target::{Cluster, Target};
+use crate::target::Target;
 
 pub(crate) const OLD: &str = "i-0123456789abcdef0";
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
@@ -26,7 +30,7 @@ fn fence(execution: &str) -> Fence {
         .unwrap()
 }
 
-pub(crate) fn me() -> Fence {
+fn me() -> Fence {
     fence("one")
 }
 
@@ -73,7 +77,7 @@ pub(crate) fn request_taint() -> Taint {
     }
 }
 
-pub(crate) fn instance(claim: Option<Claim>) -> Instance {
+fn instance(claim: Option<Claim>) -> Instance {
     let tags = |claim: Claim| {
         [
             (CLAIM_TAG.to_owned(), claim.to_tag()),
@@ -89,7 +93,7 @@ pub(crate) fn instance(claim: Option<Claim>) -> Instance {
     }
 }
 
-pub(crate) fn member(id: &str, lifecycle_state: &str) -> Member {
+fn member(id: &str, lifecycle_state: &str) -> Member {
     Member {
         instance: id.parse().unwrap(),
         lifecycle_state: lifecycle_state.to_owned(),
@@ -97,7 +101,7 @@ pub(crate) fn member(id: &str, lifecycle_state: &str) -> Member {
     }
 }
 
-pub(crate) fn group() -> Group {
+fn group() -> Group {
     Group {
         name: "workers".parse().unwrap(),
         min: 1,

@@ -1,11 +1,11 @@
 //! Whatever AWS answers: a group is changed only by an answer that is whole.
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
-use instance_record::autoscaling::Groups;
+use ec2::groups::Groups;
 use proptest::prelude::*;
-use recycle::failure::NamedFailure as _;
-use recycle::names::{CLAIM_TAG, GROUP_TAG, STANDBY_TAG};
-use recycle::put_back::CLUSTER_PATIENCE;
+use recycle::base::failure::NamedFailure as _;
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG, STANDBY_TAG};
+use recycle::restore::next_step::CLUSTER_PATIENCE;
 use scripted_aws::{ScriptedAws, one_group, running_instance};
 
 use crate::RestoreNode;

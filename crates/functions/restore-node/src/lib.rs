@@ -4,8 +4,10 @@
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod kubernetes_half;
 #[cfg(test)]
 mod laws;
+mod look;
 mod news;
 mod request;
 mod steps;
@@ -13,13 +15,16 @@ mod sweep;
 mod target;
 
 use aws_config::SdkConfig;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
 use eks_auth::Access;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
-use recycle::contract::{Answer, RestoreCall, RestoreRequest, RestoreVerdict};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::ClusterName;
-use recycle::put_back::{LONG_WAIT, PutBackStep, STEP_WAIT};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::ClusterName;
+use recycle::contract::requests::{RestoreCall, RestoreRequest};
+use recycle::contract::verdicts::RestoreVerdict;
+use recycle::restore::step::PutBackStep;
+use recycle::restore::step::{LONG_WAIT, STEP_WAIT};
 
 use crate::request::{find_reason_of_untouched, find_subject};
 use crate::sweep::Standing;
@@ -52,7 +57,7 @@ impl RestoreNode {
             RestoreCall::Unmark { unmarking } => {
                 self.access.check(&unmarking.cluster_name)?;
                 let client = self.access.connect_anew().await?;
-                let unmarked = node_record::unmark_nodes(&client, &unmarking).await?;
+                let unmarked = kubernetes::unmark_nodes(&client, &unmarking).await?;
                 let reason = format!("{unmarked} nodes were marked by rotations that are over");
                 Ok(Answer::new(RestoreVerdict::Unmarked, reason))
             }

@@ -1,10 +1,12 @@
 //! What people are told of a put-back, and what is counted: by its last answer, and by no other.
 
-use node_record::Occasion;
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
-use recycle::metrics::measure_put_back;
-use recycle::notification::{About, tell_put_back};
-use recycle::sweep::is_by_request;
+use kubernetes::Occasion;
+use recycle::answer::envelope::Answer;
+use recycle::contract::requests::RestoreRequest;
+use recycle::contract::verdicts::RestoreVerdict;
+use recycle::notify::metrics::measure_put_back;
+use recycle::notify::notification::{About, tell_put_back};
+use recycle::restore::sweep::is_by_request;
 
 use crate::Error;
 use crate::request::{find_reason, find_subject};
@@ -22,7 +24,7 @@ impl Target {
         }
         let reason = find_reason(request);
         let (client, now) = (&cluster.client, request.context.now());
-        Ok(node_record::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
+        Ok(kubernetes::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What can be read from the execution's input and from the error that led here, whatever shape they are in.
 
-use recycle::contract::{CaughtError, RestoreRequest};
-use recycle::failure::Failure;
-use recycle::ids::{ClusterName, InstanceId};
-use recycle::left_behind::LeftBehind;
-use recycle::sweep::is_by_request;
+use recycle::base::failure::Failure;
+use recycle::base::ids::{ClusterName, InstanceId};
+use recycle::contract::requests::{CaughtError, RestoreRequest};
+use recycle::restore::manual_commands::LeftBehind;
+use recycle::restore::sweep::is_by_request;
 use serde_json::Value;
 
 /// Characters of the first error's text that are told again. With the commands (at most ten, each under 500 characters) the

@@ -1,23 +1,25 @@
 //! The steps themselves: record, then act.
 
-use instance_record::protection;
-use node_record::NodeChange;
-use recycle::claim::{Claim, Phase, StoredClaim, Urgency};
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict};
-use recycle::failure::{Failure, NamedFailure as _};
-use recycle::ids::{GroupName, InstanceId};
-use recycle::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL,
-    FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION,
-    PUT_BACK_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL,
-    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
+use ec2::protection;
+use kubernetes::NodeChange;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::base::ids::{GroupName, InstanceId};
+use recycle::base::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION,
+    PUT_BACK_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
 };
-use recycle::node::{NodeFacts, draining_taint};
-use recycle::put_back::{Deed, GaveUp, PutBackStep, STEP_WAIT, Stuck, undo_kubernetes};
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::RestoreRequest;
+use recycle::contract::verdicts::RestoreVerdict;
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{Claim, StoredClaim};
+use recycle::records::restore_log::{Deed, GaveUp};
+use recycle::restore::step::{PutBackStep, STEP_WAIT, Stuck};
 
 use crate::news::tell;
 use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_reason, write_report};
-use crate::target::{Cluster, Target};
+use crate::target::Target;
 use crate::{Error, RestoreNode, wait};
 
 impl RestoreNode {
@@ -100,57 +102,13 @@ impl RestoreNode {
         Ok(wait(request, STEP_WAIT, &reason))
     }
 
-    /// One request for everything that is ours on the Node, but for the records. The phase says that nothing is drained any more.
-    pub(crate) async fn undo_kubernetes(&self, target: &Target) -> Result<(), Error> {
-        let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
-            return Ok(());
-        };
-        let taint = draining_taint(&target.subject.instance);
-        node_record::amend_node(&cluster.client, node.clone(), |node| {
-            let claim = target.check_claim(node)?;
-            let Some(undo) = undo_kubernetes(node, &taint, target.is_in_standby()) else {
-                return Ok(None);
-            };
-            let mut change = NodeChange::new();
-            if let Some(taints) = undo.taints {
-                change = change.taints(taints);
-            }
-            if undo.uncordon {
-                change = change.unschedulable(false);
-            }
-            if undo.remove_label {
-                change = change.remove_label(EXCLUDE_FROM_BALANCERS_LABEL);
-            }
-            for annotation in undo.annotations {
-                change = change.remove_annotation(annotation);
-            }
-            change = match undo.scale_down {
-                Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
-                Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
-                None => change,
-            };
-            if let Some(record) = undo.record {
-                change = change.record(&record)?;
-            }
-            if let Some(claim) = claim.filter(|claim| claim.phase > Phase::Standby) {
-                change = change.claim(&Claim {
-                    phase: Phase::Standby,
-                    ..claim
-                })?;
-            }
-            Ok::<_, Error>(Some(change))
-        })
-        .await
-        .map(|_| ())
-    }
-
     /// Says on the Node that it is being put back: of two in a group the one that said so first goes first.
     async fn queue(&self, target: &Target, request: &RestoreRequest) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
             return Ok(());
         };
         let now = request.context.now().to_string();
-        node_record::amend_node(&cluster.client, node.clone(), |node| {
+        kubernetes::amend_node(&cluster.client, node.clone(), |node| {
             target.check_claim(node)?;
             let is_queued = node.queued_since().is_some();
             Ok::<_, Error>((!is_queued).then(|| NodeChange::new().annotate(PUT_BACK_ANNOTATION, &now)))
@@ -375,9 +333,9 @@ impl Target {
             .as_ref()
             .filter(|instance| instance.stopped_at().is_some());
         if let (Ok(cluster), Some(node), Some(instance)) = (&self.cluster, self.node(), stopped) {
-            node_record::amend_node(&cluster.client, node.clone(), |node| {
+            kubernetes::amend_node(&cluster.client, node.clone(), |node| {
                 self.check_claim(node)?;
-                Ok::<_, Error>(node_record::retire_stopped(node, &instance.id))
+                Ok::<_, Error>(kubernetes::retire_stopped(node, &instance.id))
             })
             .await?;
         }
@@ -385,83 +343,14 @@ impl Target {
     }
 
     /// Our claim on the Node, if one is left there; an error if it is somebody else's.
-    fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
+    pub(crate) fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
         match node.claim() {
             None => Ok(None),
             Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
                 // How urgent somebody else's claim is, does not matter: a put-back ends as what it came from.
-                Ok(Some(node_record::check_claim(node, &self.me, Urgency::Spot)?))
+                Ok(Some(kubernetes::check_claim(node, &self.me, Urgency::Spot)?))
             }
         }
-    }
-
-    /// Cordons, and writes in the same request that it was us.
-    pub(crate) async fn cordon_replacement(&self, id: &InstanceId) -> Result<(), Error> {
-        let old = self.subject.instance.as_str();
-        self.amend_newcomers(std::slice::from_ref(id), |node| {
-            let change = NodeChange::new()
-                .annotate(CORDONED_FOR_ANNOTATION, old)
-                .unschedulable(true);
-            (!node.unschedulable).then_some(change)
-        })
-        .await
-    }
-
-    pub(crate) async fn release_replacements(
-        &self,
-        ids: &[InstanceId],
-        reservation: bool,
-    ) -> Result<(), Error> {
-        let old = self.subject.instance.as_str();
-        let is_ours =
-            |node: &NodeFacts, key: &str| node.annotations.get(key).is_some_and(|owner| owner == old);
-        self.amend_newcomers(ids, |node| {
-            let mut change = NodeChange::new();
-            if is_ours(node, CORDONED_FOR_ANNOTATION) {
-                change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
-            }
-            if is_ours(node, CORDONED_FOR_ANNOTATION) && node.is_cordoned_by_us() {
-                change = change.unschedulable(false);
-            }
-            if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
-                change = change
-                    .remove_annotation(REPLACEMENT_FOR_ANNOTATION)
-                    .remove_annotation(EVICTED_ANNOTATION)
-                    .remove_label(REPLACES_LABEL);
-            }
-            let change = node_record::let_go(node, &self.subject.instance, change);
-            (!change.is_empty()).then_some(change)
-        })
-        .await
-    }
-
-    async fn amend_newcomers(
-        &self,
-        ids: &[InstanceId],
-        change: impl Fn(&NodeFacts) -> Option<NodeChange>,
-    ) -> Result<(), Error> {
-        let Ok(Cluster {
-            client,
-            newcomers,
-            marked,
-            ..
-        }) = &self.cluster
-        else {
-            return Ok(());
-        };
-        let chosen = newcomers
-            .iter()
-            .flatten()
-            .chain(marked)
-            .filter(|newcomer| ids.contains(&newcomer.instance));
-        for node in chosen.filter_map(|newcomer| newcomer.node.as_ref()) {
-            match node_record::amend_node(client, node.clone(), |node| Ok::<_, Error>(change(node))).await {
-                // Where there is no Node, there are no marks.
-                Ok(_) | Err(Error::Node(node_record::Error::NodeGone { .. })) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -470,7 +359,7 @@ async fn release_node(target: &Target, annotations: &[&str]) -> Result<Option<No
     let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
         return Ok(None);
     };
-    let node = node_record::amend_node(&cluster.client, node.clone(), |node| {
+    let node = kubernetes::amend_node(&cluster.client, node.clone(), |node| {
         if target.check_claim(node)?.is_none() {
             return Ok(None);
         }
@@ -501,7 +390,7 @@ fn may_be_tried_again(request: &RestoreRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use recycle::put_back::Deeds;
+    use recycle::records::restore_log::Deeds;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;

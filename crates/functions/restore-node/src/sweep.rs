@@ -1,12 +1,18 @@
 //! A sweep's put-back: of a node whose execution no longer runs, under a claim of the sweep's own.
 
-use node_record::NodeChange;
-use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, Start};
-use recycle::input::{Hook, TO_EC2};
-use recycle::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
-use recycle::node::NodeFacts;
-use recycle::sweep::{BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover};
+use kubernetes::NodeChange;
+use recycle::answer::envelope::Answer;
+use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::RestoreRequest;
+use recycle::contract::verdicts::RestoreVerdict;
+use recycle::input::model::{Hook, TO_EC2};
+use recycle::input::start::Start;
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{Claim, Phase};
+use recycle::restore::sweep::{
+    BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover,
+};
 
 use crate::news::tell;
 use crate::target::Target;
@@ -153,9 +159,9 @@ impl RestoreNode {
     /// Against the version of the Node that was read: whoever was quicker keeps it.
     async fn write_claim(&self, target: &Target, claim: &Claim) -> Result<(), Error> {
         if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
-            let label = node_record::group_label(&claim.group);
+            let label = kubernetes::group_label(&claim.group);
             let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
-            node_record::change_node(&cluster.client, node, change).await?;
+            kubernetes::change_node(&cluster.client, node, change).await?;
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&target.subject.instance, &tags).await?)
@@ -171,7 +177,7 @@ fn start_of(start: Start, reason: String) -> Answer<RestoreVerdict> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{CLAIM_ANNOTATION, GAVE_UP_TAG, STANDBY_TAG};
+    use recycle::base::names::{CLAIM_ANNOTATION, GAVE_UP_TAG, STANDBY_TAG};
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;

@@ -1,25 +1,29 @@
 //! The node as it is now, and everything around it that a put-back looks at: read afresh for every step.
 
-use futures::{StreamExt as _, TryStreamExt as _};
-use instance_record::protection;
+use ec2::protection;
 use jiff::Timestamp;
-use recycle::autoscaler::is_kept_for;
-use recycle::claim::{StoredClaim, Urgency, holds_claim};
-use recycle::contract::{Answer, RestoreRequest, RestoreVerdict, describe_instance};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::hook::is_held;
-use recycle::ids::{Fence, GroupName, InstanceId, NodeName};
-use recycle::left_behind::{LeftBehind, describe_left_behind};
-use recycle::lost::{LOST_AFTER, find_loss, find_patience};
-use recycle::names::{CLAIM_TAG, CORDONED_FOR_ANNOTATION, GROUP_LABEL, GROUP_TAG, PUT_BACK_TAG};
-use recycle::node::{Group, Instance, Member, NodeFacts, NodeList, draining_taint};
-use recycle::pods::is_empty_node;
-use recycle::put_back::{
-    Deeds, GaveUp, KubernetesHalf, Newcomer, PutBackStep, Situation, next_put_back_step, undo_kubernetes,
-};
-use recycle::replacement::newcomers;
-use recycle::sweep::is_result;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::{Fence, GroupName, InstanceId};
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG};
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::hook::is_held;
+use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::node::{NodeFacts, draining_taint};
+use recycle::contract::requests::RestoreRequest;
+use recycle::contract::verdicts::RestoreVerdict;
+use recycle::drain::lost::{LOST_AFTER, find_loss};
+use recycle::input::urgency::Urgency;
+use recycle::records::claim::{StoredClaim, holds_claim};
+use recycle::records::restore_log::{Deeds, GaveUp};
+use recycle::restore::facts::{KubernetesHalf, Situation};
+use recycle::restore::manual_commands::{LeftBehind, describe_left_behind};
+use recycle::restore::next_step::next_put_back_step;
+use recycle::restore::step::PutBackStep;
+use recycle::restore::sweep::is_result;
+use recycle::restore::undo::undo_kubernetes;
 
+use crate::look::{Cluster, count_seconds, read_deeds};
 use crate::news::tell;
 use crate::request::{LONGEST_WHY, Report, Subject, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
@@ -40,18 +44,6 @@ pub(crate) struct Target {
     lost_after: u32,
     waited: i64,
     steps: u32,
-}
-
-/// The cluster's half.
-pub(crate) struct Cluster {
-    pub(crate) client: kube::Client,
-    pub(crate) node: Option<NodeFacts>,
-    /// Who came after EnterStandby; none without a record of who was there before.
-    pub(crate) newcomers: Option<Vec<Newcomer>>,
-    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or its put-back has cordoned.
-    pub(crate) marked: Vec<Newcomer>,
-    /// The Node of the group that is put back first.
-    pub(crate) ahead: Option<NodeName>,
 }
 
 impl RestoreNode {
@@ -78,7 +70,7 @@ impl RestoreNode {
     async fn open(&self, subject: &Subject, instance: Option<&Instance>) -> Result<Cluster, Error> {
         let client = self.access.connect_anew().await?;
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-        let node = node_record::find_node(&client, &subject.instance, hint).await?;
+        let node = kubernetes::find_node(&client, &subject.instance, hint).await?;
         Ok(Cluster {
             client,
             node,
@@ -121,114 +113,6 @@ impl RestoreNode {
             (found, _) => Ok(found),
         }
     }
-}
-
-impl Cluster {
-    /// Answers after how many seconds without Ready the node counts as lost.
-    async fn look_around(&mut self, old: &InstanceId, group: Option<&Group>) -> Result<u32, Error> {
-        let nodes = node_record::list_nodes(&self.client).await?;
-        let record = self.node.as_ref().and_then(|node| node.record().ok());
-        let asked = record.as_ref().and_then(|record| record.lost_after);
-        let before = record
-            .map(|record| record.members_before)
-            .filter(|before| !before.is_empty());
-        if let (Some(before), Some(group)) = (before, group) {
-            let members = newcomers(group, &before);
-            self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
-        }
-        let nodes = nodes.readable;
-        self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
-        self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
-        let silent = self.node.as_ref().filter(|node| node.not_ready_since.is_some());
-        let pods = match silent {
-            Some(node) => node_record::list_pods(&self.client, &node.name).await?,
-            None => Vec::new(),
-        };
-        Ok(find_patience(asked.unwrap_or(LOST_AFTER), &pods))
-    }
-}
-
-/// Of the Nodes of the group that are being put back, the one that began first, if that is not this one.
-fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
-    let queued = |node: &NodeFacts| node.queued_since().map(|since| (since, node.name.clone()));
-    let group = node.labels.get(GROUP_LABEL)?;
-    let first = nodes
-        .iter()
-        .filter(|other| other.labels.get(GROUP_LABEL) == Some(group))
-        .filter_map(queued)
-        .min()?;
-    (first < queued(node)?).then_some(first.1)
-}
-
-/// Those that carry our cordon for this instance, or are kept from Cluster Autoscaler for it, and came at a time that nobody remembers.
-fn find_marked(
-    nodes: Vec<NodeFacts>,
-    old: &InstanceId,
-    group: Option<&Group>,
-    known: Option<&[Newcomer]>,
-) -> Vec<Newcomer> {
-    let lifecycle_state = |id: &InstanceId| {
-        let member = group.and_then(|group| group.member(id));
-        member.map(|member| member.lifecycle_state.clone())
-    };
-    let is_known =
-        |id: &InstanceId| known.is_some_and(|known| known.iter().any(|other| other.instance == *id));
-    nodes
-        .into_iter()
-        .filter(|node| {
-            let cordoned_for = node.annotations.get(CORDONED_FOR_ANNOTATION);
-            cordoned_for.is_some_and(|owner| owner == old.as_str()) || is_kept_for(node, old)
-        })
-        .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
-        .map(|(instance, node)| Newcomer {
-            lifecycle_state: lifecycle_state(&instance).unwrap_or_default(),
-            instance,
-            node: Some(node),
-            has_pods: true,
-        })
-        .collect()
-}
-
-/// Ten at once: a group that changes a lot has hundreds after a long drain. A newcomer whose Node cannot be read counts as one with pods,
-/// so that it is not terminated.
-async fn fetch_newcomers(
-    client: &kube::Client,
-    members: Vec<&Member>,
-    nodes: &NodeList,
-) -> Result<Vec<Newcomer>, Error> {
-    let fetch = async |member: &Member| {
-        let node = nodes
-            .readable
-            .iter()
-            .find(|node| node.instance.as_ref() == Some(&member.instance))
-            .cloned();
-        let has_pods = match &node {
-            Some(node) if !member.is_leaving() => {
-                !is_empty_node(&node_record::list_pods(client, &node.name).await?)
-            }
-            Some(_) => false,
-            None => nodes.find_unreadable(&member.instance).is_some(),
-        };
-        Ok(Newcomer {
-            instance: member.instance.clone(),
-            lifecycle_state: member.lifecycle_state.clone(),
-            node,
-            has_pods,
-        })
-    };
-    futures::stream::iter(members.into_iter().map(fetch))
-        .buffered(10)
-        .try_collect()
-        .await
-}
-
-fn read_deeds(instance: Option<&Instance>) -> Result<Deeds, Error> {
-    let tag = instance.and_then(|instance| instance.tags.get(PUT_BACK_TAG));
-    Ok(tag.map_or_else(|| Ok(Deeds::default()), |text| text.parse())?)
-}
-
-fn count_seconds(since: Option<Timestamp>, now: Timestamp) -> i64 {
-    since.map_or(0, |since| now.duration_since(since).as_secs())
 }
 
 #[cfg(test)]
@@ -529,7 +413,10 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use crate::look::fetch_newcomers;
+    use crate::look::find_ahead;
+    use recycle::base::names::GROUP_LABEL;
+    use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};
 
@@ -553,7 +440,7 @@ mod tests {
         let kube = ScriptedKube::new()
             .on("GET", "/nodes?", 200, json!({"metadata": {}, "items": items}))
             .on("GET", "/pods?", 200, json!({"metadata": {}, "items": []}));
-        let nodes = node_record::list_nodes(&kube.client()).await.unwrap();
+        let nodes = kubernetes::list_nodes(&kube.client()).await.unwrap();
         let members = ["i-00000001", "i-00000002", "i-00000003"].map(|instance| Member {
             instance: instance.parse().unwrap(),
             lifecycle_state: "InService".to_owned(),

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use node_record::{list_nodes, missing_permissions, server_version};
-use recycle::cluster_tag::has_cluster_tag;
-use recycle::doctor::{Inside, Seen, find_odd_nodes};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::{ClusterName, ExecutionArn, InstanceId};
-use recycle::node::{Instance, NodeList};
-use recycle::select::Fleet;
+use kubernetes::{list_nodes, missing_permissions, server_version};
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::{ClusterName, ExecutionArn, InstanceId};
+use recycle::cluster::cluster_tag::has_cluster_tag;
+use recycle::cluster::instance::Instance;
+use recycle::cluster::node::NodeList;
+use recycle::doctor::facts::{Inside, Seen, find_odd_nodes};
+use recycle::rotation::fleet::Fleet;
 
 use crate::rotation::members;
 use crate::{Error, SelectNodes};
@@ -116,7 +117,7 @@ fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId>
 
 async fn ask<T>(
     client: &Seen<kube::Client>,
-    question: impl AsyncFnOnce(&kube::Client) -> Result<T, node_record::Error>,
+    question: impl AsyncFnOnce(&kube::Client) -> Result<T, kubernetes::Error>,
 ) -> Seen<T> {
     match client {
         Seen::Found(client) => seen(question(client).await),
@@ -132,7 +133,7 @@ fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
         Ok(found) => return Seen::Found(found),
         Err(error) => error.into(),
     };
-    let is_refused = matches!(error, Error::Node(node_record::Error::Unauthorized { .. }))
+    let is_refused = matches!(error, Error::Node(kubernetes::Error::Unauthorized { .. }))
         || error.failure() == Failure::ServiceRefused;
     let why = with_causes(&error);
     if is_busy(&error) {
@@ -147,9 +148,7 @@ fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
 /// Whether AWS was reached and has answered that it is busy, by a throttle or a fault of its own.
 fn is_busy(error: &Error) -> bool {
     match error {
-        Error::Instance(instance_record::Error::Unavailable { source, .. }) => {
-            source.is::<instance_record::Reply>()
-        }
+        Error::Instance(ec2::Error::Unavailable { source, .. }) => source.is::<ec2::Reply>(),
         Error::Instance(_)
         | Error::InvalidEnvironment { .. }
         | Error::NotAsked(_)

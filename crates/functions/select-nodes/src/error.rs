@@ -1,8 +1,8 @@
 //! Why no nodes could be selected.
 
-use recycle::failure::{Failure, NamedFailure};
-use recycle::ids::InvalidId;
-use recycle::input::InvalidInput;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::base::ids::InvalidId;
+use recycle::input::model::InvalidInput;
 
 /// Why no nodes could be selected.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +29,10 @@ pub enum Error {
     Access(#[from] eks_auth::Error),
     /// Kubernetes.
     #[error(transparent)]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// AWS.
     #[error(transparent)]
-    Instance(#[from] instance_record::Error),
+    Instance(#[from] ec2::Error),
 }
 
 impl NamedFailure for Error {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use aws_config::SdkConfig;
 use aws_sdk_sfn::Client;
 use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
-use instance_record::Error;
+use ec2::Error;
 use jiff::Timestamp;
-use recycle::ids::ExecutionArn;
+use recycle::base::ids::ExecutionArn;
 use serde_json::Value;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bad_input::{beyond, block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
-use recycle::failure::NamedFailure as _;
+use recycle::base::failure::NamedFailure as _;
 use scripted_aws::ScriptedAws;
 use serde_json::json;
 

@@ -9,22 +9,25 @@ mod group;
 mod laws;
 mod rotation;
 mod status;
+mod turn;
 
 use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
 use eks_auth::Access;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
-use lambda_step::StepOrTold;
-use recycle::contract::{Answer, Asked, Question, SelectRequest, SelectVerdict, Selection};
-use recycle::failure::with_causes;
-use recycle::ids::{ClusterName, ExecutionArn};
-use recycle::marks::{find_rotations, machine_of, rotations_beside};
-use recycle::metrics::measure_claims;
-use recycle::names::PROTECTED_FOR_TAG;
-use recycle::node::{NodeFacts, NodeList};
-use recycle::sweep::{OWN_TAGS, find_leftovers, take_turns};
+use lambda::StepOrTold;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::with_causes;
+use recycle::base::ids::{ClusterName, ExecutionArn};
+use recycle::base::names::PROTECTED_FOR_TAG;
+use recycle::cluster::node::{NodeFacts, NodeList};
+use recycle::contract::requests::{Asked, Question, SelectRequest, Selection};
+use recycle::contract::verdicts::SelectVerdict;
+use recycle::notify::metrics::measure_claims;
+use recycle::restore::sweep::{OWN_TAGS, find_leftovers, take_turns};
+use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
 use serde_json::json;
 
 use crate::executions::Executions;
@@ -147,7 +150,7 @@ impl SelectNodes {
 
     async fn list_nodes(&self, cluster: &ClusterName) -> Result<NodeList, Error> {
         let client = self.connect(cluster).await?;
-        Ok(node_record::list_nodes(&client).await?)
+        Ok(kubernetes::list_nodes(&client).await?)
     }
 
     pub(crate) async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {

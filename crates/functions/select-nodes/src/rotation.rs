@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use recycle::contract::{Answer, SelectRequest, SelectVerdict};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::ids::InstanceId;
-use recycle::names::GROUP_TAG;
-use recycle::node::NodeList;
-use recycle::outdated::{Scene, choose_groups, choose_members, find_fleets};
-use recycle::rotation::Terms;
-use recycle::select::{
-    Alarmed, Choice, Fleet, Machine, Rotation, Selection, Template, TemplateFacts, choose_alarmed,
-    choose_listed, fleet_of, parse_rotation, read_alarm,
-};
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::ids::InstanceId;
+use recycle::base::names::GROUP_TAG;
+use recycle::cluster::node::NodeList;
+use recycle::contract::requests::SelectRequest;
+use recycle::contract::verdicts::SelectVerdict;
+use recycle::rotation::alarm::{Alarmed, choose_alarmed, read_alarm};
+use recycle::rotation::fleet::{Fleet, Machine, Template, TemplateFacts, fleet_of};
+use recycle::rotation::outdated::{Scene, choose_groups, find_fleets};
+use recycle::rotation::request::{Rotation, Selection, parse_rotation};
+use recycle::rotation::selection::choose_members;
+use recycle::rotation::selection::{Choice, choose_listed};
+use recycle::rotation::terms::Terms;
 
 use crate::{Error, SelectNodes};
 
@@ -74,8 +77,8 @@ impl SelectNodes {
         }
         let (nodes, control_plane) = if rotation.selection.asks_nodes() {
             let client = self.connect(cluster).await?;
-            let release = node_record::read_release(&client).await?;
-            (node_record::list_nodes(&client).await?, release)
+            let release = kubernetes::read_release(&client).await?;
+            (kubernetes::list_nodes(&client).await?, release)
         } else {
             (NodeList::default(), None)
         };

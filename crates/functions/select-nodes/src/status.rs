@@ -1,11 +1,11 @@
 //! What a person's `recycle-eks status` is told: what is on Nodes and instances.
 
-use recycle::failure::with_causes;
-use recycle::ids::{ClusterName, InstanceId};
-use recycle::names::PROTECTED_FOR_TAG;
-use recycle::node::NodeList;
-use recycle::status::tell_status;
-use recycle::sweep::OWN_TAGS;
+use recycle::base::failure::with_causes;
+use recycle::base::ids::{ClusterName, InstanceId};
+use recycle::base::names::PROTECTED_FOR_TAG;
+use recycle::cluster::node::NodeList;
+use recycle::notify::status::tell_status;
+use recycle::restore::sweep::OWN_TAGS;
 use serde_json::{Value, json};
 
 use crate::{Error, SelectNodes};
@@ -37,7 +37,7 @@ impl SelectNodes {
 
 #[cfg(test)]
 mod tests {
-    use recycle::contract::Asked;
+    use recycle::contract::requests::Asked;
     use scripted_aws::ScriptedAws;
 
     use super::*;

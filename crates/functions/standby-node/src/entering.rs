@@ -1,14 +1,15 @@
 //! EnterStandby: recorded on Node and instance first, then called.
 
-use node_record::NodeChange;
-use recycle::autoscaler::{DISABLED, keep_old_node};
-use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, StandbyVerdict};
-use recycle::ids::InstanceId;
-use recycle::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
-use recycle::node::Record;
-use recycle::poll::next_wait;
-use recycle::shortage::count_usable;
+use kubernetes::NodeChange;
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::InstanceId;
+use recycle::base::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
+use recycle::base::poll::next_wait;
+use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
+use recycle::contract::verdicts::StandbyVerdict;
+use recycle::records::claim::{Claim, Phase};
+use recycle::records::node_record::Record;
+use recycle::replacement::shortage::count_usable;
 
 use crate::{Case, Error, StandbyNode};
 
@@ -28,7 +29,7 @@ impl StandbyNode {
         ];
         self.instances.tag(id, &tags).await?;
         let story = case.say("goes into Standby, so that a replacement is launched");
-        node_record::tell(
+        kubernetes::tell(
             &case.client,
             &case.node.name,
             Phase::Standby,
@@ -39,13 +40,11 @@ impl StandbyNode {
         .await;
 
         match self.groups.enter_standby(&case.run.group, id).await {
-            Err(refusal @ instance_record::Error::WrongState { .. })
-                if !self.is_in_standby(&case).await? =>
-            {
+            Err(refusal @ ec2::Error::WrongState { .. }) if !self.is_in_standby(&case).await? => {
                 return Err(refusal.into());
             }
             // An earlier try of the same call had taken effect.
-            Err(instance_record::Error::WrongState { .. }) => {}
+            Err(ec2::Error::WrongState { .. }) => {}
             called => called?,
         }
 
@@ -78,15 +77,15 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
-    let nodes = node_record::list_nodes(&case.client).await?.readable;
+    let nodes = kubernetes::list_nodes(&case.client).await?.readable;
     let usable = case
         .group
         .as_ref()
         .map(|group| count_usable(&case.run.input.instance_id, &case.node, group, &nodes));
-    node_record::amend_node(&case.client, case.node.clone(), |node| {
-        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+    kubernetes::amend_node(&case.client, case.node.clone(), |node| {
+        kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = Record {
-            schema: recycle::contract::SCHEMA,
+            schema: recycle::records::schema::SCHEMA,
             members_before: members.clone(),
             usable_before: usable,
             replacement: None,
@@ -108,7 +107,7 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use recycle::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
@@ -160,7 +159,7 @@ mod tests {
         );
         let mut case = case(&kube);
         let group = case.group.as_mut().unwrap();
-        group.members.push(recycle::node::Member {
+        group.members.push(recycle::cluster::group::Member {
             instance: "i-0fedcba9876543210".parse().unwrap(),
             lifecycle_state: "Warmed:Stopped".to_owned(),
             protected_from_scale_in: false,
@@ -207,7 +206,7 @@ mod tests {
             )
             .on("DescribeAutoScalingGroups", &described_group("InService"));
         let error = step(&aws).enter_standby(case(&kube())).await.unwrap_err();
-        let text = recycle::failure::with_causes(&error);
+        let text = recycle::base::failure::with_causes(&error);
         assert!(text.contains("the group is being deleted"), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 //! Why a node does not get its replacement.
 
-use recycle::claim::ClaimLost;
-use recycle::failure::{Failure, NamedFailure};
-use recycle::node::UnreadableRecord;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::records::claim::ClaimLost;
+use recycle::records::node_record::UnreadableRecord;
 
 /// Why a node does not get its replacement.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +27,10 @@ pub enum Error {
     Record(#[from] UnreadableRecord),
     /// Kubernetes.
     #[error(transparent)]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// AWS.
     #[error(transparent)]
-    Instance(#[from] instance_record::Error),
+    Instance(#[from] ec2::Error),
 }
 
 impl NamedFailure for Error {

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use recycle::claim::{Claim, Phase, Urgency};
-use recycle::contract::{Run, WayIn};
-use recycle::ids::{Fence, InstanceId};
-use recycle::input::{Input, Settings, parse_input};
-use recycle::names::CLAIM_ANNOTATION;
-use recycle::node::{Group, Member, NodeFacts};
-use recycle::turn::Limits;
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::names::CLAIM_ANNOTATION;
+use recycle::cluster::group::{Group, Member};
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::run::Run;
+use recycle::input::fields::Settings;
+use recycle::input::limits::Limits;
+use recycle::input::model::Input;
+use recycle::input::parse::parse_input;
+use recycle::input::urgency::Urgency;
+use recycle::input::way_in::WayIn;
+use recycle::records::claim::{Claim, Phase};
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
-use recycle::claim::Phase;
-use recycle::failure::NamedFailure as _;
+use recycle::base::failure::NamedFailure as _;
+use recycle::records::claim::Phase;
 use scripted_aws::{ScriptedAws, one_group};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn enter_by(node: &Value, group: &str) -> Vec<String> {
     let entered = block_on(async {
         let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T00:01:00Z"}});
         let context = serde_json::from_value(context).unwrap();
-        let node = node_record::get_node(&kube.client(), &run().node).await?;
+        let node = kubernetes::get_node(&kube.client(), &run().node).await?;
         step(&aws)
             .take_step_in(kube.client(), node, StepRequest { context, run: run() })
             .await

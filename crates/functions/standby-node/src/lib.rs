@@ -13,14 +13,21 @@ mod step;
 mod successor;
 
 use aws_config::SdkConfig;
+use ec2::groups::Groups;
+use ec2::instances::Instances;
 use eks_auth::Access;
-use instance_record::autoscaling::Groups;
-use instance_record::ec2::Instances;
 use jiff::Timestamp;
-use recycle::claim::{Claim, check_claim};
-use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, WayIn, describe_instance};
-use recycle::ids::{ClusterName, Fence};
-use recycle::node::{Group, Instance, NodeFacts};
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::{ClusterName, Fence};
+use recycle::cluster::group::Group;
+use recycle::cluster::instance::Instance;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::StandbyVerdict;
+use recycle::input::way_in::WayIn;
+use recycle::records::claim::{Claim, check_claim};
 
 use crate::step::{StandbyStep, choose_step};
 
@@ -84,7 +91,7 @@ impl StandbyNode {
 
     async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let StepRequest { context, run } = request;
-        let (client, node) = node_record::open(&self.access, &run.node).await?;
+        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
         self.take_step_in(client, node, StepRequest { context, run })
             .await
     }
@@ -136,7 +143,7 @@ impl StandbyNode {
             let answer = self.judge_missing_node(run, &me).await?;
             return Ok(Found::NoNode(Box::new(answer)));
         };
-        let claim = node_record::check_claim(&node, &me, run.input.urgency)?;
+        let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
         Ok(Found::Case(Box::new(Case {
             client,

@@ -2,9 +2,11 @@
 //! failure, which would give the node up.
 
 use jiff::Timestamp;
-use recycle::contract::{Answer, Run, StandbyVerdict};
-use recycle::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::poll::next_wait;
+use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
+use recycle::base::poll::next_wait;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::StandbyVerdict;
 
 use crate::Error;
 
@@ -36,7 +38,7 @@ mod tests {
     use crate::fixtures::case;
 
     fn away() -> Error {
-        Error::Node(node_record::Error::Unreachable {
+        Error::Node(kubernetes::Error::Unreachable {
             call: "get nodes node-a".to_owned(),
             source: "connection refused".into(),
         })

@@ -1,15 +1,19 @@
 //! The replacement: found among those who came after EnterStandby, reserved by compare-and-swap, recorded.
 
-use node_record::NodeChange;
-use recycle::autoscaler::describe_removal;
-use recycle::contract::{Answer, StandbyVerdict, describe_instance};
-use recycle::ids::InstanceId;
-use recycle::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
-use recycle::node::{Member, NodeFacts, Record};
-use recycle::poll::SHORTEST_WAIT;
-use recycle::preflight::{Obstacle, Refusal};
-use recycle::replacement::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
-use recycle::shortage::{Shortage, find_shortage};
+use kubernetes::NodeChange;
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::InstanceId;
+use recycle::base::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
+use recycle::base::poll::SHORTEST_WAIT;
+use recycle::claim::obstacle::{Obstacle, Refusal};
+use recycle::cluster::autoscaler::describe_removal;
+use recycle::cluster::group::Member;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::verdicts::StandbyVerdict;
+use recycle::records::node_record::Record;
+use recycle::replacement::shortage::{Shortage, find_shortage};
+use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
 
 use crate::{Case, Error, StandbyNode};
 
@@ -82,9 +86,9 @@ impl StandbyNode {
             let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
             // One that is on its way is looked for under the names that it would have; all Nodes are read only for one that is there.
             let node = if member.lifecycle_state == "InService" {
-                node_record::find_node(client, &member.instance, hint).await?
+                kubernetes::find_node(client, &member.instance, hint).await?
             } else {
-                node_record::guess_node(client, &member.instance, hint).await?
+                kubernetes::guess_node(client, &member.instance, hint).await?
             };
             candidates.push(Candidate {
                 member: member.clone(),
@@ -107,7 +111,7 @@ async fn find_shortage_by(
     let (Some(group), Some(before)) = (group, before) else {
         return Ok(None);
     };
-    let nodes = node_record::list_nodes(&case.client).await?.readable;
+    let nodes = kubernetes::list_nodes(&case.client).await?.readable;
     let id = &case.run.input.instance_id;
     Ok(find_shortage(id, &case.node, before, group, &nodes))
 }
@@ -138,9 +142,9 @@ async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<C
     for candidate in candidates {
         let is_free = candidate.is_staying() && candidate.reserved_for().is_none();
         let node = match candidate.node {
-            Some(node) if is_free => match node_record::keep_newcomer(&case.client, node, old).await {
+            Some(node) if is_free => match kubernetes::keep_newcomer(&case.client, node, old).await {
                 // It has gone since it was read.
-                Err(node_record::Error::NodeGone { .. }) => None,
+                Err(kubernetes::Error::NodeGone { .. }) => None,
                 kept => Some(kept?),
             },
             node => node,
@@ -165,7 +169,7 @@ pub(crate) async fn reserve(
     let Some(node) = chosen.and_then(|candidate| candidate.node.clone()) else {
         return Ok(false);
     };
-    let reserved = node_record::amend_node(client, node, |node| {
+    let reserved = kubernetes::amend_node(client, node, |node| {
         // Whoever kept it before: from now on it is kept for us.
         let change = NodeChange::new()
             .annotate(REPLACEMENT_FOR_ANNOTATION, old)
@@ -196,8 +200,8 @@ fn reserved_for(node: &NodeFacts) -> Option<&str> {
 
 /// Records the replacement on the old Node; then the old node may be drained.
 async fn accept(case: Case, replacement: InstanceId) -> Result<Answer<StandbyVerdict>, Error> {
-    node_record::amend_node(&case.client, case.node.clone(), |node| {
-        node_record::check_claim(node, &case.me, case.run.input.urgency)?;
+    kubernetes::amend_node(&case.client, case.node.clone(), |node| {
+        kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = node.record()?;
         if record.replacement.as_ref() == Some(&replacement) {
             return Ok(None);

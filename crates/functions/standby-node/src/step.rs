@@ -1,6 +1,6 @@
 //! What to do next, from where the member stands in its group.
 
-use recycle::claim::Phase;
+use recycle::records::claim::Phase;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]

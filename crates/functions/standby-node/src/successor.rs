@@ -1,13 +1,18 @@
 //! The way in `after`: the instance is gone, and with it the Node and its records. What is left to do is to wait for the one that the group
 //! launches in its place, to reserve it, and to say that it is usable.
 
-use recycle::claim::check_claim;
-use recycle::contract::{Answer, Run, StandbyVerdict, StepRequest, describe_instance};
-use recycle::ids::{Fence, InstanceId};
-use recycle::node::{Instance, NodeFacts};
-use recycle::poll::SHORTEST_WAIT;
-use recycle::replacement::{Patience, ReplacementVerdict, judge_replacement};
-use recycle::shell::quote;
+use recycle::answer::envelope::Answer;
+use recycle::base::ids::{Fence, InstanceId};
+use recycle::base::poll::SHORTEST_WAIT;
+use recycle::base::shell::quote;
+use recycle::cluster::instance::Instance;
+use recycle::cluster::instance::describe_instance;
+use recycle::cluster::node::NodeFacts;
+use recycle::contract::requests::StepRequest;
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::StandbyVerdict;
+use recycle::records::claim::check_claim;
+use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
 
 use crate::replacement::reserve;
 use crate::{Error, StandbyNode};
@@ -20,7 +25,7 @@ impl StandbyNode {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = run.input.instance_id.clone();
-        let (client, node) = node_record::open(&self.access, &run.node).await?;
+        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
         self.check_what_is_left(node.as_ref(), &run, &me).await?;
 
         let old = run.old.clone().unwrap_or_default();
@@ -104,8 +109,8 @@ fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::contract::WayIn;
-    use recycle::old_node::OldNode;
+    use recycle::input::way_in::WayIn;
+    use recycle::replacement::old_node::OldNode;
     use scripted_aws::ScriptedAws;
     use serde_json::json;
 
@@ -129,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_is_somebody_elses_by_now_ends_it_and_none_is_none() {
-        let theirs = fixtures::claim(recycle::claim::Phase::Disposing)
+        let theirs = fixtures::claim(recycle::records::claim::Phase::Disposing)
             .to_tag()
             .replace(":one#0", ":two#0");
         let tagged = |value: &str| {

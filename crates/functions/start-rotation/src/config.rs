@@ -1,7 +1,7 @@
 //! The environment: what to start, and for which alarms.
 
-use recycle::ids::StateMachineArn;
-use recycle::start::AlarmTriggers;
+use recycle::base::ids::StateMachineArn;
+use recycle::rotation::start::AlarmTriggers;
 
 use crate::Error;
 

@@ -1,7 +1,7 @@
 //! Why no rotation could be started.
 
-use recycle::failure::{Failure, NamedFailure};
-use recycle::input::InvalidInput;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::input::model::InvalidInput;
 
 /// Why no rotation could be started.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum Error {
     Input(#[from] InvalidInput),
     /// Step Functions.
     #[error(transparent)]
-    Start(#[from] group_record::Error),
+    Start(#[from] autoscaling::Error),
 }
 
 impl NamedFailure for Error {

@@ -1,10 +1,10 @@
 //! Step Functions, as far as rotations are started there.
 
+use autoscaling::Error;
 use aws_config::SdkConfig;
 use aws_sdk_sfn::Client;
-use group_record::Error;
-use recycle::ids::StateMachineArn;
-use recycle::start::RotationStart;
+use recycle::base::ids::StateMachineArn;
+use recycle::rotation::start::RotationStart;
 
 const START_EXECUTION: &str = "states:StartExecution";
 
@@ -43,8 +43,8 @@ impl Rotations {
 
 #[cfg(test)]
 mod tests {
-    use recycle::failure::{Failure, NamedFailure as _};
-    use recycle::start::StartRequest;
+    use recycle::base::failure::{Failure, NamedFailure as _};
+    use recycle::rotation::start::StartRequest;
     use scripted_aws::ScriptedAws;
     use serde_json::{Value, json};
 

@@ -6,8 +6,9 @@ mod error;
 mod executions;
 
 use aws_config::SdkConfig;
-use recycle::contract::{Answer, StartVerdict};
-use recycle::start::{StartRequest, decide_starts};
+use recycle::answer::envelope::Answer;
+use recycle::contract::verdicts::StartVerdict;
+use recycle::rotation::start::{StartRequest, decide_starts};
 
 use crate::executions::Rotations;
 

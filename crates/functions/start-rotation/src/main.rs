@@ -3,8 +3,8 @@
 use start_rotation::{StartRotation, read_settings};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), lambda_step::Error> {
+async fn main() -> Result<(), lambda::Error> {
     let settings = read_settings(|name| std::env::var(name).ok())?;
-    let function = StartRotation::new(settings, &lambda_step::configure().await);
-    lambda_step::serve(|request| function.handle(request)).await
+    let function = StartRotation::new(settings, &lambda::configure().await);
+    lambda::serve(|request| function.handle(request)).await
 }

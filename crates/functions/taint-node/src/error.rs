@@ -1,18 +1,18 @@
 //! What can go wrong while a node is tainted.
 
-use recycle::failure::{Failure, NamedFailure};
-use recycle::input::InvalidInput;
-use recycle::node::UnreadableRecord;
+use recycle::base::failure::{Failure, NamedFailure};
+use recycle::input::model::InvalidInput;
+use recycle::records::node_record::UnreadableRecord;
 
 /// What can go wrong while a node is tainted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster did not do as it was asked.
     #[error("failed to taint the node")]
-    Node(#[from] node_record::Error),
+    Node(#[from] kubernetes::Error),
     /// The claim is not ours any more.
     #[error(transparent)]
-    ClaimLost(#[from] recycle::claim::ClaimLost),
+    ClaimLost(#[from] recycle::records::claim::ClaimLost),
     /// What a person asks makes no sense.
     #[error(transparent)]
     Input(#[from] InvalidInput),

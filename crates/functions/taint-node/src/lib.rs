@@ -11,15 +11,21 @@ mod person;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use lambda_step::StepOrTold;
-use node_record::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, tell};
-use recycle::autoscaler::{DISABLED, keep_old_node};
-use recycle::claim::{Claim, Phase};
-use recycle::contract::{Answer, Context, Run, SCHEMA, StepRequest, TaintRequest, TaintVerdict};
-use recycle::input::Input;
-use recycle::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::node::{NodeFacts, Record, draining_taint, is_draining_taint, is_request_taint};
-use recycle::rotation::Marking;
+use kubernetes::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, tell};
+use lambda::StepOrTold;
+use recycle::answer::envelope::Answer;
+use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
+use recycle::cluster::node::{NodeFacts, draining_taint, is_draining_taint, is_request_taint};
+use recycle::contract::context::Context;
+use recycle::contract::requests::{StepRequest, TaintRequest};
+use recycle::contract::run::Run;
+use recycle::contract::verdicts::TaintVerdict;
+use recycle::input::model::Input;
+use recycle::records::claim::{Claim, Phase};
+use recycle::records::node_record::Record;
+use recycle::records::schema::SCHEMA;
+use recycle::rotation::terms::Marking;
 
 pub use error::Error;
 
@@ -38,8 +44,8 @@ pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold
 async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>, Error> {
     access
         .check(&marking.cluster_name)
-        .map_err(node_record::Error::from)?;
-    let client = access.connect_anew().await.map_err(node_record::Error::from)?;
+        .map_err(kubernetes::Error::from)?;
+    let client = access.connect_anew().await.map_err(kubernetes::Error::from)?;
     let marked = mark_nodes(&client, marking).await?;
     let reason = format!("{marked} of {} nodes are marked", marking.nodes.len());
     Ok(Answer::new(TaintVerdict::Marked, reason))
@@ -55,7 +61,7 @@ async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<Tain
 /// What becomes of a node without its object, `check-pods` sees to.
 fn pass_on(tainted: Result<Answer<TaintVerdict>, Error>, run: Run) -> Result<Answer<TaintVerdict>, Error> {
     match tainted {
-        Err(Error::Node(gone @ node_record::Error::NodeGone { .. })) => {
+        Err(Error::Node(gone @ kubernetes::Error::NodeGone { .. })) => {
             Ok(Answer::new(TaintVerdict::CheckPods, gone.to_string()).carrying(run))
         }
         tainted => tainted,
@@ -68,7 +74,7 @@ async fn taint(
     context: &Context,
     run: Run,
 ) -> Result<Answer<TaintVerdict>, Error> {
-    let node = node.ok_or_else(|| node_record::Error::NodeGone {
+    let node = node.ok_or_else(|| kubernetes::Error::NodeGone {
         node: run.node.to_string(),
     })?;
     let (now, fence) = (context.now(), context.fence());

@@ -3,8 +3,8 @@
 use eks_auth::Access;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), lambda_step::Error> {
+async fn main() -> Result<(), lambda::Error> {
     let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
-    let access = Access::new(&lambda_step::configure().await, &cluster);
-    lambda_step::serve(|request| taint_node::handle(&access, request)).await
+    let access = Access::new(&lambda::configure().await, &cluster);
+    lambda::serve(|request| taint_node::handle(&access, request)).await
 }

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use eks_auth::Access;
-use node_record::{NodeChange, amend_node, find_node};
-use recycle::drain_end::{DrainUntil, judge_drain_end};
-use recycle::names::DRAIN_UNTIL_ANNOTATION;
-use recycle::node::NodeFacts;
+use kubernetes::{NodeChange, amend_node, find_node};
+use recycle::base::names::DRAIN_UNTIL_ANNOTATION;
+use recycle::cluster::node::NodeFacts;
+use recycle::drain::end::{DrainUntil, judge_drain_end};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -72,7 +72,7 @@ mod tests {
             json!({"instance_id": INSTANCE, "cluster_name": "world", "until": "2027-02-01T00:00:00Z"});
         let asked: DrainUntil = serde_json::from_value(asked).unwrap();
         let name = "a".parse().unwrap();
-        let node = node_record::get_node(&kube.client(), &name).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &name).await.unwrap();
         let moved = move_end_of(&kube.client(), node, &asked).await;
         moved.map_err(|error| error.to_string())
     }

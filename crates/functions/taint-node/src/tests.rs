@@ -2,7 +2,7 @@
 
 use bad_input::{any_json, block_on, few_cases, spoiled};
 use proptest::prelude::*;
-use recycle::failure::{Failure, NamedFailure as _};
+use recycle::base::failure::{Failure, NamedFailure as _};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn our_taint() -> Value {
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<TaintVerdict>, Error> {
     let StepRequest { context, run } = request();
-    let node = node_record::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     taint(&kube.client(), node, &context, run).await
 }
 
@@ -286,18 +286,18 @@ async fn without_the_claim_nothing_is_written() {
 #[tokio::test]
 async fn what_becomes_of_a_node_without_its_object_the_next_step_sees_to() {
     let StepRequest { run, .. } = request();
-    let gone = node_record::Error::NodeGone { node: "a".to_owned() };
+    let gone = kubernetes::Error::NodeGone { node: "a".to_owned() };
     let answer = pass_on(Err(gone.into()), run.clone()).unwrap();
     assert_eq!(
         (answer.verdict, answer.run),
         (TaintVerdict::CheckPods, Some(run.clone()))
     );
-    let lost = recycle::claim::check_claim(
+    let lost = recycle::records::claim::check_claim(
         None,
         &"arn:aws:states:eu-west-1:123456789012:execution:x:y#0"
             .parse()
             .unwrap(),
-        recycle::claim::Urgency::Planned,
+        recycle::input::urgency::Urgency::Planned,
         "node a",
     )
     .unwrap_err();
@@ -346,7 +346,7 @@ proptest! {
                 .on("GET", "/nodes/a", 200, answer.clone())
                 .on("PATCH", "/nodes/", 200, whole_node());
             let StepRequest { context, run } = request();
-            let tainted = match node_record::get_node(&kube.client(), &run.node).await {
+            let tainted = match kubernetes::get_node(&kube.client(), &run.node).await {
                 Ok(node) => taint(&kube.client(), node, &context, run).await.map(|_| ()),
                 Err(error) => Err(error.into()),
             };

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pods::cut_given;
+use crate::base::text::cut_given;
 
 /// An identifier that is not well formed: what was expected and what was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 //!
 //! The law alone bounds a drain's history; [`POLL_BUDGET`] holds where a person moved the drain's end.
 
-use crate::ids::InstanceId;
+use crate::base::ids::InstanceId;
 
 /// The shortest wait in seconds: below it a drain of minutes would cost more history than it tells.
 pub const SHORTEST_WAIT: u32 = 30;
@@ -57,15 +57,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::drain::{DrainVerdict, Terms, find_deadline, judge_drain};
+    use crate::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
+    use crate::claim::queue::{LONGEST_TURN, pace_turn};
+    use crate::drain::survey::PodSurvey;
+    use crate::drain::terms::{Terms, find_deadline};
+    use crate::drain::verdict::{DrainVerdict, judge_drain};
     use crate::fixtures::{OLD, at, group, id, input, instance, node, pod, terms};
-    use crate::input::{Dispose, LONGEST_DRAIN};
-    use crate::names::EXCLUDE_FROM_BALANCERS_LABEL;
-    use crate::notification::REMINDER;
-    use crate::pods::PodSurvey;
-    use crate::put_back::MOST_STEPS;
-    use crate::replacement::{LOOKS_OF_DRAINED, Patience, ReplacementVerdict, judge_replacement};
-    use crate::turn::{LONGEST_TURN, pace_turn};
+    use crate::input::model::{Dispose, LONGEST_DRAIN};
+    use crate::notify::blockage::REMINDER;
+    use crate::replacement::usable::{LOOKS_OF_DRAINED, Patience, ReplacementVerdict, judge_replacement};
+    use crate::restore::step::MOST_STEPS;
 
     // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
     // started, succeeded, entered, exited).
@@ -260,7 +261,7 @@ mod tests {
 
     /// A disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
-        use crate::disposal::{Departure, DisposalStep, next_disposal_step};
+        use crate::disposal::next_step::{Departure, DisposalStep, next_disposal_step};
         let old = id(OLD);
         let (mut now, mut polls, mut state) = (0, 0, "Standby");
         let mut others_are_protected = false;
@@ -275,7 +276,7 @@ mod tests {
             let step = next_disposal_step(&Departure {
                 id: &old,
                 dispose,
-                way_in: crate::contract::WayIn::Before,
+                way_in: crate::input::way_in::WayIn::Before,
                 waits_for_our_hook: false,
                 was_retired: false,
                 is_lost: false,
@@ -400,11 +401,11 @@ mod tests {
     #[test]
     fn a_drain_of_30_days_under_a_hook_is_within_its_own_budget() {
         for heartbeat_timeout in [900, 3_600, 7_200] {
-            let mut hook = crate::hook::HeldByHook::new(heartbeat_timeout, Some(at(0)), true);
+            let mut hook = crate::cluster::hook::HeldByHook::new(heartbeat_timeout, Some(at(0)), true);
             let (mut now, mut polls) = (0, 0);
             while now < i64::from(LONGEST_DRAIN) {
                 if now >= i64::from(heartbeat_timeout * 100).min(48 * 3_600) {
-                    hook.see(Some(crate::hook::RETAINED));
+                    hook.see(Some(crate::cluster::hook::RETAINED));
                 }
                 let terms = Terms {
                     drain_timeout: LONGEST_DRAIN,

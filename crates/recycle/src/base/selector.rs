@@ -3,7 +3,7 @@
 //! The comma is Kubernetes' "and". The predecessor passed its comma list to the API server as it was, so that its
 //! `airflow_version=1.2.3,airflow-worker` means here what it meant there: both have to hold.
 //!
-//! There is no empty selector: Kubernetes reads it as "all", our input as "none" (`crate::input`).
+//! There is no empty selector: Kubernetes reads it as "all", our input as "none" (`crate::input::model`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pods::cut_given;
+use crate::base::text::cut_given;
 
 /// A parsed selector; written back as text. It has no requirement only if it is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::printable::printable;
+use crate::base::printable::printable;
 
 /// A value as one word of a POSIX shell, and on one line. A character that steers a terminal becomes U+FFFD.
 #[must_use]

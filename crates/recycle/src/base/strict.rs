@@ -13,7 +13,7 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value};
 
-use crate::pods::cut_text;
+use crate::base::text::cut_text;
 
 /// How many characters of a text that cannot be read are told: the place is what helps.
 const LONGEST: usize = 300;
@@ -116,7 +116,7 @@ impl<'a> At<'a> {
     }
 
     /// The same for a reader that says no after it has read, as those of identifiers do.
-    fn read<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, Unreadable> {
+    pub(crate) fn read<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, Unreadable> {
         let place = self.place.clone();
         seed.deserialize(self).map_err(|error| error.within(&place))
     }
@@ -250,6 +250,13 @@ impl<'de> Deserializer<'de> for At<'de> {
     }
 }
 
+pub(crate) fn unreadable_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(read_value(&value).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -257,7 +264,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ids::InstanceId;
+    use crate::base::ids::InstanceId;
 
     #[derive(Debug, PartialEq, Deserialize)]
     struct Whole {

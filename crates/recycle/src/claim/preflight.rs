@@ -2,27 +2,25 @@
 //!
 //! All refusals at once: each has a name that does not change, and a sentence that says what was found and what a person may do.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use crate::autoscaler::{Remover, find_remover};
-use crate::balancers::Balancer;
-use crate::claim::Urgency;
-use crate::cluster_tag::{cluster_tag, find_other_cluster, has_cluster_tag, tag_group, tag_instances};
-use crate::ids::{ClusterName, InstanceId};
-use crate::input::{Dispose, Force, Input, Replacement};
-use crate::lost::describe_silence;
-use crate::names::{PROTECTED_FOR_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
-use crate::node::{Group, Instance, NodeFacts};
-use crate::shell::quote;
+use crate::base::ids::{ClusterName, InstanceId};
+use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
+use crate::claim::facts::Surroundings;
+use crate::claim::group_checks::{
+    check_keeping, check_processes, check_protection, check_stop, check_targets, check_updates, check_weights,
+};
+use crate::claim::instance_checks::{
+    advise_owner, check_lifecycle, check_tags, describe_going, describe_gone, describe_missing_node,
+};
+use crate::claim::notes::write_notes;
+use crate::claim::obstacle::{Obstacle, Refusal};
+use crate::cluster::autoscaler::{Remover, find_remover};
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
 
 /// How often the state machine has tried `claim-node` again before a cluster that never answered counts as one that nobody can reach from
 /// here. That takes some minutes, in which an API server that is only being upgraded comes back. After two tries more the state machine
 /// would give up without the advice.
 pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
-
-/// Instances in a command to paste: 20 characters each. The next refusal has the others.
-const MOST_TAGGED: usize = 20;
 
 /// What pre-flight found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,207 +36,11 @@ pub enum Preflight {
     Refused(Vec<Refusal>),
 }
 
-/// Why a node is not recycled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// Which reason it is.
-    pub obstacle: Obstacle,
-    /// What was found and what a person may do, one sentence.
-    pub text: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.obstacle.name(), self.text)
-    }
-}
-
 /// All of them in an error's text, one a line.
 #[must_use]
 pub fn list_refusals(refusals: &[Refusal]) -> String {
     let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
     lines.join("\n")
-}
-
-macro_rules! obstacles {
-    ($($(#[$doc:meta])* $obstacle:ident = $name:literal,)+) => {
-        /// A reason to refuse. Its name is API: people search for it.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Obstacle {
-            $($(#[$doc])* $obstacle,)+
-        }
-
-        impl Obstacle {
-            /// All of them, for tests and documentation.
-            pub const ALL: &'static [Self] = &[$(Self::$obstacle),+];
-
-            /// The name that does not change.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$obstacle => $name,)+
-                }
-            }
-        }
-    };
-}
-
-obstacles!(
-    /// The execution was redriven.
-    Redriven = "redriven",
-    /// EC2 does not know the instance.
-    UnknownInstance = "unknown_instance",
-    /// The annotation or tag of the claim is not a claim.
-    UnreadableClaim = "unreadable_claim",
-    /// No execution of this installation and version has written the claim.
-    ForeignClaim = "foreign_claim",
-    /// The cluster's endpoint never answered.
-    UnreachableEndpoint = "unreachable_endpoint",
-    /// We may not do in the cluster what has to be done.
-    MissingPermission = "missing_permission",
-    /// Karpenter replaces its nodes itself.
-    Karpenter = "karpenter",
-    /// EKS Auto Mode replaces its nodes itself.
-    AutoMode = "auto_mode",
-    /// A node of Fargate is a pod's.
-    Fargate = "fargate",
-    /// The instance is in no group.
-    NoGroup = "no_group",
-    /// It is not in its group any more.
-    NotAMember = "not_a_member",
-    /// It is in its group's warm pool.
-    WarmPool = "warm_pool",
-    /// It is in Standby, but not by us.
-    ForeignStandby = "foreign_standby",
-    /// Its group is terminating it.
-    Terminating = "terminating",
-    /// Its group is not terminating it, as a hook's execution has to find it.
-    NotTerminating = "not_terminating",
-    /// It is not in service for another reason.
-    NotInService = "not_in_service",
-    /// It is another cluster's.
-    AnotherCluster = "another_cluster",
-    /// The instance or its group lacks the cluster's tag, without which the functions may change nothing.
-    MissingClusterTag = "missing_cluster_tag",
-    /// It has no Node in the cluster.
-    NoNode = "no_node",
-    /// Cluster Autoscaler is about to remove the node.
-    RemovedByAutoscaler = "removed_by_autoscaler",
-    /// Karpenter is about to remove the node.
-    DisruptedByKarpenter = "disrupted_by_karpenter",
-    /// An instance refresh of the group runs.
-    InstanceRefresh = "instance_refresh",
-    /// EKS updates or deletes the managed node group.
-    ManagedGroupUpdate = "managed_group_update",
-    /// The group counts weights and not instances.
-    WeightedGroup = "weighted_group",
-    /// EC2 cannot stop a one-time Spot instance.
-    OneTimeSpot = "one_time_spot",
-    /// It is to be kept, and its Node is not Ready.
-    NotReady = "not_ready",
-    /// It is protected from scale-in.
-    ScaleInProtection = "scale_in_protection",
-    /// A process of the group is suspended.
-    SuspendedProcess = "suspended_process",
-    /// It is the last target of a load balancer.
-    LastTarget = "last_target",
-    /// The replacement went with its place. Never a reason to refuse: it is told while a drain is under way.
-    ReplacementRemoved = "replacement_removed_by_autoscaler",
-    /// The replacement has gone, and the group launches another. Told like the one before.
-    ReplacementGone = "replacement_gone",
-);
-
-impl Obstacle {
-    /// By which value of `force` it is overridden, if by any.
-    #[must_use]
-    pub fn forced_by(self) -> Option<Force> {
-        match self {
-            Self::ScaleInProtection => Some(Force::ScaleInProtection),
-            Self::SuspendedProcess => Some(Force::SuspendedProcess),
-            Self::LastTarget => Some(Force::LastTarget),
-            Self::Redriven
-            | Self::UnknownInstance
-            | Self::UnreadableClaim
-            | Self::ForeignClaim
-            | Self::UnreachableEndpoint
-            | Self::MissingPermission
-            | Self::Karpenter
-            | Self::AutoMode
-            | Self::Fargate
-            | Self::NoGroup
-            | Self::NotAMember
-            | Self::WarmPool
-            | Self::ForeignStandby
-            | Self::Terminating
-            | Self::NotTerminating
-            | Self::NotInService
-            | Self::AnotherCluster
-            | Self::MissingClusterTag
-            | Self::NoNode
-            | Self::RemovedByAutoscaler
-            | Self::DisruptedByKarpenter
-            | Self::InstanceRefresh
-            | Self::ManagedGroupUpdate
-            | Self::WeightedGroup
-            | Self::OneTimeSpot
-            | Self::NotReady
-            | Self::ReplacementRemoved
-            | Self::ReplacementGone => None,
-        }
-    }
-
-    /// The refusal for this reason.
-    #[must_use]
-    pub fn because(self, text: impl Into<String>) -> Refusal {
-        Refusal {
-            obstacle: self,
-            text: text.into(),
-        }
-    }
-}
-
-/// What is asked about a group beyond its size and its members.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GroupState {
-    /// Its desired capacity counts something else than instances.
-    pub is_weighted: bool,
-    /// The status of an instance refresh that is under way.
-    pub refresh: Option<String>,
-    /// The status of the EKS managed node group that it belongs to.
-    pub node_group_status: Option<String>,
-    /// The load balancers that EnterStandby would take the instance out of.
-    pub balancers: Vec<Balancer>,
-    /// Its other members in service that lack the cluster's tag.
-    pub untagged: Vec<InstanceId>,
-}
-
-/// Everything that pre-flight reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings<'a> {
-    /// The input.
-    pub input: &'a Input,
-    /// The instance, if EC2 knows it.
-    pub instance: Option<&'a Instance>,
-    /// `LifecycleState`, if it belongs to a group: of one in a warm pool, too, which is not among the group's members.
-    pub lifecycle_state: Option<&'a str>,
-    /// Its group, if it is in one.
-    pub group: Option<&'a Group>,
-    /// The group's tags.
-    pub group_tags: &'a BTreeMap<String, String>,
-    /// Keys of the tags that the group sets on instances that it launches.
-    pub group_propagates: &'a [String],
-    /// The group keeps an instance whose termination hook was abandoned.
-    pub group_retains: bool,
-    /// What else the group is at.
-    pub group_state: &'a GroupState,
-    /// Its Node, if it has one.
-    pub node: Option<&'a NodeFacts>,
-    /// The cluster's endpoint, if it never answered.
-    pub unreachable: Option<&'a str>,
-    /// What we may not do in the cluster, `verb resource`, as SelfSubjectAccessReview said.
-    pub missing_permissions: &'a [String],
-    /// We, or a dead owner of the claim, have touched the node: what was already done is no reason to refuse.
-    pub resuming: bool,
 }
 
 /// Decides whether to go on.
@@ -340,146 +142,6 @@ fn explain_endpoint(cluster: &ClusterName, endpoint: &str) -> Refusal {
     ))
 }
 
-fn describe_gone(instance: &Instance) -> Option<String> {
-    let id = &instance.id;
-    if instance.is_gone() {
-        return Some(format!("{id} is {} already", instance.state));
-    }
-    let stopped_at = instance.stopped_at()?;
-    Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
-}
-
-/// The hook that was to hold it holds it no more.
-fn describe_going(surroundings: &Surroundings<'_>, instance: &Instance) -> Option<String> {
-    let state = surroundings.lifecycle_state?;
-    let is_going = surroundings.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
-    is_going.then(|| format!("{} is {state} already", instance.id))
-}
-
-/// Who else replaces this node, and what to do there.
-fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
-    let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
-    let pool = node.labels.get("karpenter.sh/nodepool");
-    let named = pool
-        .map(|pool| format!(" (node pool {pool})"))
-        .unwrap_or_default();
-    let advice = if pool.is_some() {
-        "delete its NodeClaim, or set the pool's expireAfter and disruption budgets"
-    } else {
-        "delete its NodeClaim"
-    };
-    match compute_type.map(String::as_str) {
-        Some("fargate") => Some(Obstacle::Fargate.because(format!(
-            "{id} runs on Fargate, where every pod has a node of its own; restart the pod instead"
-        ))),
-        Some("auto") => Some(Obstacle::AutoMode.because(format!(
-            "{id} belongs to EKS Auto Mode{named}, which replaces its nodes itself; {advice}"
-        ))),
-        Some(_) | None => pool.map(|_| {
-            Obstacle::Karpenter.because(format!(
-                "{id} belongs to Karpenter{named}, which replaces its nodes itself; {advice}"
-            ))
-        }),
-    }
-}
-
-/// The member has to be in service, or where an earlier execution of ours left it.
-fn check_lifecycle(surroundings: &Surroundings<'_>, instance: &Instance, group: &Group) -> Option<Refusal> {
-    let id = &instance.id;
-    let name = &group.name;
-    let member = group.member(id).map(|member| member.lifecycle_state.as_str());
-    let ours = instance.tags.contains_key(STANDBY_TAG);
-    let is_urgent = surroundings.input.urgency > Urgency::Planned;
-    match member.or(surroundings.lifecycle_state) {
-        Some(state) if state.starts_with("Terminating") && is_urgent => None,
-        Some(state) if surroundings.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
-            "{id} is {state} in group {name}, which is not terminating it: only a member that waits for the lifecycle hook can be \
-             drained for it; leave hook out"
-        ))),
-        Some("InService") if member.is_some() => None,
-        Some("Standby" | "EnteringStandby") if ours => None,
-        Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
-             it; take it out of Standby first"
-        ))),
-        Some(state) if state.starts_with("Terminating") && surroundings.resuming => None,
-        Some(state) if state.starts_with("Terminating") => Some(
-            Obstacle::Terminating.because(format!("{id} is {state}: group {name} is terminating it already")),
-        ),
-        Some(state) if state.starts_with("Warmed") => Some(Obstacle::WarmPool.because(format!(
-            "{id} is {state}: it waits in the warm pool of group {name} and runs no pods; terminate it, and the pool takes a new one"
-        ))),
-        Some(state) if member.is_some() => Some(Obstacle::NotInService.because(format!(
-            "{id} is {state} in group {name}; only a member that is InService can be recycled"
-        ))),
-        Some(_) | None => Some(Obstacle::NotAMember.because(format!(
-            "{id} is no longer a member of group {name}; nothing would replace it"
-        ))),
-    }
-}
-
-fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
-    let id = &instance.id;
-    let cluster = input.cluster_name.as_str();
-    match find_other_cluster(instance, cluster) {
-        Some(other) => Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
-             cluster's module"
-        )),
-        None => Obstacle::NoNode.because(format!(
-            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined, terminate it in its group"
-        )),
-    }
-}
-
-/// The tags that the functions' policies demand of whatever they change. The group of an instance that our hook holds and no policy retains
-/// is not changed. That of an instance that EC2 takes away is only asked to terminate it, which EC2 does anyway.
-fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
-    let (input, id) = (surroundings.input, &instance.id);
-    let cluster = &input.cluster_name;
-    let is_tagged = has_cluster_tag(&instance.tags, cluster);
-    if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
-        return vec![Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
-             execution of that cluster's module"
-        ))];
-    }
-    let mut refusals = Vec::new();
-    let tag = cluster_tag(cluster.as_str());
-    let lacks = |what: &str, command: &str| {
-        Obstacle::MissingClusterTag.because(format!(
-            "{what} lacks the tag {tag} with the value owned or shared, without which the functions may not change it; set it: {command}"
-        ))
-    };
-    if !is_tagged {
-        refusals.push(lacks(
-            &format!("instance {id}"),
-            &tag_instances(std::slice::from_ref(id), cluster.as_str()),
-        ));
-    }
-    let leaves_by_itself = input.hook.is_some() || input.interrupted_at.is_some();
-    if let Some(group) = surroundings.group
-        && (!leaves_by_itself || surroundings.group_retains)
-        && !has_cluster_tag(surroundings.group_tags, cluster)
-    {
-        let name = &group.name;
-        refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
-    }
-    let untagged = &surroundings.group_state.untagged;
-    let protects_others = input.replacement == Replacement::Before;
-    if protects_others && !leaves_by_itself && !untagged.is_empty() {
-        let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();
-        refusals.push(lacks(
-            &format!(
-                "member {} of the same group, which the way back from Standby has to protect,",
-                name_some(&names)
-            ),
-            &tag_instances(&untagged[..untagged.len().min(MOST_TAGGED)], cluster.as_str()),
-        ));
-    }
-    refusals
-}
-
 /// Somebody else is removing the node already.
 fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let name = &node.name;
@@ -494,249 +156,19 @@ fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     }
 }
 
-fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal> {
-    let GroupState {
-        refresh,
-        node_group_status,
-        ..
-    } = surroundings.group_state;
-    let name = &group.name;
-    let refresh = refresh.as_ref().map(|status| {
-        Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and members in Standby end it, or are ended by \
-             it with their pods (its preference StandbyInstances); wait for its end, or cancel it"
-        ))
-    });
-    let update = node_group_status
-        .as_ref()
-        .filter(|status| is_busy(status))
-        .map(|status| {
-            let managed = surroundings.node.and_then(node_group).unwrap_or(name.as_str());
-            Obstacle::ManagedGroupUpdate.because(format!(
-                "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
-            ))
-        });
-    refresh.into_iter().chain(update).collect()
-}
-
-/// `NodegroupStatus` (EKS API reference): in these EKS takes nodes away.
-#[must_use]
-pub fn is_busy(node_group_status: &str) -> bool {
-    matches!(node_group_status, "UPDATING" | "DELETING")
-}
-
-/// The EKS managed node group that a Node belongs to.
-#[must_use]
-pub fn node_group(node: &NodeFacts) -> Option<&str> {
-    node.labels.get("eks.amazonaws.com/nodegroup").map(String::as_str)
-}
-
-/// In a weighted group one instance is worth several units of the desired capacity: who replaces whom, nobody can tell by counting.
-fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
-    match input.replacement {
-        Replacement::Before if state.is_weighted => Some(Obstacle::WeightedGroup.because(format!(
-            "the instances of group {} have weights, so that nobody can tell which launch replaces which; write replacement \"after\"",
-            group.name
-        ))),
-        Replacement::Before | Replacement::After => None,
-    }
-}
-
-fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
-    let id = &input.instance_id;
-    // The put-back of another node protects all others, for minutes, and says so by a tag.
-    let is_protected = group
-        .member(id)
-        .is_some_and(|member| member.protected_from_scale_in)
-        && !instance.tags.contains_key(PROTECTED_FOR_TAG);
-    is_protected.then(|| {
-        Obstacle::ScaleInProtection.because(format!(
-            "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write force \
-             [\"scale_in_protection\"]"
-        ))
-    })
-}
-
-fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
-    let suspended: Vec<&str> = needed_processes(input)
-        .iter()
-        .copied()
-        .filter(|process| group.suspended.iter().any(|suspended| suspended == process))
-        .collect();
-    (!suspended.is_empty()).then(|| {
-        Obstacle::SuspendedProcess.because(format!(
-            "group {} has {} suspended, without which no node can be replaced; resume it, or write force \
-             [\"suspended_process\"]",
-            group.name,
-            suspended.join(" and ")
-        ))
-    })
-}
-
-/// The group's processes without which a recycling cannot end.
-fn needed_processes(input: &Input) -> &'static [&'static str] {
-    match input.dispose {
-        Dispose::Terminate => &["Launch", "Terminate"],
-        Dispose::Stop | Dispose::Detach => &["Launch"],
-    }
-}
-
-/// EnterStandby takes the instance out of the group's balancers before the replacement exists. `after` keeps it there until it is drained.
-fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Refusal> {
-    let alone: Vec<&str> = balancers
-        .iter()
-        .filter(|balancer| balancer.others == 0)
-        .map(|balancer| balancer.name.as_str())
-        .collect();
-    match input.replacement {
-        Replacement::Before if !alone.is_empty() => Some(Obstacle::LastTarget.because(format!(
-            "{} is the last healthy target of {}, which EnterStandby takes it out of before its replacement is there; add a member, write \
-             replacement \"after\", or force [\"last_target\"]",
-            input.instance_id,
-            name_some(&alone)
-        ))),
-        Replacement::Before | Replacement::After => None,
-    }
-}
-
-fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
-    match input.dispose {
-        Dispose::Stop if instance.is_spot => Some(Obstacle::OneTimeSpot.because(format!(
-            "{} is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
-            instance.id
-        ))),
-        Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
-    }
-}
-
-/// Whoever wants to look at a sick machine must not lose it.
-fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
-    match input.dispose {
-        Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(
-            "node {} is not Ready: after {} minutes it would count as lost, and its group would terminate it; to keep the machine, take \
-             it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
-             --no-should-decrement-desired-capacity)",
-            node.name,
-            input.node_lost_after_seconds / 60,
-            quote(group.name.as_str()),
-            input.instance_id
-        ))),
-        Dispose::Stop | Dispose::Detach | Dispose::Terminate => None,
-    }
-}
-
-/// At most three names: a group may have dozens of target groups.
-fn name_some(names: &[&str]) -> String {
-    const MOST: usize = 3;
-    let told: Vec<&str> = names.iter().take(MOST).copied().collect();
-    match names.len().saturating_sub(MOST) {
-        0 => told.join(", "),
-        more => format!("{} and {more} more", told.join(", ")),
-    }
-}
-
-fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<String> {
-    let mut notes: Vec<String> = overridden
-        .iter()
-        .map(|refusal| format!("forced although {refusal}"))
-        .collect();
-    if let Some(group) = surroundings.group {
-        note_limits(surroundings.input, group, &mut notes);
-        note_balancers(
-            surroundings.input,
-            group,
-            &surroundings.group_state.balancers,
-            &mut notes,
-        );
-    }
-    let is_before = surroundings.input.replacement == Replacement::Before;
-    if let Some(name) = surroundings.node.and_then(node_group).filter(|_| is_before) {
-        notes.push(format!(
-            "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
-        ));
-    }
-    let silence = surroundings
-        .node
-        .and_then(|node| describe_silence(node, surroundings.input.node_lost_after_seconds));
-    notes.extend(silence.map(|silence| {
-        format!("{silence} at the earliest, and its group then terminates it with the pods on it")
-    }));
-    notes.extend(
-        surroundings
-            .group
-            .and_then(|group| note_propagation(surroundings, group)),
-    );
-    if surroundings.resuming {
-        notes.push(
-            "an earlier execution began with this node: this one goes on from where it came".to_owned(),
-        );
-    }
-    notes
-}
-
-/// A replacement without the tag can be neither protected nor recycled in its turn.
-fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<String> {
-    let cluster = &surroundings.input.cluster_name;
-    let tag = cluster_tag(cluster.as_str());
-    let is_passed_on = surroundings.group_propagates.contains(&tag);
-    (!surroundings.resuming && !is_passed_on).then(|| {
-        format!(
-            "group {} does not set the tag {tag} on the instances that it launches; unless its launch template does, set it: {}",
-            group.name,
-            tag_group(&group.name, cluster)
-        )
-    })
-}
-
-/// What the group's limits mean for the way back.
-fn note_limits(input: &Input, group: &Group, notes: &mut Vec<String>) {
-    let Group {
-        name,
-        min,
-        desired,
-        max,
-        ..
-    } = group;
-    match input.replacement {
-        Replacement::After => {}
-        Replacement::Before if min == max => notes.push(format!(
-            "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
-        )),
-        Replacement::Before if desired >= max => notes.push(format!(
-            "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
-             the replacement away"
-        )),
-        Replacement::Before => {}
-    }
-}
-
-/// What the group's own balancers see of it.
-fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer], notes: &mut Vec<String>) {
-    if balancers.is_empty() {
-        return;
-    }
-    let names: Vec<&str> = balancers.iter().map(|balancer| balancer.name.as_str()).collect();
-    let names = name_some(&names);
-    match input.replacement {
-        Replacement::Before => notes.push(format!(
-            "EnterStandby takes it out of {names} at once: pods on it that serve through them get no new connections while they are \
-             waited for"
-        )),
-        Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => notes.push(format!(
-            "it is the last healthy target of {names}: from its end until the new member of group {} is healthy there is none",
-            group.name
-        )),
-        Replacement::After => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::base::names::STANDBY_TAG;
+    use crate::claim::facts::GroupState;
+    use crate::cluster::balancers::Balancer;
+    use crate::cluster::group::Group;
+    use crate::input::model::Input;
     use serde_json::{Value, json};
+    use std::collections::BTreeMap;
 
     use super::*;
+    use crate::base::names::STOPPED_TAG;
     use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
-    use crate::names::STOPPED_TAG;
 
     /// A pre-flight in which all is well; each test changes what it is about.
     struct World {
@@ -1304,7 +736,7 @@ mod tests {
 
     #[test]
     fn every_refusal_is_in_the_documentation() {
-        let page = include_str!("../../../docs/troubleshooting.md");
+        let page = include_str!("../../../../docs/troubleshooting.md");
         for obstacle in Obstacle::ALL {
             let row = format!("| `{}` |", obstacle.name());
             assert!(
@@ -1316,7 +748,7 @@ mod tests {
 
     #[test]
     fn the_state_machine_tries_once_more_than_an_endpoint_has() {
-        let most = include_str!("../../../terraform/state-machine.tf")
+        let most = include_str!("../../../../terraform/state-machine.tf")
             .split("MaxAttempts     = ")
             .nth(1)
             .and_then(|rest| rest.lines().next())

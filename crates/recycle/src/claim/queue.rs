@@ -10,60 +10,24 @@
 
 use jiff::Timestamp;
 
-use crate::balancers::Balancer;
-use crate::claim::{Claim, Phase, StoredClaim, Urgency};
-use crate::contract::describe_instance;
-use crate::drain::{Progress, later};
-use crate::ids::{InstanceId, NodeName};
-use crate::input::{Force, Input, Replacement};
-use crate::node::{Group, NodeFacts};
-use crate::pods::NAMES_PER_CLASS;
-use crate::poll::next_wait;
-use crate::preflight::GroupState;
+use crate::base::ids::{InstanceId, NodeName};
+use crate::base::poll::next_wait;
+use crate::base::text::NAMES_PER_CLASS;
+use crate::base::time::later;
+use crate::claim::facts::GroupState;
+use crate::cluster::balancers::Balancer;
+use crate::cluster::group::Group;
+use crate::cluster::instance::describe_instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::limits::Limits;
+use crate::input::model::{Force, Input, Replacement};
+use crate::input::urgency::Urgency;
+use crate::records::claim::{Claim, Phase, StoredClaim};
+use crate::records::progress::Progress;
 
 /// Seconds that a node waits for its turn at most. A day: with less, a group whose pods need 20 hours would refuse what is started in
-/// the evening; longer, and somebody should hear of it. An execution's history has room for so much ([`crate::poll`]).
+/// the evening; longer, and somebody should hear of it. An execution's history has room for so much ([`crate::base::poll`]).
 pub const LONGEST_TURN: u32 = 86_400;
-
-/// How many nodes of a group may be worked on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// `max_parallel_per_group`: nodes being replaced, or whose pods are being moved.
-    pub parallel: usize,
-    /// `max_surge_per_group`: these, and nodes that only wait for pods or are on their way out. Each of them has its replacement already.
-    pub surge: usize,
-}
-
-impl Default for Limits {
-    /// One at a time, so that pods that were moved have time to start before more are. Five beside each other while they only wait:
-    /// with pods of 20 hours a group of 50 nodes is through in about nine days, and never pays for more than five extra instances.
-    fn default() -> Self {
-        Self {
-            parallel: 1,
-            surge: 5,
-        }
-    }
-}
-
-impl Limits {
-    /// Those of a node whose replacement comes so. With `after` a node is missing from the moment that it is tainted to the end: none beside
-    /// it has its replacement already, so that all that are underway count as being replaced.
-    #[must_use]
-    pub fn of(self, replacement: Replacement) -> Self {
-        match replacement {
-            Replacement::Before => self,
-            Replacement::After => Self {
-                surge: self.surge.min(self.parallel),
-                ..self
-            },
-        }
-    }
-
-    /// Whether there is room for one more beside so many.
-    fn allow(self, busy: usize, underway: usize) -> bool {
-        busy < self.parallel && underway < self.surge
-    }
-}
 
 /// Another claimed node of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +62,7 @@ impl Rival {
         (self.claim.claimed_at, &self.node) < (me.claimed_at, node)
     }
 
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let subject = match &self.instance {
             Some(instance) => describe_instance(instance, Some(&self.node)),
             None => format!("node {}", self.node),

@@ -4,9 +4,11 @@
 //! node (from before EnterStandby) and its replacement (as its Node appears) carry its annotation `scale-down-disabled`, and who had
 //! written it before gets it back as it was.
 
-use crate::ids::InstanceId;
-use crate::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use crate::node::{Group, NodeFacts, Record};
+use crate::base::ids::InstanceId;
+use crate::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use crate::cluster::group::Group;
+use crate::cluster::node::NodeFacts;
+use crate::records::node_record::Record;
 
 /// The annotation's value when it is we who set it; the only one that Cluster Autoscaler heeds.
 pub const DISABLED: &str = "true";

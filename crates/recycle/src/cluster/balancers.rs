@@ -1,10 +1,10 @@
 //! Load balancers of an Auto Scaling group: what they lose when the instance leaves them.
 //!
 //! Balancers that find nodes by themselves (the AWS Load Balancer Controller's instance targets) are not here: they follow the label that is
-//! set at the end of a drain ([`crate::disposal`]).
+//! set at the end of a drain ([`crate::disposal::next_step`]).
 
-use crate::ids::InstanceId;
-use crate::node::Group;
+use crate::base::ids::InstanceId;
+use crate::cluster::group::Group;
 
 /// What a group is attached to (DescribeAutoScalingGroups).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn judge_other_balancers(
     group: &Group,
     instance: &InstanceId,
 ) -> Vec<Balancer> {
-    let in_service = |member: &&crate::node::Member| member.lifecycle_state == "InService";
+    let in_service = |member: &&crate::cluster::group::Member| member.lifecycle_state == "InService";
     if !group.member(instance).as_ref().is_some_and(in_service) {
         return Vec::new();
     }

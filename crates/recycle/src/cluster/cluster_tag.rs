@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::{ClusterName, GroupName, InstanceId};
-use crate::node::Instance;
-use crate::shell::quote;
+use crate::base::ids::{ClusterName, GroupName, InstanceId};
+use crate::base::shell::quote;
+use crate::cluster::instance::Instance;
 
 const PREFIX: &str = "kubernetes.io/cluster/";
 
@@ -101,7 +101,7 @@ mod tests {
                 "{key}={value}"
             );
         }
-        let policy = include_str!("../../../terraform/iam.tf");
+        let policy = include_str!("../../../../terraform/iam.tf");
         assert!(policy.contains(&format!("= {}", serde_json::json!(CLUSTER_TAG_VALUES)).replace(',', ", ")));
     }
 

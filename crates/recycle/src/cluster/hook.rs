@@ -5,12 +5,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_tag::find_other_cluster;
-use crate::contract::{ClaimVerdict, WayIn};
-use crate::input::{Hook, Input, Replacement, TO_EC2};
-use crate::names::LIFECYCLE_HOOK;
-use crate::node::{Instance, NodeFacts};
-use crate::poll::{is_heartbeat_due, next_wait};
+use crate::base::names::LIFECYCLE_HOOK;
+use crate::base::poll::{is_heartbeat_due, next_wait};
+use crate::cluster::cluster_tag::find_other_cluster;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::{Hook, Input, Replacement, TO_EC2};
+use crate::input::way_in::WayIn;
 
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;
@@ -35,7 +36,7 @@ pub fn is_held(lifecycle_state: Option<&str>) -> bool {
     matches!(lifecycle_state, Some(WAITING | RETAINED))
 }
 
-/// Our hook, while it holds a member: it travels in [`crate::contract::Run`].
+/// Our hook, while it holds a member: it travels in [`crate::contract::run::Run`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldByHook {
     /// Its name: ours.
@@ -177,20 +178,20 @@ pub fn find_release(
     })
 }
 
-/// How an execution comes in, and where it goes first: by what is asked for, and by what the group is at.
+/// How an execution comes in: by what is asked for, and by what the group is at.
 #[must_use]
-pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> (WayIn, ClaimVerdict) {
+pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> WayIn {
     let is_interrupted = input.interrupted_at.is_some();
     let is_standby = lifecycle_state.is_some_and(|state| state.ends_with("Standby"));
     match (
         input.replacement,
         input.hook.is_some() || is_held(lifecycle_state),
     ) {
-        (_, true) => (WayIn::Hook, ClaimVerdict::Taint),
+        (_, true) => WayIn::Hook,
         // Whom EC2 takes away, nobody puts into Standby; one that is there already stays there.
-        (Replacement::After, false) if is_interrupted && is_standby => (WayIn::Before, ClaimVerdict::Taint),
-        (Replacement::After, false) => (WayIn::After, ClaimVerdict::Taint),
-        (Replacement::Before, false) => (WayIn::Before, ClaimVerdict::Standby),
+        (Replacement::After, false) if is_interrupted && is_standby => WayIn::Before,
+        (Replacement::After, false) => WayIn::After,
+        (Replacement::Before, false) => WayIn::Before,
     }
 }
 
@@ -343,21 +344,21 @@ mod tests {
         let recommended = input(json!({"urgency": "spot"}));
         let hook = fired(&[]);
         let cases = [
-            (&planned, "InService", WayIn::Before, ClaimVerdict::Standby),
-            (&planned, WAITING, WayIn::Hook, ClaimVerdict::Taint),
-            (&after, "InService", WayIn::After, ClaimVerdict::Taint),
-            (&hook, WAITING, WayIn::Hook, ClaimVerdict::Taint),
-            (&hook, "Terminating", WayIn::Hook, ClaimVerdict::Taint),
-            (&recommended, "InService", WayIn::Before, ClaimVerdict::Standby),
-            (&recommended, RETAINED, WayIn::Hook, ClaimVerdict::Taint),
-            (&interrupted, "InService", WayIn::After, ClaimVerdict::Taint),
-            (&interrupted, "Standby", WayIn::Before, ClaimVerdict::Taint),
-            (&interrupted, WAITING, WayIn::Hook, ClaimVerdict::Taint),
+            (&planned, "InService", WayIn::Before),
+            (&planned, WAITING, WayIn::Hook),
+            (&after, "InService", WayIn::After),
+            (&hook, WAITING, WayIn::Hook),
+            (&hook, "Terminating", WayIn::Hook),
+            (&recommended, "InService", WayIn::Before),
+            (&recommended, RETAINED, WayIn::Hook),
+            (&interrupted, "InService", WayIn::After),
+            (&interrupted, "Standby", WayIn::Before),
+            (&interrupted, WAITING, WayIn::Hook),
         ];
-        for (input, state, way_in, verdict) in cases {
+        for (input, state, way_in) in cases {
             assert_eq!(
                 find_way_in(input, Some(state)),
-                (way_in, verdict),
+                way_in,
                 "{state} {:?}",
                 input.urgency
             );

@@ -1,17 +1,17 @@
-//! A Node and its instance as the decisions see them, and the record of what was there before we changed it.
+//! A Node as the decisions see it, and its taints.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::claim::StoredClaim;
-use crate::drain::Progress;
-use crate::ids::{GroupName, InstanceId, NodeName};
-use crate::pods::cut_given;
-use crate::printable::printable_document;
-use crate::put_back::GaveUp;
-use crate::strict::{Unreadable, read_text, read_value};
+use crate::base::ids::{InstanceId, NodeName};
+use crate::base::printable::printable_document;
+use crate::base::strict::{read_text, read_value};
+use crate::base::text::cut_given;
+use crate::records::claim::StoredClaim;
+use crate::records::node_record::{Record, UnreadableRecord};
+use crate::records::progress::Progress;
 
 /// A taint, as Kubernetes writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ const DRAINING_EFFECT: &str = "NoSchedule";
 #[must_use]
 pub fn draining_taint(instance: &InstanceId) -> Taint {
     Taint {
-        key: crate::names::DRAINING_TAINT.to_owned(),
+        key: crate::base::names::DRAINING_TAINT.to_owned(),
         value: Some(instance.to_string()),
         effect: DRAINING_EFFECT.to_owned(),
         time_added: None,
@@ -45,25 +45,25 @@ pub fn draining_taint(instance: &InstanceId) -> Taint {
 /// Whether a taint stands where ours does: Kubernetes allows one of a key and an effect.
 #[must_use]
 pub fn is_draining_taint(taint: &Taint) -> bool {
-    taint.key == crate::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
+    taint.key == crate::base::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
 /// Whether a person asks by it for the node to be recycled.
 #[must_use]
 pub fn is_request_taint(taint: &Taint) -> bool {
-    taint.key == crate::names::REQUEST_TAINT
+    taint.key == crate::base::names::REQUEST_TAINT
 }
 
 /// The taint of a Node whose instance is stopped, and stays in its group.
 #[must_use]
 pub fn stopped_taint(instance: &InstanceId) -> Taint {
-    taint_for(crate::names::STOPPED_TAINT, instance)
+    taint_for(crate::base::names::STOPPED_TAINT, instance)
 }
 
 /// The taint of a Node whose instance has left its group, and runs on for an investigation.
 #[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
-    taint_for(crate::names::DETACHED_TAINT, instance)
+    taint_for(crate::base::names::DETACHED_TAINT, instance)
 }
 
 fn taint_for(key: &str, instance: &InstanceId) -> Taint {
@@ -80,7 +80,7 @@ fn taint_for(key: &str, instance: &InstanceId) -> Taint {
 #[must_use]
 pub fn out_of_service_taint() -> Taint {
     Taint {
-        key: crate::names::OUT_OF_SERVICE_TAINT.to_owned(),
+        key: crate::base::names::OUT_OF_SERVICE_TAINT.to_owned(),
         value: Some(OUT_OF_SERVICE_BY_US.to_owned()),
         effect: "NoExecute".to_owned(),
         time_added: None,
@@ -90,7 +90,8 @@ pub fn out_of_service_taint() -> Taint {
 /// Whether it is that taint, set by us.
 #[must_use]
 pub fn is_out_of_service_taint(taint: &Taint) -> bool {
-    taint.key == crate::names::OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
+    taint.key == crate::base::names::OUT_OF_SERVICE_TAINT
+        && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
 }
 
 /// The value of the taint, which means nothing to Kubernetes: a person's stays apart.
@@ -132,14 +133,14 @@ impl NodeFacts {
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         self.annotations
-            .get(crate::names::CLAIM_ANNOTATION)
-            .map(|value| crate::claim::Claim::from_annotation(value))
+            .get(crate::base::names::CLAIM_ANNOTATION)
+            .map(|value| crate::records::claim::Claim::from_annotation(value))
     }
 
     /// The story in its annotation; none also if somebody edited it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        let text = self.annotations.get(crate::names::PROGRESS_ANNOTATION)?;
+        let text = self.annotations.get(crate::base::names::PROGRESS_ANNOTATION)?;
         let document = serde_json::from_str(text).ok()?;
         read_value(&printable_document(document)).ok()
     }
@@ -147,7 +148,7 @@ impl NodeFacts {
     /// Nobody has written the field since we did. Where nobody can tell, it was us.
     #[must_use]
     pub fn is_cordoned_by_us(&self) -> bool {
-        let ours = |manager: &str| manager == crate::names::FIELD_MANAGER;
+        let ours = |manager: &str| manager == crate::base::names::FIELD_MANAGER;
         self.unschedulable && self.cordoned_by.as_deref().is_none_or(ours)
     }
 
@@ -161,14 +162,14 @@ impl NodeFacts {
     #[must_use]
     pub fn queued_since(&self) -> Option<Timestamp> {
         self.annotations
-            .get(crate::names::PUT_BACK_ANNOTATION)?
+            .get(crate::base::names::PUT_BACK_ANNOTATION)?
             .parse()
             .ok()
     }
 
     /// The record in its annotation; an unreadable one is an error that names the annotation.
     pub fn record(&self) -> Result<Record, UnreadableRecord> {
-        match self.annotations.get(crate::names::RECORD_ANNOTATION) {
+        match self.annotations.get(crate::base::names::RECORD_ANNOTATION) {
             None => Ok(Record::default()),
             Some(value) => read_text(value).map_err(|source| UnreadableRecord {
                 node: self.name.clone(),
@@ -224,237 +225,16 @@ impl NodeList {
     }
 }
 
-/// The annotation `recycle-eks/record` was edited by somebody.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to read the annotation recycle-eks/record of node {node}")]
-pub struct UnreadableRecord {
-    node: NodeName,
-    source: Unreadable,
-}
-
-/// What was there before us, and what we chose: the Kubernetes half of the record. Written in the same request as the change
-/// that it describes, or before it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// [`crate::contract::SCHEMA`] of the writer; 0 if nothing was recorded yet.
-    #[serde(default)]
-    pub schema: u32,
-    /// The group's members before EnterStandby, or before the termination (way in `after`): who is not among them came after.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub members_before: Vec<InstanceId>,
-    /// How many members were usable then, itself included ([`crate::shortage`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usable_before: Option<u32>,
-    /// The reserved replacement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replacement: Option<InstanceId>,
-    /// When the taint was set: pods created later tolerate it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tainted_at: Option<Timestamp>,
-    /// Seconds without Ready after which the execution counts the node as lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_after: Option<u32>,
-    /// The node was cordoned before we came.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub was_unschedulable: bool,
-    /// When we set the label [`crate::names::EXCLUDE_FROM_BALANCERS_LABEL`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub excluded_at: Option<Timestamp>,
-    /// Its value before that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub excluded_before: Option<String>,
-    /// The group's desired capacity before EnterStandby.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub desired_before: Option<u32>,
-    /// We set the annotation [`crate::names::SCALE_DOWN_DISABLED_ANNOTATION`].
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub kept: bool,
-    /// Its value before that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_before: Option<String>,
-}
-
-/// A member of an Auto Scaling group (DescribeAutoScalingGroups).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its instance.
-    pub instance: InstanceId,
-    /// `LifecycleState`, such as `InService` or `Pending:Wait`.
-    pub lifecycle_state: String,
-    /// `ProtectedFromScaleIn`.
-    pub protected_from_scale_in: bool,
-}
-
-impl Member {
-    /// It will not be in service again.
-    #[must_use]
-    pub fn is_leaving(&self) -> bool {
-        is_leaving(&self.lifecycle_state)
-    }
-
-    /// SetInstanceProtection takes it. A call that names one member in another state is refused as a whole.
-    #[must_use]
-    pub fn can_be_protected(&self) -> bool {
-        ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
-    }
-}
-
-/// Whether a member in this lifecycle state will not be in service again.
-#[must_use]
-pub fn is_leaving(lifecycle_state: &str) -> bool {
-    ["Terminat", "Detach"]
-        .iter()
-        .any(|prefix| lifecycle_state.starts_with(prefix))
-}
-
-/// How many members one SetInstanceProtection takes (its API reference).
-pub const MOST_PROTECTED: usize = 50;
-
-/// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
-    /// Its name.
-    pub name: GroupName,
-    /// `MinSize`.
-    pub min: u32,
-    /// `DesiredCapacity`.
-    pub desired: u32,
-    /// `MaxSize`.
-    pub max: u32,
-    /// `Instances`.
-    pub members: Vec<Member>,
-    /// `SuspendedProcesses`, their names.
-    pub suspended: Vec<String>,
-}
-
-impl Group {
-    /// The member with this instance, if it is one.
-    #[must_use]
-    pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
-        self.members.iter().find(|member| member.instance == *instance)
-    }
-
-    /// Of these instances, those whose protection can be taken away now, or that have lost it because they leave or have left. One on
-    /// its way into service has to wait: a sweep finds its tag.
-    #[must_use]
-    pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
-        let is_ready = |id: &&InstanceId| {
-            self.member(id)
-                .is_none_or(|member| member.is_leaving() || member.can_be_protected())
-        };
-        protected.iter().filter(is_ready).cloned().collect()
-    }
-
-    /// Members that a scale-in could choose: those in service, and `returning`, which will be, if there is one.
-    #[must_use]
-    pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
-        self.members
-            .iter()
-            .filter(|member| {
-                let is_returning = returning == Some(&member.instance) && member.can_be_protected();
-                (member.lifecycle_state == "InService" || is_returning) && !member.protected_from_scale_in
-            })
-            .map(|member| member.instance.clone())
-            .collect()
-    }
-
-    /// How many members are in service.
-    #[must_use]
-    pub fn in_service(&self) -> u32 {
-        self.count(|state| state == "InService")
-    }
-
-    /// How many members are on their way into service.
-    #[must_use]
-    pub fn pending(&self) -> u32 {
-        self.count(|state| state.starts_with("Pending"))
-    }
-
-    fn count(&self, counts: impl Fn(&str) -> bool) -> u32 {
-        let members = self
-            .members
-            .iter()
-            .filter(|member| counts(&member.lifecycle_state));
-        u32::try_from(members.count()).unwrap_or(u32::MAX)
-    }
-}
-
-/// An EC2 instance at this moment (DescribeInstances).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instance {
-    /// Its id.
-    pub id: InstanceId,
-    /// `State.Name`: `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
-    pub state: String,
-    /// `PrivateDnsName`: the first hint for the Node's name.
-    pub private_dns_name: Option<String>,
-    /// Its tags.
-    pub tags: BTreeMap<String, String>,
-    /// `SpotInstanceRequestId` is set.
-    pub is_spot: bool,
-}
-
-impl Instance {
-    /// When recycle-eks stopped it as asked, if it is stopped since then.
-    #[must_use]
-    pub fn stopped_at(&self) -> Option<&str> {
-        let stopped_at = self.tags.get(crate::names::STOPPED_TAG)?;
-        (self.state == "stopped").then_some(stopped_at)
-    }
-
-    /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
-    #[must_use]
-    pub fn was_stopped(&self) -> bool {
-        self.is_newer_than_standby(crate::names::STOPPED_TAG)
-    }
-
-    /// The same for one that was detached.
-    #[must_use]
-    pub fn was_detached(&self) -> bool {
-        self.is_newer_than_standby(crate::names::DETACHED_TAG)
-    }
-
-    fn is_newer_than_standby(&self, tag: &str) -> bool {
-        let time = |tag: &str| self.tags.get(tag)?.parse::<Timestamp>().ok();
-        time(tag) > time(crate::names::STANDBY_TAG)
-    }
-
-    /// The claim in its tags.
-    #[must_use]
-    pub fn claim(&self) -> Option<StoredClaim> {
-        let value = self.tags.get(crate::names::CLAIM_TAG)?;
-        let group = self
-            .tags
-            .get(crate::names::GROUP_TAG)
-            .and_then(|group| group.parse().ok());
-        Some(match group {
-            Some(group) => crate::claim::Claim::from_tag(value, &group),
-            None => StoredClaim::Unreadable(value.clone()),
-        })
-    }
-
-    /// That it is a person's to see to.
-    #[must_use]
-    pub fn gave_up(&self) -> Option<GaveUp> {
-        self.tags.get(crate::names::GAVE_UP_TAG)?.parse().ok()
-    }
-
-    /// EC2 will not bring it back: it is terminated or about to be.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        matches!(self.state.as_str(), "shutting-down" | "terminated")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Phase;
-    use crate::failure::with_causes;
-    use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
-    use crate::names::{
+    use crate::base::failure::with_causes;
+    use crate::base::names::{
         CLAIM_TAG, DETACHED_TAG, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
     };
+    use crate::cluster::instance::Instance;
+    use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
+    use crate::records::claim::Phase;
     use serde_json::json;
 
     #[test]
@@ -465,7 +245,12 @@ mod tests {
             (None, None),
         ] {
             let mut node = node("a");
-            let texts = text.map(|text| (crate::names::PUT_BACK_ANNOTATION.to_owned(), text.to_owned()));
+            let texts = text.map(|text| {
+                (
+                    crate::base::names::PUT_BACK_ANNOTATION.to_owned(),
+                    text.to_owned(),
+                )
+            });
             node.annotations.extend(texts);
             assert_eq!(node.queued_since(), since, "{text:?}");
         }

@@ -5,14 +5,16 @@
 
 use jiff::Timestamp;
 
-use crate::contract::WayIn;
-use crate::hook::{RETAINED, WAITING};
-use crate::ids::InstanceId;
-use crate::input::Dispose;
-use crate::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT};
-use crate::node::{Group, Instance, NodeFacts};
-use crate::pods::{NAMES_PER_CLASS, cut_text};
-use crate::poll::next_wait;
+use crate::base::ids::InstanceId;
+use crate::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT};
+use crate::base::poll::next_wait;
+use crate::base::text::{NAMES_PER_CLASS, cut_text};
+use crate::cluster::group::Group;
+use crate::cluster::hook::{RETAINED, WAITING};
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::Dispose;
+use crate::input::way_in::WayIn;
 
 /// Seconds to wait for volumes to detach before disposing anyway: a detach that takes longer than five minutes hangs.
 pub const VOLUME_GRACE: u32 = 300;
@@ -373,10 +375,12 @@ fn whole_seconds(seconds: i64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Phase;
+    use crate::base::names::{DETACHED_TAG, STOPPED_TAG};
+    use crate::cluster::group::Member;
+    use crate::cluster::node::out_of_service_taint;
     use crate::fixtures::{OLD, OTHER, at, claimed, group, id, instance, member, node, strings};
-    use crate::names::{DETACHED_TAG, STOPPED_TAG};
-    use crate::node::{Member, Record, out_of_service_taint};
+    use crate::records::claim::Phase;
+    use crate::records::node_record::Record;
 
     fn out_of_balancers() -> NodeFacts {
         NodeFacts {
@@ -815,13 +819,13 @@ mod tests {
     fn the_balancers_have_their_grace_from_the_label_on() {
         let mut node = out_of_balancers();
         let record = Record {
-            schema: crate::contract::SCHEMA,
+            schema: crate::records::schema::SCHEMA,
             excluded_at: Some(at(190)),
             ..Record::default()
         };
         let text = serde_json::to_string(&record).unwrap();
         node.annotations
-            .insert(crate::names::RECORD_ANNOTATION.to_owned(), text);
+            .insert(crate::base::names::RECORD_ANNOTATION.to_owned(), text);
         let step = step(
             Dispose::Terminate,
             Some(&node),

@@ -1,24 +1,15 @@
 //! Pod classes: which pods a drain ignores, waits for, or evicts, and what people should know of them.
 //!
-//! What keeps a pod that was asked to go is not known here: only the API server's answer to an eviction tells ([`crate::blocked`]).
-
-use std::collections::BTreeMap;
+//! What keeps a pod that was asked to go is not known here: only the API server's answer to an eviction tells ([`crate::drain::blocked`]).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::drain::{Terms, later};
-use crate::input::{Awaited, Evict};
-use crate::names::DRAIN_ANNOTATION;
-use crate::node::Taint;
+use crate::base::names::DRAIN_ANNOTATION;
+use crate::base::time::later;
+use crate::cluster::pod::PodFacts;
+use crate::input::model::{Awaited, Evict};
 
-/// How many names of a class an answer gives.
-pub const NAMES_PER_CLASS: usize = 5;
-/// How many bytes all names of an answer may have together: with the longest input, group and certificate an answer stays under
-/// 8 KB.
-pub const NAMES_BUDGET: usize = 1_300;
-/// To how many characters names are cut, one after the other, until all fit into a budget. With the last, five names in each class do.
-const CUT_NAMES: [usize; 8] = [120, 80, 60, 40, 28, 20, 16, 12];
 /// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck. A kubelet that is well
 /// removes a pod within a minute of its last second.
 const STUCK_AFTER: u32 = 300;
@@ -27,215 +18,11 @@ const STUCK_AFTER: u32 = 300;
 /// may send others for ever, and an hourly CronJob with a toleration of everything would keep a node for ever.
 pub const LATE_PATIENCE: u32 = 300;
 
-/// Set by the kubelet on pods that it runs from a file.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Karpenter's "leave this pod alone": `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
 const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
+
 /// Cluster Autoscaler's "leave this pod alone", if it is `false`, or `on-completion`: until it has finished.
 const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
-
-/// Who controls a pod (`metadata.ownerReferences`, the one with `controller: true`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Controller {
-    /// Its kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-}
-
-/// A toleration of a pod (`spec.tolerations`). A tenant may write any.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Toleration {
-    /// `key`; none or empty with the operator `Exists`: every taint.
-    pub key: Option<String>,
-    /// `operator`: `Equal` (also if there is none) or `Exists`. Others tolerate no taint of ours.
-    pub operator: Option<String>,
-    /// `value`.
-    pub value: Option<String>,
-    /// `effect`; none: every effect.
-    pub effect: Option<String>,
-    /// `tolerationSeconds`; none: for ever.
-    pub seconds: Option<i64>,
-}
-
-impl Toleration {
-    /// As the scheduler sees it (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
-    #[must_use]
-    pub fn tolerates(&self, taint: &Taint) -> bool {
-        let same = |mine: &Option<String>, other: &str| mine.as_deref().unwrap_or_default() == other;
-        let any = |mine: &Option<String>| mine.as_deref().is_none_or(str::is_empty);
-        let is_value = match self.operator.as_deref() {
-            None | Some("" | "Equal") => same(&self.value, taint.value.as_deref().unwrap_or_default()),
-            Some("Exists") => true,
-            Some(_) => false,
-        };
-        (any(&self.effect) || same(&self.effect, &taint.effect))
-            && (any(&self.key) || same(&self.key, &taint.key))
-            && is_value
-    }
-}
-
-/// What we need to know of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodFacts {
-    /// `metadata.namespace`.
-    pub namespace: String,
-    /// `metadata.name`.
-    pub name: String,
-    /// `metadata.uid`, the precondition of an eviction.
-    pub uid: String,
-    /// Which of its fields cannot be read, and why; none if all can be. All other facts of such a pod but its names are empty.
-    pub unreadable: Option<String>,
-    /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-    /// Who controls it; none for a bare pod.
-    pub controller: Option<Controller>,
-    /// `status.phase`: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-    pub phase: String,
-    /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
-    pub restart_policy: String,
-    /// `metadata.creationTimestamp`.
-    pub created_at: Option<Timestamp>,
-    /// `status.startTime`: when a kubelet accepted it.
-    pub started_at: Option<Timestamp>,
-    /// `spec.tolerations`.
-    pub tolerations: Vec<Toleration>,
-    /// `metadata.deletionTimestamp`: it includes the grace period.
-    pub deletion_at: Option<Timestamp>,
-    /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
-    pub volume_claims: Vec<String>,
-    /// `spec.terminationGracePeriodSeconds`.
-    pub grace_seconds: u32,
-    /// It has a volume of the type emptyDir, whose content ends with the pod.
-    pub has_empty_dir: bool,
-    /// A container that somebody added to look inside (`kubectl debug`) runs in it.
-    pub is_debugged: bool,
-}
-
-impl PodFacts {
-    /// A pod that cannot be read. Its names are empty if they cannot be read, either.
-    #[must_use]
-    pub fn unreadable(namespace: String, name: String, uid: String, why: &str) -> Self {
-        Self {
-            namespace,
-            name,
-            uid,
-            unreadable: Some(cut_given(why)),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            controller: None,
-            phase: String::new(),
-            restart_policy: String::new(),
-            created_at: None,
-            started_at: None,
-            tolerations: Vec::new(),
-            deletion_at: None,
-            volume_claims: Vec::new(),
-            grace_seconds: 0,
-            has_empty_dir: false,
-            is_debugged: false,
-        }
-    }
-
-    /// `namespace/name`.
-    #[must_use]
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-
-    fn is_controlled_by(&self, kinds: &[&str]) -> bool {
-        self.controller
-            .as_ref()
-            .is_some_and(|controller| kinds.contains(&controller.kind.as_str()))
-    }
-
-    fn is_finished(&self) -> bool {
-        matches!(self.phase.as_str(), "Succeeded" | "Failed")
-    }
-
-    fn is_mirror(&self) -> bool {
-        self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
-    }
-
-    /// Its node's end takes nothing away: it has finished, or every node has one like it.
-    pub(crate) fn leaves_nothing(&self) -> bool {
-        self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
-    }
-
-    /// It has a place, and its containers have not all begun: images are pulled, volumes attached, init containers run.
-    fn is_pending(&self) -> bool {
-        self.phase == "Pending" && self.deletion_at.is_none()
-    }
-
-    /// It should have been gone five minutes ago.
-    fn is_stuck(&self, now: Timestamp) -> bool {
-        self.deletion_at
-            .is_some_and(|deletion| now > later(deletion, STUCK_AFTER))
-    }
-
-    /// When it will be gone at the latest, if it is asked to go now or was before.
-    fn ends_at(&self, now: Timestamp) -> Timestamp {
-        self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
-    }
-
-    /// Nothing would bring it back elsewhere.
-    fn is_bare(&self) -> bool {
-        self.controller.is_none()
-    }
-
-    /// It may come to an end without anybody asking. With restartPolicy Always it is restarted for ever, unless a controller
-    /// that we do not know removes it when its work is done.
-    fn can_end(&self) -> bool {
-        self.restart_policy != "Always"
-            || !(self.is_bare()
-                || self.is_controlled_by(&["ReplicaSet", "StatefulSet", "ReplicationController"]))
-    }
-
-    /// Another tool was told to leave it alone.
-    fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
-        let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
-        let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
-            None => false,
-            Some("true") => true,
-            Some(text) => text.parse::<SignedDuration>().is_ok_and(|protection| {
-                let end = self.started_at.map(|start| start.checked_add(protection));
-                end.is_none_or(|end| end.is_ok_and(|end| now < end))
-            }),
-        };
-        is_protected || matches!(value(SAFE_TO_EVICT_ANNOTATION), Some("false" | "on-completion"))
-    }
-
-    /// Its containers end, and its controller counts on that: a Job, a workflow, a task.
-    fn runs_to_completion(&self) -> bool {
-        !self.is_bare() && self.restart_policy != "Always"
-    }
-
-    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
-        self.tolerations
-            .iter()
-            .any(|toleration| toleration.tolerates(taint))
-    }
-
-    /// Our annotation says `evict`.
-    pub(crate) fn is_told_to_go(&self) -> bool {
-        self.annotated_class() == Ok(Some(PodClass::Evict))
-    }
-
-    /// What our annotation says; none if there is none, an error if it says nothing that we know.
-    fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
-        match self.annotations.get(DRAIN_ANNOTATION).map(String::as_str) {
-            None => Ok(None),
-            Some("wait") => Ok(Some(PodClass::Wait)),
-            Some("evict") => Ok(Some(PodClass::Evict)),
-            Some("ignore") => Ok(Some(PodClass::Ignore)),
-            Some(_) => Err(()),
-        }
-    }
-}
 
 /// What a drain does with a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -247,49 +34,6 @@ pub enum PodClass {
     Wait,
     /// Evicted through the Eviction API.
     Evict,
-}
-
-/// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `unreadable`, `awaited`, `evictable`,
-/// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` or `stuck` are disjoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodSurvey {
-    /// Pods that cannot be read. They hold the node, and are never asked to go: each may be one that has to be waited for.
-    pub unreadable: Vec<PodFacts>,
-    /// Pods to wait for.
-    pub awaited: Vec<PodFacts>,
-    /// Pods to evict that have not been asked to go yet.
-    pub evictable: Vec<PodFacts>,
-    /// Pods that would be evicted, but for a volume that no other node can use now ([`crate::zones`]): they hold the node.
-    pub zone_mismatch: Vec<PodFacts>,
-    /// Of each of them, which volume and which nodes; of each pod that cannot be read, which field: one sentence.
-    pub held_because: Vec<String>,
-    /// Pods that are on their way out, and have time left; those that are waited for are also among `awaited`.
-    pub terminating: Vec<PodFacts>,
-    /// Pods that should have been gone five minutes ago; those that are waited for are also among `awaited`.
-    pub stuck: Vec<PodFacts>,
-    /// Pods that were waited for until their time was over (`on_drain_timeout`); also among `evictable`.
-    pub out_of_time: Vec<PodFacts>,
-    /// Pods that may need longer to end than the drain has time left: to be evicted, or on their way out.
-    pub grace_too_long: Vec<PodFacts>,
-    /// Awaited pods that cannot end by themselves; also among `awaited`.
-    pub never_ends: Vec<PodFacts>,
-    /// Bare pods that are waited for because nothing would bring them back; also among `awaited`.
-    pub bare: Vec<PodFacts>,
-    /// Pods that are waited for because they run to completion, and no selector or annotation says more; also among `awaited`.
-    pub to_completion: Vec<PodFacts>,
-    /// Pods to evict that have an emptyDir, whose content is lost; also among `evictable`.
-    pub empty_dir: Vec<PodFacts>,
-    /// Pods into which somebody looks with a debug container. Their class is what it would be without.
-    pub debugged: Vec<PodFacts>,
-    /// Pods that are bound to the node and have not begun. Their class is what it would be if they had.
-    pub pending: Vec<PodFacts>,
-    /// Pods that tolerate our taint and came after it, and that no selector or annotation asks to wait for: they are asked to go when nothing else holds
-    /// the node, for [`LATE_PATIENCE`].
-    pub tolerates_taint: Vec<PodFacts>,
-    /// Pods whose annotation `recycle-eks/drain` says nothing that we know: classed as if they had none.
-    pub bad_annotation: Vec<PodFacts>,
-    /// Pods that do not matter.
-    pub ignored: u32,
 }
 
 /// Decides a pod's class, and by which rule: the first that matches wins.
@@ -313,7 +57,11 @@ pub fn explain_class(
 }
 
 /// What a selector or an annotation asks for, or what it is on every node.
-fn find_asked_class(pod: &PodFacts, awaited: &Awaited, now: Timestamp) -> Option<(PodClass, &'static str)> {
+pub(crate) fn find_asked_class(
+    pod: &PodFacts,
+    awaited: &Awaited,
+    now: Timestamp,
+) -> Option<(PodClass, &'static str)> {
     if pod.unreadable.is_some() {
         return Some((PodClass::Wait, "it cannot be read"));
     }
@@ -336,7 +84,7 @@ fn find_asked_class(pod: &PodFacts, awaited: &Awaited, now: Timestamp) -> Option
     waits.then_some((PodClass::Wait, "annotated not to be disturbed, and it can end"))
 }
 
-fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
+pub(crate) fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
     match evict {
         Evict::Others | Evict::OthersAndJobs => (PodClass::Evict, "its controller starts it elsewhere"),
         Evict::None => (PodClass::Ignore, "evict is none"),
@@ -362,281 +110,78 @@ pub fn is_empty_node(pods: &[PodFacts]) -> bool {
     pods.iter().all(PodFacts::leaves_nothing)
 }
 
-/// Sorts the pods of a node.
-#[must_use]
-pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
-    let mut survey = PodSurvey::default();
-    for pod in pods {
-        add_pod(&mut survey, pod, terms);
+impl PodFacts {
+    /// It should have been gone five minutes ago.
+    pub(crate) fn is_stuck(&self, now: Timestamp) -> bool {
+        self.deletion_at
+            .is_some_and(|deletion| now > later(deletion, STUCK_AFTER))
     }
-    survey
-}
 
-fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
-    if let Some(why) = &pod.unreadable {
-        survey.unreadable.push(pod.clone());
-        survey
-            .held_because
-            .push(format!("cannot read pod {}: {why}", pod.full_name()));
-        return;
+    /// Another tool was told to leave it alone.
+    pub(crate) fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
+        let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
+        let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
+            None => false,
+            Some("true") => true,
+            Some(text) => text.parse::<SignedDuration>().is_ok_and(|protection| {
+                let end = self.started_at.map(|start| start.checked_add(protection));
+                end.is_none_or(|end| end.is_ok_and(|end| now < end))
+            }),
+        };
+        is_protected || matches!(value(SAFE_TO_EVICT_ANNOTATION), Some("false" | "on-completion"))
     }
-    let asked = find_asked_class(pod, terms.awaited, terms.now);
-    let is_late = terms.is_late(pod);
-    let (class, _) = match asked {
-        Some(asked) => asked,
-        None if is_late => class_of_others(terms.evict),
-        None => explain_class(pod, terms.awaited, terms.evict, terms.now),
-    };
-    if pod.annotated_class().is_err() && !pod.is_finished() {
-        survey.bad_annotation.push(pod.clone());
-    }
-    if class == PodClass::Ignore {
-        survey.ignored += 1;
-        return;
-    }
-    if is_late && class != PodClass::Wait {
-        survey.tolerates_taint.push(pod.clone());
-        return;
-    }
-    survey.add_remarks(pod, terms);
-    let is_leaving = pod.deletion_at.is_some();
-    match class {
-        PodClass::Wait if !is_leaving && terms.is_out_of_time(pod) => {
-            survey.out_of_time.push(pod.clone());
-            survey.add_evictable(pod, terms);
-        }
-        PodClass::Wait => survey.add_awaited(pod, terms),
-        PodClass::Evict if !is_leaving => survey.add_evictable(pod, terms),
-        PodClass::Evict | PodClass::Ignore => {}
-    }
-}
 
-impl PodSurvey {
-    /// What has nothing to do with the pod's class.
-    fn add_remarks(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
-        if pod.is_stuck(terms.now) {
-            self.stuck.push(pod.clone());
-        } else if pod.deletion_at.is_some() {
-            self.terminating.push(pod.clone());
-            self.compare_grace(pod, terms);
-        }
-        if pod.is_debugged {
-            self.debugged.push(pod.clone());
-        }
-        if pod.is_pending() {
-            self.pending.push(pod.clone());
+    /// Our annotation says `evict`.
+    pub(crate) fn is_told_to_go(&self) -> bool {
+        self.annotated_class() == Ok(Some(PodClass::Evict))
+    }
+
+    /// What our annotation says; none if there is none, an error if it says nothing that we know.
+    pub(crate) fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
+        match self.annotations.get(DRAIN_ANNOTATION).map(String::as_str) {
+            None => Ok(None),
+            Some("wait") => Ok(Some(PodClass::Wait)),
+            Some("evict") => Ok(Some(PodClass::Evict)),
+            Some("ignore") => Ok(Some(PodClass::Ignore)),
+            Some(_) => Err(()),
         }
     }
-
-    fn add_awaited(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
-        self.awaited.push(pod.clone());
-        if !pod.can_end() && pod.deletion_at.is_none() {
-            self.never_ends.push(pod.clone());
-        }
-        if find_asked_class(pod, terms.awaited, terms.now).is_none() {
-            let class = if pod.is_bare() {
-                &mut self.bare
-            } else {
-                &mut self.to_completion
-            };
-            class.push(pod.clone());
-        }
-    }
-
-    fn add_evictable(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
-        self.evictable.push(pod.clone());
-        self.compare_grace(pod, terms);
-        if pod.has_empty_dir {
-            self.empty_dir.push(pod.clone());
-        }
-    }
-
-    /// Once the time is over, it is too late for every pod, and nothing is said of it any more.
-    fn compare_grace(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
-        if !terms.is_time_over() && pod.ends_at(terms.now) > terms.deadline.at {
-            self.grace_too_long.push(pod.clone());
-        }
-    }
-
-    /// Nothing is left that holds the node.
-    #[must_use]
-    pub fn is_clear(&self) -> bool {
-        self.unreadable.is_empty()
-            && self.awaited.is_empty()
-            && self.evictable.is_empty()
-            && self.zone_mismatch.is_empty()
-            && self.terminating.is_empty()
-            && self.stuck.is_empty()
-    }
-
-    /// Whom to ask to go: once nothing else holds the node, those that tolerate our taint.
-    #[must_use]
-    pub fn to_evict(&self) -> Vec<PodFacts> {
-        if !self.is_clear() {
-            return self.evictable.clone();
-        }
-        let late = self.tolerates_taint.iter();
-        late.filter(|pod| pod.deletion_at.is_none()).cloned().collect()
-    }
-
-    /// The pods that hold the node, each once.
-    #[must_use]
-    pub fn holding(&self) -> Vec<PodFacts> {
-        let mut holding: Vec<PodFacts> = [
-            &self.unreadable,
-            &self.awaited,
-            &self.evictable,
-            &self.zone_mismatch,
-            &self.terminating,
-            &self.stuck,
-        ]
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-        // Pods whose uid cannot be read differ in their names.
-        let identity = |pod: &PodFacts| (pod.uid.clone(), pod.full_name());
-        holding.sort_by_key(identity);
-        holding.dedup_by_key(|pod| identity(pod));
-        holding
-    }
-
-    /// How many pods of each class: the `counts` of an answer. A class without pods is left out.
-    #[must_use]
-    pub fn counts(&self) -> BTreeMap<String, u32> {
-        let mut counts: BTreeMap<String, u32> = self
-            .classes()
-            .into_iter()
-            .map(|(class, pods)| (class.to_owned(), u32::try_from(pods.len()).unwrap_or(u32::MAX)))
-            .collect();
-        counts.insert("ignored".to_owned(), self.ignored);
-        counts.retain(|_, count| *count > 0);
-        counts
-    }
-
-    /// The first five names of each class: the `names` of an answer. All of them are cut if together they would be too long.
-    #[must_use]
-    pub fn names(&self) -> BTreeMap<String, Vec<String>> {
-        self.names_within(NAMES_BUDGET)
-    }
-
-    /// The same within so many bytes.
-    pub(crate) fn names_within(&self, budget: usize) -> BTreeMap<String, Vec<String>> {
-        name_lists(self.classes(), budget)
-    }
-
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 16] {
-        [
-            ("unreadable", &self.unreadable),
-            ("awaited", &self.awaited),
-            ("evictable", &self.evictable),
-            ("zone_mismatch", &self.zone_mismatch),
-            ("terminating", &self.terminating),
-            ("stuck", &self.stuck),
-            ("out_of_time", &self.out_of_time),
-            ("grace_too_long", &self.grace_too_long),
-            ("never_ends", &self.never_ends),
-            ("bare", &self.bare),
-            ("to_completion", &self.to_completion),
-            ("empty_dir", &self.empty_dir),
-            ("debugged", &self.debugged),
-            ("pending", &self.pending),
-            ("tolerates_taint", &self.tolerates_taint),
-            ("bad_annotation", &self.bad_annotation),
-        ]
-    }
-}
-
-/// The first five full names in the order of the alphabet, so that they do not change with the API server's order.
-#[must_use]
-pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
-    let mut names: Vec<String> = pods.iter().map(PodFacts::full_name).collect();
-    names.sort();
-    names.truncate(NAMES_PER_CLASS);
-    names
-}
-
-/// The first five names of each list that has any, cut if together they have more than so many bytes.
-#[must_use]
-pub fn name_lists<'a>(
-    lists: impl IntoIterator<Item = (&'a str, &'a [PodFacts])>,
-    budget: usize,
-) -> BTreeMap<String, Vec<String>> {
-    let mut names: BTreeMap<String, Vec<String>> = lists
-        .into_iter()
-        .filter(|(_, pods)| !pods.is_empty())
-        .map(|(list, pods)| (list.to_owned(), first_names(pods)))
-        .collect();
-    fit_names(&mut names.values_mut().flatten().collect::<Vec<_>>(), budget);
-    names
-}
-
-/// Cuts all names if together they have more than so many bytes: answers are small by construction, whatever pods are called.
-pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
-    for length in CUT_NAMES {
-        if names.iter().map(|name| name.len()).sum::<usize>() <= budget {
-            return;
-        }
-        for name in &mut *names {
-            cut_text(name, length);
-        }
-    }
-}
-
-/// The pods of each controller in turn: the API server works on the evictions of one budget one after the other, and on those of
-/// several at the same time.
-#[must_use]
-pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
-    let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
-    let mut turns: Vec<(usize, PodFacts)> = pods
-        .into_iter()
-        .map(|pod| {
-            let controller = pod.controller.as_ref().map(|controller| controller.name.clone());
-            let turn = seen.entry((pod.namespace.clone(), controller)).or_default();
-            *turn += 1;
-            (*turn, pod)
-        })
-        .collect();
-    turns.sort_by_key(|(turn, _)| *turn);
-    turns.into_iter().map(|(_, pod)| pod).collect()
-}
-
-/// Cuts a text to so many characters, the last of which tells that it was cut.
-pub(crate) fn cut_text(text: &mut String, length: usize) {
-    if text.chars().count() > length {
-        *text = text.chars().take(length - 1).chain(['…']).collect();
-    }
-}
-
-/// How many characters of what somebody wrote are told again.
-const LONGEST_GIVEN: usize = 120;
-
-/// What somebody wrote, for a sentence about it: cut if it is long.
-pub(crate) fn cut_given(text: &str) -> String {
-    let mut text = text.to_owned();
-    cut_text(&mut text, LONGEST_GIVEN);
-    text
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::base::names::DRAIN_ANNOTATION;
+    use crate::base::text::NAMES_PER_CLASS;
+    use crate::base::text::fit_names;
+    use crate::cluster::pod::Controller;
+    use crate::cluster::pod::Toleration;
+    use crate::drain::survey::first_names;
+    use crate::drain::survey::survey_pods;
+    use crate::drain::survey::take_turns;
+    use crate::drain::terms::Terms;
     use proptest::prelude::*;
     use serde_json::json;
+    use std::collections::BTreeMap;
 
     use super::*;
-    use crate::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
-    use crate::contract::EndedPods;
-    use crate::contract::{Answer, CheckVerdict, Run, WayIn};
-    use crate::drain::{describe_pods, find_deadline, write_progress};
+    use crate::answer::envelope::Answer;
+    use crate::base::ids::InstanceId;
+    use crate::cluster::node::draining_taint;
+    use crate::contract::run::EndedPods;
+    use crate::contract::run::Run;
+    use crate::contract::verdicts::CheckVerdict;
+    use crate::drain::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
+    use crate::drain::lost::Holders;
+    use crate::drain::progress::{describe_pods, write_progress};
+    use crate::drain::terms::find_deadline;
     use crate::fixtures::{
         ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
     };
-    use crate::ids::InstanceId;
-    use crate::input::OnDrainTimeout;
-    use crate::lost::Holders;
-    use crate::node::draining_taint;
-    use crate::notification::{Blockage, list_blocks, note_and_tell};
-    use crate::old_node::OldNode;
+    use crate::input::model::OnDrainTimeout;
+    use crate::input::way_in::WayIn;
+    use crate::notify::blockage::{list_blocks, note_and_tell};
+    use crate::records::blockage::Blockage;
+    use crate::replacement::old_node::OldNode;
 
     fn awaiting(selector: &str, namespaces: &[&str]) -> Awaited {
         Awaited {
@@ -1433,7 +978,7 @@ mod tests {
             lost: None,
             old: None,
             hook: None,
-            evicted: Some(["1a2b3c4d"; crate::evicted::MOST_CARRIED].join(" ")),
+            evicted: Some(["1a2b3c4d"; crate::drain::evicted::MOST_CARRIED].join(" ")),
         }
     }
 

@@ -3,11 +3,15 @@
 //!
 //! Most of it is only told: stopping half-way helps nobody. What ends a drain is [`Fate`].
 
-use crate::autoscaler::{Remover, describe_removal, find_remover};
-use crate::contract::{WayIn, describe_instance};
-use crate::ids::InstanceId;
-use crate::node::{Group, NodeFacts, Record};
-use crate::preflight::{Obstacle, Refusal, is_busy, node_group};
+use crate::base::ids::InstanceId;
+use crate::claim::group_checks::{is_busy, node_group};
+use crate::claim::obstacle::{Obstacle, Refusal};
+use crate::cluster::autoscaler::{Remover, describe_removal, find_remover};
+use crate::cluster::group::Group;
+use crate::cluster::instance::describe_instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::way_in::WayIn;
+use crate::records::node_record::Record;
 
 /// What is seen at a poll, as far as it could be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::claim::{Phase, StoredClaim};
-use crate::contract::describe_instance;
-use crate::drain::{Progress, later};
-use crate::ids::{ClusterName, InstanceId};
-use crate::input::{InvalidInput, LONGEST_DRAIN};
-use crate::node::NodeFacts;
+use crate::base::ids::{ClusterName, InstanceId};
+use crate::base::time::later;
+use crate::cluster::instance::describe_instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::{InvalidInput, LONGEST_DRAIN};
+use crate::records::claim::{Phase, StoredClaim};
+use crate::records::progress::Progress;
 
 /// What a person's command line asks of `taint-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -93,8 +94,8 @@ fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
     use crate::fixtures::{OLD, claim, id, node};
-    use crate::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
 
     fn judged(annotation: Option<String>) -> Result<(), String> {
         let mut node = node("old");

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::short_hash;
-use crate::pods::PodFacts;
+use crate::base::ids::short_hash;
+use crate::cluster::pod::PodFacts;
 
 /// How many controllers are noted on a Node: as many as it usually has pods.
 pub const MOST: usize = 110;
@@ -41,8 +41,8 @@ fn hash_controller(pod: &PodFacts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::pod::Controller;
     use crate::fixtures::pod;
-    use crate::pods::Controller;
 
     fn of(uid: &str) -> PodFacts {
         let controller = Controller {

@@ -5,9 +5,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::drain::{count_and_name, later};
-use crate::node::{NodeFacts, Taint};
-use crate::pods::{PodFacts, PodSurvey, first_names, fit_names};
+use crate::base::text::{count_and_name, fit_names};
+use crate::cluster::node::{NodeFacts, Taint};
+use crate::cluster::pod::PodFacts;
+use crate::drain::survey::{PodSurvey, first_names};
 
 /// Seconds without Ready after which a node is lost where no execution's input says anything else: half an hour, as long as EKS' node repair
 /// waits (EKS user guide, "Detect node health issues and enable automatic node repair").
@@ -15,6 +16,7 @@ pub const LOST_AFTER: u32 = 1_800;
 
 /// The taints by which Kubernetes gives up the pods of a node that is not Ready, each after the pod's own `tolerationSeconds`.
 const GIVING_UP: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+
 /// The taint that the cloud controller sets on a node that is not Ready, when EC2 says that its machine is off.
 const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
@@ -103,20 +105,6 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
     })
 }
 
-/// That a node is not Ready, and when it counts as lost, in one sentence; none if it is Ready.
-#[must_use]
-pub fn describe_silence(node: &NodeFacts, patience: u32) -> Option<String> {
-    let since = node.not_ready_since?;
-    let end = match patience {
-        u32::MAX => "its pods tolerate that for ever, so that it does not count as lost".to_owned(),
-        seconds => format!("it counts as lost at {}", later(since, seconds)),
-    };
-    Some(format!(
-        "node {} has not been Ready since {since}; {end}",
-        node.name
-    ))
-}
-
 /// Notes who holds the node now. Where nobody does, or nobody can be seen any more, the last ones that were seen are `before`.
 #[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
@@ -162,8 +150,9 @@ pub fn describe_loss(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::pod::Toleration;
+    use crate::cluster::silence::describe_silence;
     use crate::fixtures::{at, blanket, controller, job_pod, node, pod, taint};
-    use crate::pods::Toleration;
 
     #[test]
     fn a_node_is_lost_when_it_is_gone_or_off_or_has_not_been_ready_for_as_long_as_it_may() {

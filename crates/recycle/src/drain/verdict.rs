@@ -1,233 +1,23 @@
-//! The verdict of a drain: dispose, evict, wait, or time is over; and the story that people are told meanwhile.
+//! The verdict of a drain: dispose, evict, wait, or time is over.
 //!
 //! How a node is put back whose time is over, is not decided here.
 
-use std::collections::BTreeMap;
+use jiff::Timestamp;
 
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use crate::base::names::DRAIN_UNTIL_ANNOTATION;
+use crate::base::poll::{SHORTEST_WAIT, next_wait};
+use crate::cluster::hook::HeldByHook;
+use crate::drain::progress::describe_pods;
+use crate::drain::survey::PodSurvey;
+use crate::drain::terms::{Deadline, Terms};
+use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
-use crate::blocked::{Blocker, count_all};
-use crate::hook::HeldByHook;
-use crate::ids::InstanceId;
-use crate::input::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
-use crate::names::DRAIN_UNTIL_ANNOTATION;
-use crate::node::{NodeFacts, draining_taint};
-use crate::pods::{LATE_PATIENCE, PodFacts, PodSurvey, cut_text, first_names, fit_names};
-use crate::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, SHORTEST_WAIT, next_wait};
-
-/// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
-/// eviction that is refused at first and for a kubelet that is slow.
-const EVICTION_MARGIN: u32 = 60;
 /// Seconds that pods have at most after the last eviction, if `on_drain_timeout` asks those to go that were waited for. Longer grace
 /// periods had their time before; only a deadline that somebody moved comes as a surprise.
 const LAST_GRACE: u32 = 300;
 
 /// Seconds between two looks at a node that EC2 takes away: it has two minutes in all.
 const INTERRUPTION_WAIT: u32 = 10;
-/// Seconds after the time that EC2 had given at which the instance counts as not taken: EC2 does not say that it has changed its mind.
-const INTERRUPTION_PATIENCE: u32 = 600;
-
-/// By what the pods of a node are judged, beside themselves: the input, and time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms<'a> {
-    /// Which pods are waited for.
-    pub awaited: &'a Awaited,
-    /// What becomes of the others.
-    pub evict: Evict,
-    /// What becomes of those that need longer.
-    pub on_timeout: OnDrainTimeout,
-    /// The input's, in seconds.
-    pub drain_timeout: u32,
-    /// Since when our taint is there; none if it is not.
-    pub tainted_since: Option<Timestamp>,
-    /// Whose taint.
-    pub instance: &'a InstanceId,
-    /// Since when no pod holds the node but those that tolerate the taint and came after it.
-    pub emptied_at: Option<Timestamp>,
-    /// When the drain began.
-    pub since: Timestamp,
-    /// The moment that is looked at.
-    pub now: Timestamp,
-    /// When the drain has to be over.
-    pub deadline: Deadline,
-    /// When EC2 takes the instance away, if it does: nobody is waited for then.
-    pub interrupted_at: Option<Timestamp>,
-    /// The hook that holds the member, if one of ours does.
-    pub hook: Option<&'a HeldByHook>,
-    /// The grace period that evictions ask for, in seconds; none: each pod's own.
-    pub grace: Option<u32>,
-}
-
-impl<'a> Terms<'a> {
-    /// The terms, and what is to be said about the annotation `recycle-eks/drain-until` if there is anything. `draining_since` is none
-    /// before the drain has begun; `node` is none if it is gone.
-    #[must_use]
-    pub fn find(
-        input: &'a Input,
-        node: Option<&NodeFacts>,
-        tainted_since: Option<Timestamp>,
-        draining_since: Option<Timestamp>,
-        now: Timestamp,
-    ) -> (Self, Option<String>) {
-        let since = draining_since.unwrap_or(now);
-        let drain_until = node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION));
-        let drain_timeout = input.drain_timeout_seconds;
-        let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until.map(String::as_str));
-        let terms = Self {
-            awaited: &input.awaited,
-            evict: input.evict,
-            on_timeout: input.on_drain_timeout,
-            drain_timeout,
-            tainted_since,
-            instance: &input.instance_id,
-            emptied_at: None,
-            since,
-            now,
-            deadline,
-            interrupted_at: None,
-            hook: None,
-            grace: input.grace_period_seconds,
-        };
-        match input.interrupted_at {
-            Some(at) => (terms.interrupted(at), None),
-            None => (terms, remark),
-        }
-    }
-
-    /// The same with the moment since when only late pods are left.
-    #[must_use]
-    pub fn emptied_at(self, emptied_at: Option<Timestamp>) -> Self {
-        Self { emptied_at, ..self }
-    }
-
-    /// It came after our taint, which it tolerates. One that does not was bound from what the scheduler remembered.
-    pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
-        let came_after = self
-            .tainted_since
-            .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
-        came_after && pod.tolerates(&draining_taint(self.instance))
-    }
-
-    /// Seconds for which late pods may still be asked to go, and waited for.
-    fn late_patience(&self) -> u32 {
-        let waited = self
-            .emptied_at
-            .map_or(0, |at| self.now.duration_since(at).as_secs());
-        let left = i64::from(LATE_PATIENCE) - waited;
-        if self.interrupted_at.is_some() || self.is_time_over() {
-            0
-        } else {
-            u32::try_from(left).unwrap_or(0)
-        }
-    }
-
-    /// The same with the hook that holds the member.
-    #[must_use]
-    pub fn held_by(self, hook: Option<&'a HeldByHook>) -> Self {
-        Self { hook, ..self }
-    }
-
-    /// Every pod dies with the instance: all are asked to go now.
-    fn interrupted(self, at: Timestamp) -> Self {
-        Self {
-            evict: Evict::Others,
-            deadline: Deadline {
-                at: later(at, INTERRUPTION_PATIENCE),
-                by_person: false,
-            },
-            interrupted_at: Some(at),
-            ..self
-        }
-    }
-
-    /// Seconds that a pod gets to end when it is evicted.
-    fn grace_of(&self, pod: &PodFacts) -> u32 {
-        self.grace.unwrap_or(pod.grace_seconds)
-    }
-
-    /// What its eviction asks for; none: the pod's own. Of an instance that EC2 takes away it is no more than what is left.
-    #[must_use]
-    pub fn asked_grace(&self, pod: &PodFacts) -> Option<u32> {
-        let left = self
-            .interrupted_at
-            .map(|at| at.duration_since(self.now).as_secs().max(1));
-        let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(1));
-        let grace = self.grace_of(pod).min(left);
-        (grace != pod.grace_seconds).then_some(grace)
-    }
-
-    /// How often the pods may be checked.
-    fn poll_budget(&self) -> u32 {
-        match self.hook {
-            Some(_) => HOOK_POLL_BUDGET,
-            None => POLL_BUDGET,
-        }
-    }
-
-    /// Whether the pods were checked as often as one execution can.
-    #[must_use]
-    pub fn is_budget_spent(&self, polls: u32) -> bool {
-        polls >= self.poll_budget()
-    }
-
-    /// The deadline has come.
-    #[must_use]
-    pub fn is_time_over(&self) -> bool {
-        self.deadline.is_past(self.now)
-    }
-
-    /// When a pod that is waited for is asked to go after all; none if it is not.
-    fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
-        let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
-        match self.on_timeout {
-            OnDrainTimeout::Restore => None,
-            OnDrainTimeout::Evict => Some(
-                self.deadline
-                    .at
-                    .checked_sub(SignedDuration::from_secs(needed))
-                    .unwrap_or(Timestamp::MIN),
-            ),
-            OnDrainTimeout::Terminate => Some(self.deadline.at),
-        }
-    }
-
-    /// A pod that is waited for has to go now. What would be due before the next look may come is due.
-    pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
-        if self.interrupted_at.is_some() {
-            return true;
-        }
-        let before_the_next_look = match self.on_timeout {
-            OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
-            OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
-        };
-        self.end_of_patience(pod)
-            .is_some_and(|end| end <= before_the_next_look)
-    }
-
-    /// When the first of the pods that are waited for is asked to go after all, if one is before the deadline.
-    fn next_end_of_patience(&self, survey: &PodSurvey) -> Option<Timestamp> {
-        let waiting = survey.awaited.iter().filter(|pod| pod.deletion_at.is_none());
-        waiting.filter_map(|pod| self.end_of_patience(pod)).min()
-    }
-}
-
-/// When a drain has to be over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadline {
-    /// When.
-    pub at: Timestamp,
-    /// A person set it by the annotation.
-    pub by_person: bool,
-}
-
-impl Deadline {
-    /// The time is over. An eviction asked for from now on is the last one: record it in [`crate::contract::Run`].
-    #[must_use]
-    pub fn is_past(&self, now: Timestamp) -> bool {
-        now >= self.at
-    }
-}
 
 /// What `check-pods` does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,120 +32,6 @@ pub enum DrainVerdict {
     EndPods,
     /// The time, or the poll budget, is over; the text says which, and names what is left.
     TimedOut(String),
-}
-
-/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when. `kubectl describe node` shows its
-/// first 140 characters: what comes first is short, and says the most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// In a few words.
-    pub summary: String,
-    /// When the drain began.
-    pub since: Timestamp,
-    /// When it ends at the latest.
-    pub until: Timestamp,
-    /// What happens then.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub then: String,
-    /// What stands in the way of evictions, the longest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub blocked: Vec<Blocker>,
-    /// What came up from outside, such as an instance refresh.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub meanwhile: Vec<String>,
-    /// What holds pods back, such as a volume that no other node can use.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<String>,
-    /// How many pods of each class.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counts: BTreeMap<String, u32>,
-    /// The first five names of each class.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub names: BTreeMap<String, Vec<String>>,
-}
-
-impl Progress {
-    /// A story without pods.
-    #[must_use]
-    pub fn new(summary: String, since: Timestamp, until: Timestamp) -> Self {
-        Self {
-            summary,
-            since,
-            until,
-            then: String::new(),
-            blocked: Vec::new(),
-            meanwhile: Vec::new(),
-            held: Vec::new(),
-            counts: BTreeMap::new(),
-            names: BTreeMap::new(),
-        }
-    }
-
-    /// Whether something is told of that was not told of `before`, in the same drain.
-    #[must_use]
-    pub fn has_news(&self, before: Option<&Self>) -> bool {
-        let known = |class: &str| {
-            before.is_some_and(|before| before.since == self.since && before.counts.contains_key(class))
-        };
-        self.names.keys().any(|class| !known(class))
-    }
-}
-
-/// The deadline: `since` plus the input's `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`
-/// (an RFC 3339 time, or `now`). An annotation that is neither is reported and does not count; one beyond 30 days counts as
-/// 30 days, because an execution's history has no room for more.
-#[must_use]
-pub fn find_deadline(
-    since: Timestamp,
-    now: Timestamp,
-    drain_timeout: u32,
-    drain_until: Option<&str>,
-) -> (Deadline, Option<String>) {
-    let planned = Deadline {
-        at: later(since, drain_timeout),
-        by_person: false,
-    };
-    let Some(text) = drain_until.map(str::trim) else {
-        return (planned, None);
-    };
-    if text == "now" {
-        return (
-            Deadline {
-                at: now,
-                by_person: true,
-            },
-            None,
-        );
-    }
-    let Ok(at) = text.parse::<Timestamp>() else {
-        let mut text = text.to_owned();
-        cut_text(&mut text, 60);
-        let report = format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}: \
-             it does not count"
-        );
-        return (planned, Some(report));
-    };
-    let latest = later(since, LONGEST_DRAIN);
-    if at > latest {
-        let report = format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} says {at}, but a drain may last at most 30 days: it ends at {latest}"
-        );
-        return (
-            Deadline {
-                at: latest,
-                by_person: true,
-            },
-            Some(report),
-        );
-    }
-    (Deadline { at, by_person: true }, None)
-}
-
-/// `from` and so many seconds; the end of time if that is later than time goes.
-pub(crate) fn later(from: Timestamp, seconds: u32) -> Timestamp {
-    from.checked_add(SignedDuration::from_secs(i64::from(seconds)))
-        .unwrap_or(Timestamp::MAX)
 }
 
 /// Decides on a drain. `polls` counts the polls so far; `last_eviction_tried` says that the one eviction that is due at the
@@ -461,216 +137,28 @@ fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
     }
 }
 
-/// How many bytes the names in a sentence may have together: the sentence travels in every answer.
-const SENTENCE_BUDGET: usize = 450;
-
-/// What holds the node, in one sentence: counts, and the first five names of each kind.
-#[must_use]
-pub fn describe_pods(survey: &PodSurvey) -> String {
-    let leaving = not_awaited(survey, &survey.terminating);
-    let mut kinds: Vec<(&str, usize, Vec<String>)> = [
-        ("cannot read", &survey.unreadable),
-        ("waits for", &survey.awaited),
-        ("has still to evict", &survey.evictable),
-        ("holds back by zone_mismatch", &survey.zone_mismatch),
-        ("sees leaving", &leaving),
-        ("sees stuck", &survey.stuck),
-    ]
-    .into_iter()
-    .filter(|(_, pods)| !pods.is_empty())
-    .map(|(what, pods)| (what, pods.len(), first_names(pods)))
-    .collect();
-    if kinds.is_empty() {
-        return "no pod holds the node".to_owned();
-    }
-    fit_names(
-        &mut kinds
-            .iter_mut()
-            .flat_map(|(_, _, names)| names)
-            .collect::<Vec<_>>(),
-        SENTENCE_BUDGET,
-    );
-    let parts: Vec<String> = kinds
-        .iter()
-        .map(|(what, count, names)| format!("{what} {}", count_and_name(*count, names)))
-        .collect();
-    format!("it {}", parts.join(", "))
-}
-
-/// Whether the drain has come to where it only waits, for pods that end by themselves, for a node in their volumes' zone, or for pods that
-/// cannot be read: nothing is left to evict now, and nothing that was evicted is still leaving.
-#[must_use]
-pub fn only_waits(survey: &PodSurvey) -> bool {
-    !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
-        && survey.evictable.is_empty()
-        && not_awaited(survey, &survey.terminating).is_empty()
-        && not_awaited(survey, &survey.stuck).is_empty()
-}
-
-/// The story of a node that [`only_waits`].
-#[must_use]
-pub fn describe_waiting(survey: &PodSurvey) -> String {
-    let what = if survey.zone_mismatch.is_empty() {
-        let names = first_names(&survey.unreadable);
-        match survey.unreadable.len() {
-            0 => "Only waits for pods that end by themselves".to_owned(),
-            count => format!(
-                "Only waits, also for pods that cannot be read: {}",
-                count_and_name(count, &names)
-            ),
-        }
-    } else {
-        let names = first_names(&survey.zone_mismatch);
-        let held = count_and_name(survey.zone_mismatch.len(), &names);
-        format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
-    };
-    format!("{what}; another node of its group may have its turn")
-}
-
-/// Those of the pods that nobody waits for: those that are awaited are named as such.
-fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
-    let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
-    pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
-}
-
-pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
-    let more = if count > names.len() { ", …" } else { "" };
-    let noun = if count == 1 { "pod" } else { "pods" };
-    format!("{count} {noun} ({}{more})", names.join(", "))
-}
-
-/// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
-#[must_use]
-pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
-    let summary = summarize(survey, &blocked);
-    Progress {
-        then: describe_end(survey, terms),
-        blocked,
-        held: describe_held(survey),
-        counts: survey.counts(),
-        names: survey.names(),
-        ..Progress::new(summary, terms.since, terms.deadline.at)
-    }
-}
-
-/// The same story with what stands in the way now: only whoever asks for evictions knows.
-#[must_use]
-pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
-    Progress {
-        summary: summarize(survey, &blocked),
-        blocked,
-        held: describe_held(survey),
-        ..progress
-    }
-}
-
-/// What holds pods back: the first five sentences, in an order that does not change.
-fn describe_held(survey: &PodSurvey) -> Vec<String> {
-    let mut held = survey.held_because.clone();
-    held.sort();
-    held.dedup();
-    held.truncate(crate::pods::NAMES_PER_CLASS);
-    held
-}
-
-/// What holds the node in a few words: `kubectl describe node` shows no more.
-fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
-    let blocked = count_all(blocked);
-    let leaving = not_awaited(survey, &survey.terminating).len();
-    let parts: Vec<String> = [
-        ("unreadable", survey.unreadable.len()),
-        ("to wait for", survey.awaited.len()),
-        ("to evict", survey.evictable.len()),
-        ("blocked", usize::try_from(blocked).unwrap_or(usize::MAX)),
-        ("leaving", leaving),
-        ("stuck", survey.stuck.len()),
-        ("held back by zone_mismatch", survey.zone_mismatch.len()),
-    ]
-    .into_iter()
-    .filter(|(_, count)| *count > 0)
-    .map(|(what, count)| format!("{count} {what}"))
-    .collect();
-    if parts.is_empty() {
-        return "no pod holds the node".to_owned();
-    }
-    format!("pods: {}", parts.join(", "))
-}
-
-/// What happens at the deadline, and before it for its sake.
-fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
-    if let Some(at) = terms.interrupted_at {
-        return format!(
-            "EC2 takes the instance away at {at}; if it is still there at the end, the node is put back"
-        );
-    }
-    let warning = terms.hook.and_then(|hook| hook.warn(terms.deadline.at));
-    let kept = || {
-        terms
-            .hook
-            .map_or_else(|| "the node is put back".to_owned(), HeldByHook::describe_end)
-    };
-    let end = match terms.on_timeout {
-        OnDrainTimeout::Restore => kept(),
-        OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
-            Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
-            None => format!("{RUNS_ON}{}", kept()),
-        },
-        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
-    };
-    std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
-}
-
-/// Before the end of a drain at which all evictions have been tried.
-const RUNS_ON: &str = "what is left runs on, and ";
-/// How the sentences in [`Progress::then`] begin, and a word for each. Those of `on_drain_timeout` are its values.
-const ENDS: [(&str, &str); 6] = [
-    ("the node is put back", "restore"),
-    ("pods that are waited for are evicted", "evict"),
-    ("the instance goes", "terminate"),
-    ("the hook is not kept alive", "group terminates"),
-    ("the instance is kept", "kept"),
-    ("EC2 takes the instance away", "EC2 takes it"),
-];
-
-/// What happens at the end of a drain, in a word for a table, from the sentence in [`Progress::then`]. A Node's annotations are anybody's
-/// to write: a sentence that no execution writes is `?`.
-#[must_use]
-pub fn name_end(then: &str) -> &'static str {
-    let then = then.strip_prefix(RUNS_ON).unwrap_or(then);
-    let known = ENDS.iter().find(|(sentence, _)| then.starts_with(sentence));
-    known.map_or("?", |(_, word)| word)
-}
-
-/// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
-const EVENT_BUDGET: usize = 600;
-
-/// Every class of pods with its first five names: the text of an Event.
-#[must_use]
-pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
-    let counts = survey.counts();
-    let classes: Vec<String> = survey
-        .names_within(EVENT_BUDGET)
-        .iter()
-        .map(|(class, names)| {
-            format!(
-                "{class} {} ({})",
-                counts.get(class).unwrap_or(&0),
-                names.join(", ")
-            )
-        })
-        .collect();
-    format!("Pods until {}: {}", terms.deadline.at, classes.join("; "))
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::base::poll::POLL_BUDGET;
+    use crate::cluster::pod::PodFacts;
+    use crate::drain::progress::describe_waiting;
+    use crate::drain::progress::name_end;
+    use crate::drain::progress::only_waits;
+    use crate::drain::progress::tell_blocked;
+    use crate::drain::progress::tell_pods;
+    use crate::drain::progress::write_progress;
+    use crate::drain::terms::EVICTION_MARGIN;
+    use crate::drain::terms::find_deadline;
+    use crate::input::model::Evict;
+    use crate::records::blocker::Blocker;
+    use crate::records::progress::Progress;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
-    use crate::blocked::{Refusal, RefusalKind, find_blockers};
+    use crate::drain::blocked::{Refusal, RefusalKind, find_blockers};
+    use crate::drain::survey::survey_pods;
     use crate::fixtures::{at, blanket, input, job_pod, node, pod, strings, terms};
-    use crate::pods::survey_pods;
 
     fn until(seconds: i64) -> Deadline {
         Deadline {
@@ -680,7 +168,7 @@ mod tests {
     }
 
     /// A drain of a day, so many seconds after it began.
-    fn after(seconds: i64) -> Terms<'static> {
+    pub(crate) fn after(seconds: i64) -> Terms<'static> {
         Terms {
             now: at(seconds),
             ..terms()

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::node::NodeFacts;
-use crate::pods::{PodFacts, PodSurvey, cut_text};
-use crate::replacement::is_in_the_way;
-use crate::selector::Selector;
+use crate::base::selector::Selector;
+use crate::base::text::cut_text;
+use crate::cluster::node::NodeFacts;
+use crate::cluster::pod::PodFacts;
+use crate::drain::survey::PodSurvey;
+use crate::replacement::defect::is_in_the_way;
 
 /// To how many characters the nodes that a volume needs are cut in a sentence. One zone takes 45.
 const LONGEST_NODES: usize = 120;

@@ -5,12 +5,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::claim::StoredClaim;
-use crate::contract::{RestoreVerdict, Run};
-use crate::drain::later;
-use crate::failure::{Failure, Outcome};
-use crate::node::NodeFacts;
-use crate::turn::LONGEST_TURN;
+use crate::base::failure::{Failure, Outcome};
+use crate::base::time::later;
+use crate::claim::queue::LONGEST_TURN;
+use crate::cluster::node::NodeFacts;
+use crate::contract::run::Run;
+use crate::contract::verdicts::RestoreVerdict;
+use crate::records::claim::StoredClaim;
 
 /// The namespace of all metrics.
 pub const NAMESPACE: &str = "recycle-eks";
@@ -178,11 +179,11 @@ fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::{Claim, Phase};
-    use crate::drain::Progress;
+    use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
     use crate::fixtures::{at, claim, claimed, node};
-    use crate::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
-    use crate::node::Record;
+    use crate::records::claim::{Claim, Phase};
+    use crate::records::node_record::Record;
+    use crate::records::progress::Progress;
 
     #[test]
     fn a_line_is_what_cloudwatch_reads() {

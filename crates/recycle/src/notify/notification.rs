@@ -3,28 +3,25 @@
 //! How it is published is the state machine's: as JSON to whoever subscribes with a machine, as lines of text by email.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::blocked::NEWS_AFTER;
-use crate::contract::{CaughtError, RestoreVerdict, Run};
-use crate::drain::{Progress, count_and_name};
-use crate::failure::{Failure, Outcome};
-use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
-use crate::input::OnDrainTimeout;
-use crate::pods::{NAMES_PER_CLASS, PodFacts, PodSurvey, cut_text, first_names};
+use crate::base::failure::{Failure, Outcome};
+use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
+use crate::base::text::cut_text;
+use crate::contract::requests::CaughtError;
+use crate::contract::run::Run;
+use crate::contract::verdicts::RestoreVerdict;
+use crate::input::model::OnDrainTimeout;
 
 /// The version of [`Notification`].
 const SCHEMA: u32 = 1;
-/// Seconds between two notifications of a node that stays blocked.
-pub const REMINDER: i64 = 86_400;
+
 /// SNS takes a subject of fewer than 100 characters, all of them printable ASCII.
 const LONGEST_SUBJECT: usize = 99;
+
 /// To how many characters a reason is cut; the whole one is in the execution's output or cause.
 const LONGEST_REASON: usize = 800;
-/// The same for one who is blocked, which `blocks` explains: this answer has a run to carry, too, and stays under 8 KB.
-const LONGEST_BLOCKED_REASON: usize = 300;
-/// To how many characters each of the things that block is cut.
-const LONGEST_BLOCK: usize = 120;
+
 /// How many bytes the commands may have together: a put-back's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_000;
 
@@ -123,11 +120,11 @@ pub struct Notification {
     severity: Severity,
     outcome: Option<String>,
     subject: String,
-    reason: String,
-    blocks: Vec<String>,
-    what_to_do: Vec<String>,
+    pub(crate) reason: String,
+    pub(crate) blocks: Vec<String>,
+    pub(crate) what_to_do: Vec<String>,
     since: Timestamp,
-    until: Option<Timestamp>,
+    pub(crate) until: Option<Timestamp>,
     cluster: Option<String>,
     group: String,
     node: Option<NodeName>,
@@ -218,7 +215,13 @@ impl<'a> About<'a> {
         }
     }
 
-    fn tell(&self, event: Happening, severity: Severity, since: Timestamp, reason: &str) -> Notification {
+    pub(crate) fn tell(
+        &self,
+        event: Happening,
+        severity: Severity,
+        since: Timestamp,
+        reason: &str,
+    ) -> Notification {
         let place = self
             .cluster
             .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
@@ -284,93 +287,8 @@ pub fn tell_finished(about: About<'_>, run: &Run, reason: &str) -> Notification 
     }
 }
 
-/// What keeps a drain from going on, and what people were told of it. Travels in `run`: an execution that goes on from the records tells
-/// again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blockage {
-    /// Since when something blocks without a break; none if nothing does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// When people were told last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_at: Option<Timestamp>,
-}
-
-/// Notes whether something blocks now, and says whether people are to be told: after five minutes, then daily. What goes and comes again
-/// is not told more often than that.
-fn note_blockage(
-    before: Option<Blockage>,
-    is_blocked: bool,
-    now: Timestamp,
-) -> (Option<Blockage>, Option<Timestamp>) {
-    let told_at = before.and_then(|before| before.told_at);
-    if !is_blocked {
-        let quiet = told_at.map(|told_at| Blockage {
-            since: None,
-            told_at: Some(told_at),
-        });
-        return (quiet, None);
-    }
-    let since = before.and_then(|before| before.since).unwrap_or(now);
-    let seconds_from = |moment: Timestamp| now.duration_since(moment).as_secs();
-    let is_due =
-        seconds_from(since) >= NEWS_AFTER && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
-    let noted = Blockage {
-        since: Some(since),
-        told_at: if is_due { Some(now) } else { told_at },
-    };
-    (Some(noted), is_due.then_some(since))
-}
-
-/// Everything that keeps the drain from going on by itself. Pods that are waited for and may end do not.
-#[must_use]
-pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
-    let budgets = progress.blocked.iter().map(crate::blocked::Blocker::describe);
-    let say = |pods: &[PodFacts], what: &str| {
-        let counted = count_and_name(pods.len(), &first_names(pods));
-        (!pods.is_empty()).then(|| format!("{what}: {counted}"))
-    };
-    let never_ends = say(&survey.never_ends, "never ends by itself");
-    let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
-    budgets
-        .chain(progress.held.iter().cloned())
-        .chain(never_ends)
-        .chain(stuck)
-        .take(NAMES_PER_CLASS)
-        .collect()
-}
-
-/// It does not go on.
-fn tell_blocked(
-    about: About<'_>,
-    blocks: &[String],
-    since: Timestamp,
-    until: Timestamp,
-    end: Option<&str>,
-    reason: &str,
-) -> Notification {
-    let mut told = about.tell(Happening::Blocked, Severity::Warning, since, reason);
-    told.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
-    for block in &mut told.blocks {
-        cut_text(block, LONGEST_BLOCK);
-    }
-    cut_text(&mut told.reason, LONGEST_BLOCKED_REASON);
-    told.until = Some(until);
-    let node = about
-        .node
-        .map_or_else(|| "<node>".to_owned(), ToString::to_string);
-    told.what_to_do = match end {
-        Some(end) => vec![
-            format!("The drain ends at {until} at the latest; then {end}. To end it now instead:"),
-            format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
-        ],
-        None => vec![format!("EC2 takes the instance away; the drain ends at {until}.")],
-    };
-    told
-}
-
 /// What the end of the drain's time means; none if nobody can choose it.
-fn describe_end(run: &Run) -> Option<String> {
+pub(crate) fn describe_end(run: &Run) -> Option<String> {
     match (&run.hook, run.input.interrupted_at) {
         (_, Some(_)) => None,
         (Some(hook), None) => Some(hook.describe_end()),
@@ -383,28 +301,6 @@ fn describe_end(run: &Run) -> Option<String> {
             .to_owned(),
         ),
     }
-}
-
-/// Notes in a run what blocks now, and tells people if they are to be told.
-#[must_use]
-pub fn note_and_tell(
-    run: &mut Run,
-    blocks: &[String],
-    execution: &ExecutionArn,
-    now: Timestamp,
-    until: Timestamp,
-    reason: &str,
-) -> Option<Notification> {
-    let (noted, since) = note_blockage(run.blockage, !blocks.is_empty(), now);
-    run.blockage = noted;
-    Some(tell_blocked(
-        About::run(execution, run),
-        blocks,
-        since?,
-        until,
-        describe_end(run).as_deref(),
-        reason,
-    ))
 }
 
 /// How an execution, or a sweep, has left a node that was not recycled; none for what is no news. `error` is the execution's; `reason`
@@ -460,10 +356,16 @@ fn fit_commands(mut lines: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::drain::survey::PodSurvey;
+    use crate::notify::blockage::REMINDER;
+    use crate::notify::blockage::list_blocks;
+    use crate::notify::blockage::note_blockage;
+    use crate::notify::blockage::tell_blocked;
+    use crate::records::blockage::Blockage;
     use serde_json::json;
 
     use super::*;
-    use crate::drain::write_progress;
+    use crate::drain::progress::write_progress;
     use crate::fixtures::{ARN, OLD, at, id, job_pod, pod, terms};
 
     fn about<'a>(

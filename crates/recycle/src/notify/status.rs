@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, StoredClaim};
-use crate::drain::Progress;
-use crate::ids::{InstanceId, NodeName};
-use crate::names::{DRAIN_UNTIL_ANNOTATION, GROUP_TAG};
-use crate::node::{Instance, NodeFacts};
-use crate::sweep::find_leftovers;
+use crate::base::ids::{InstanceId, NodeName};
+use crate::base::names::{DRAIN_UNTIL_ANNOTATION, GROUP_TAG};
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::records::claim::{Claim, StoredClaim};
+use crate::records::progress::Progress;
+use crate::restore::sweep::find_leftovers;
 
 /// The states of an instance that does not come back.
 const GONE: [&str; 2] = ["shutting-down", "terminated"];
@@ -143,12 +144,12 @@ fn read_drain_until(node: &NodeFacts) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Phase;
-    use crate::fixtures::{NEW, OLD, claim, id, instance, node, strings};
-    use crate::names::{
+    use crate::base::names::{
         CLAIM_ANNOTATION, CLAIM_TAG, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT, STANDBY_TAG,
     };
-    use crate::node::Taint;
+    use crate::cluster::node::Taint;
+    use crate::fixtures::{NEW, OLD, claim, id, instance, node, strings};
+    use crate::records::claim::Phase;
 
     fn claimed() -> NodeFacts {
         let text = serde_json::to_string(&claim(Phase::Draining)).unwrap();
@@ -241,7 +242,7 @@ mod tests {
     fn what_nobody_works_on_is_told_too() {
         let request = Taint {
             key: REQUEST_TAINT.to_owned(),
-            ..crate::node::draining_taint(&id(OLD))
+            ..crate::cluster::node::draining_taint(&id(OLD))
         };
         let asked = NodeFacts {
             taints: vec![request],

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::input::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
-use crate::node::{Group, NodeFacts};
-use crate::pods::{PodClass, PodFacts, PodSurvey, explain_class, fit_names};
-use crate::put_back::{Column, Way, find_row, look_up};
+use crate::base::text::fit_names;
+use crate::cluster::group::Group;
+use crate::cluster::node::NodeFacts;
+use crate::cluster::pod::PodFacts;
+use crate::drain::classify::{PodClass, explain_class};
+use crate::drain::survey::PodSurvey;
+use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
+use crate::restore::table::{Column, Way, find_row, look_up};
 
 /// How many bytes the names of a plan's pods may have together: with all else an answer stays under 8 KB.
 const PODS_BUDGET: usize = 2_400;

@@ -6,11 +6,13 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Owner, SCHEMA};
-use crate::failure::{Failure, NamedFailure};
-use crate::ids::{ExecutionArn, Fence, GroupName};
-use crate::pods::cut_text;
-use crate::strict::read_text;
+use crate::base::failure::{Failure, NamedFailure};
+use crate::base::ids::{ExecutionArn, Fence, GroupName};
+use crate::base::strict::read_text;
+use crate::base::text::{UnknownWord, cut_text};
+use crate::input::urgency::Urgency;
+use crate::records::owner::Owner;
+use crate::records::schema::SCHEMA;
 
 /// How far the work on a node has come. Later phases have touched more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ use crate::strict::read_text;
 pub enum Phase {
     /// Claimed; nothing was touched.
     Claimed,
-    /// It may be the node's turn ([`crate::turn`]); nothing was touched.
+    /// It may be the node's turn ([`crate::claim::queue`]); nothing was touched.
     Turn,
     /// EnterStandby was or is about to be called.
     Standby,
@@ -29,25 +31,6 @@ pub enum Phase {
     /// The instance is being taken out of balancers, stopped or terminated.
     Disposing,
 }
-
-/// How urgent the work is; the more urgent may take over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Urgency {
-    /// A person, a schedule, an alarm.
-    Planned,
-    /// EC2 is likely to take the instance away.
-    Spot,
-    /// The group is terminating the instance, and waits for heartbeats.
-    Hook,
-    /// EC2 takes the instance away within two minutes.
-    Interruption,
-}
-
-/// A word that names no phase or urgency.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no phase or urgency of a claim")]
-pub struct UnknownWord(String);
 
 impl Phase {
     /// All phases, the earliest first.
@@ -104,23 +87,6 @@ impl Urgency {
             Self::Spot => "spot",
             Self::Interruption => "interruption",
         }
-    }
-}
-
-impl fmt::Display for Urgency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Urgency {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|urgency| urgency.name() == word)
-            .ok_or_else(|| UnknownWord(word.to_owned()))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::base::names::GROUP;
+
 /// One verb on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
@@ -63,9 +65,6 @@ pub const PERMISSIONS: &[Permission] = &[
     },
 ];
 
-/// The Kubernetes group of every function's access entry, and the name of its ClusterRole and ClusterRoleBinding.
-pub const GROUP: &str = "recycle-eks";
-
 /// The manifest `terraform/rbac/recycle-eks.yaml`.
 #[must_use]
 pub fn render_manifest() -> String {
@@ -75,7 +74,7 @@ pub fn render_manifest() -> String {
         .collect();
     format!(
         "\
-# Generated from crates/recycle/src/permissions.rs by `{COMMAND}`.
+# Generated from crates/recycle/src/reference/permissions.rs by `{COMMAND}`.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::failure::{Failure, Outcome};
-use crate::input::{Choice, FIELDS, Field, Kind, choices};
-use crate::notification::{self, ATTRIBUTES, Happening, Severity};
+use crate::base::failure::{Failure, Outcome};
+use crate::input::fields::{Choice, FIELDS, Field, Kind, choices};
+use crate::notify::notification::{self, ATTRIBUTES, Happening, Severity};
 
 /// What stands above the tables. `make generate` writes the page, and whoever changes it by hand is told so.
 const INTRODUCTION: &str = "\
 # Inputs and outcomes
 
-<!-- Generated from crates/recycle/src/input.rs and failure.rs by `make generate`. -->
+<!-- Generated from crates/recycle/src/input/model.rs and failure.rs by `make generate`. -->
 
 An execution needs `instance_id` and `cluster_name`. A field that is unknown, wrong, or makes no sense with another
 is refused by name before anything is touched.
@@ -36,7 +36,7 @@ pub fn render_page() -> String {
 const NOTIFICATIONS: &str = "\
 # Notifications
 
-<!-- Generated from crates/recycle/src/notification.rs by `make generate`. -->
+<!-- Generated from crates/recycle/src/notify/notification.rs by `make generate`. -->
 
 One SNS topic, one JSON object for each thing that happened. Queues, functions and HTTP endpoints get the object; an email has its
 subject, and `reason`, `blocks` and `what_to_do` as lines of text. The state machine publishes it and goes on: a topic that cannot be

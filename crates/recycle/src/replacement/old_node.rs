@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceId, NodeName};
-use crate::node::{Group, Member, NodeFacts, Taint};
+use crate::base::ids::{InstanceId, NodeName};
+use crate::cluster::group::{Group, Member};
+use crate::cluster::node::{NodeFacts, Taint};
 
 /// How many hexadecimal digits at the end of an instance id tell members apart: a newcomer to a group of 500, the most that a group has by
 /// default, has the same as one of them in one case of 30,000, and is then not seen as one.

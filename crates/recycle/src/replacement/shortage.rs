@@ -3,10 +3,11 @@
 //! Auto Scaling does not say which launch belongs to which EnterStandby. While one launch takes its time, a neighbour may die, and its
 //! successor may arrive first. Whoever took that for the replacement would leave the group one member short.
 
-use crate::claim::{Phase, StoredClaim};
-use crate::ids::InstanceId;
-use crate::node::{Group, Member, NodeFacts};
-use crate::replacement::{find_defect, list_at_most_three, reserved_for};
+use crate::base::ids::InstanceId;
+use crate::cluster::group::{Group, Member};
+use crate::cluster::node::NodeFacts;
+use crate::records::claim::{Phase, StoredClaim};
+use crate::replacement::defect::{find_defect, list_at_most_three, reserved_for};
 
 /// Too few members are usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,9 +118,9 @@ fn find_node<'a>(nodes: &'a [NodeFacts], member: &Member) -> Option<&'a NodeFact
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
     use crate::fixtures::{claimed, id, member, node};
-    use crate::names::REPLACEMENT_FOR_ANNOTATION;
-    use crate::node::Record;
+    use crate::records::node_record::Record;
 
     /// `a` is the old node, `b` and `c` are its neighbours, and the rest came after them.
     fn id_of(name: char) -> InstanceId {

@@ -4,11 +4,12 @@
 
 use jiff::Timestamp;
 
-use crate::ids::InstanceId;
-use crate::names::REPLACEMENT_FOR_ANNOTATION;
-use crate::node::{Group, Member, NodeFacts, Taint};
-use crate::poll::next_wait;
-use crate::shortage::Shortage;
+use crate::base::ids::InstanceId;
+use crate::base::poll::next_wait;
+use crate::cluster::group::{Group, Member};
+use crate::cluster::node::NodeFacts;
+use crate::replacement::defect::{find_defect, is_leaving, list_at_most_three, reserved_for};
+use crate::replacement::shortage::Shortage;
 
 /// A member that came after EnterStandby, with its Node if it has registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +32,6 @@ impl Candidate {
     pub fn reserved_for(&self) -> Option<&str> {
         reserved_for(self.node.as_ref()?)
     }
-}
-
-/// For which instance a Node is reserved as the replacement.
-pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
-    node.annotations
-        .get(REPLACEMENT_FOR_ANNOTATION)
-        .map(String::as_str)
 }
 
 /// What `standby-node` does next.
@@ -169,80 +163,12 @@ fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &Node
     find_defect(member, node.as_ref(), old_node)
 }
 
-/// Why pods of the old node could not run on this member, in words; none if they could.
-pub(crate) fn find_defect(member: &Member, node: Option<&NodeFacts>, old_node: &NodeFacts) -> Option<String> {
-    let id = &member.instance;
-    if member.lifecycle_state != "InService" {
-        return Some(format!("{id} is {}", member.lifecycle_state));
-    }
-    let Some(node) = node else {
-        return Some(format!("{id} has not registered as a Node"));
-    };
-    let name = &node.name;
-    if !node.ready {
-        return Some(format!("node {name} is not Ready"));
-    }
-    if let Some(taint) = node.taints.iter().find(|taint| is_in_the_way(taint, old_node)) {
-        return Some(format!(
-            "node {name} still has the taint {}:{}",
-            taint.key, taint.effect
-        ));
-    }
-    if node.unschedulable {
-        return Some(format!("node {name} is cordoned"));
-    }
-    old_node
-        .extended_resources
-        .iter()
-        .find(|resource| !node.extended_resources.contains(resource))
-        .map(|resource| format!("node {name} does not offer {resource} yet"))
-}
-
-/// Whether pods of the old node could be kept away by this taint: it keeps pods away at all, and the old node has none like it.
-/// Taints of Kubernetes itself (not ready, cordoned, not initialised) and our own speak of a node's state, not of its kind:
-/// they count even if the old node, which may be sick or drained already, has them too.
-pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
-    const STATES: [&str; 3] = [
-        "node.kubernetes.io/",
-        "node.cloudprovider.kubernetes.io/",
-        "recycle-eks/",
-    ];
-    let keeps_pods_away = matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    let is_state = STATES.iter().any(|prefix| taint.key.starts_with(prefix));
-    let old_has_it = old_node
-        .taints
-        .iter()
-        .any(|other| other.key == taint.key && other.effect == taint.effect);
-    keeps_pods_away && (is_state || !old_has_it)
-}
-
-/// A member in such a state will not be in service again by itself.
-fn is_leaving(lifecycle_state: &str) -> bool {
-    ["Terminat", "Detach", "EnteringStandby", "Standby"]
-        .iter()
-        .any(|prefix| lifecycle_state.starts_with(prefix))
-}
-
 /// At most three candidates in words: the text travels in every answer.
 fn describe_missing(missing: &[String]) -> String {
     if missing.is_empty() {
         return "the group has no new member yet".to_owned();
     }
     list_at_most_three(missing)
-}
-
-/// The first three, and how many more there are.
-pub(crate) fn list_at_most_three(missing: &[String]) -> String {
-    const MOST: usize = 3;
-    let more = if missing.len() > MOST {
-        format!("; and {} more", missing.len() - MOST)
-    } else {
-        String::new()
-    };
-    format!(
-        "{}{more}",
-        missing.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ")
-    )
 }
 
 #[cfg(test)]

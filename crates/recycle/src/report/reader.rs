@@ -1,253 +1,15 @@
-//! What an execution has done, read from its history: phases, pods, what blocked, what people were told.
-//!
-//! The history is the only source: the report of an execution is the same years after its node is gone. How it looks, it does not know.
+//! Reads the history of an execution event by event.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
-/// To how many looks the counts of pods are thinned: more than a screen has points.
-const MOST_LOOKS: usize = 400;
-/// How many of the pods that were seen are named.
-const MOST_PODS: usize = 200;
-/// How many tries that failed are told.
-const MOST_TROUBLES: usize = 50;
-
-/// An execution, as DescribeExecution tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Execution {
-    /// Its ARN.
-    pub arn: String,
-    /// `status`.
-    pub status: String,
-    /// `startDate`.
-    pub started_at: Timestamp,
-    /// `stopDate`; none while it runs.
-    pub ended_at: Option<Timestamp>,
-    /// `input`.
-    pub input: Value,
-    /// `output`, if it succeeded; null otherwise.
-    pub output: Value,
-    /// `error`, if it failed.
-    pub error: Option<String>,
-    /// `cause`, if it failed.
-    pub cause: Option<String>,
-    /// Its history, from the beginning.
-    pub events: Vec<Event>,
-}
-
-/// An event of a history.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// Its number.
-    pub id: i64,
-    /// When it was.
-    pub at: Timestamp,
-    /// What happened.
-    pub what: Happened,
-}
-
-/// What happened, as far as a report is interested.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    /// A state of this name was entered.
-    Entered(String),
-    /// A task is begun with these arguments.
-    Scheduled(Value),
-    /// A task has brought this result.
-    Answered(Value),
-    /// A task has failed; it may be tried again.
-    Failed {
-        /// The error's name.
-        error: String,
-        /// Its text.
-        cause: String,
-    },
-    /// A Distributed Map has begun.
-    MapRun(String),
-    /// Something else.
-    Other,
-}
-
-/// A stage on a node's way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Pre-flight, claim, and waiting for its turn.
-    Turn,
-    /// Standby, and waiting for the replacement.
-    Replacement,
-    /// Moving pods, and waiting for them.
-    Drain,
-    /// Balancers, volumes, and the instance's way out.
-    Disposal,
-    /// Being put back.
-    PutBack,
-}
-
-impl Stage {
-    /// All, in their usual order.
-    pub const ALL: [Self; 5] = [
-        Self::Turn,
-        Self::Replacement,
-        Self::Drain,
-        Self::Disposal,
-        Self::PutBack,
-    ];
-
-    /// In a word, which is the class of its bars in the report's page too.
-    #[must_use]
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::Replacement => "replacement",
-            Self::Drain => "drain",
-            Self::Disposal => "disposal",
-            Self::PutBack => "put-back",
-        }
-    }
-
-    /// The stage that a state of `recycle-node` belongs to; none: to the one that it was in.
-    #[must_use]
-    pub fn of_state(state: &str) -> Option<Self> {
-        match state {
-            "ClaimNode" | "WaitForTurn" | "DescribeClaimOwner" => Some(Self::Turn),
-            "StandbyNode" | "WaitForReplacement" => Some(Self::Replacement),
-            "TaintNode" | "CheckPods" | "EvictPods" | "WaitForPods" | "RecordHeartbeat" => Some(Self::Drain),
-            "DetachTerminate" | "WaitForDisposal" => Some(Self::Disposal),
-            "RestoreNode" | "WaitForRestore" => Some(Self::PutBack),
-            _ => None,
-        }
-    }
-}
-
-/// Something that lasted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Span<What> {
-    /// What.
-    pub what: What,
-    /// Since when.
-    pub since: Timestamp,
-    /// Until when; none: it lasts.
-    pub until: Option<Timestamp>,
-}
-
-/// How many pods of each class were seen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Look {
-    /// When.
-    pub at: Timestamp,
-    /// How many of each class.
-    pub counts: BTreeMap<String, u32>,
-}
-
-/// A pod, and what it counted as.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct SeenPod {
-    /// The class ([`crate::pods::PodSurvey`]).
-    pub class: String,
-    /// `namespace/name`.
-    pub name: String,
-}
-
-/// What people were told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Told {
-    /// When.
-    pub at: Timestamp,
-    /// The notification's `event`.
-    pub event: String,
-    /// Its `severity`.
-    pub severity: String,
-    /// Its `subject`.
-    pub subject: String,
-}
-
-/// A try that failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
-    /// When.
-    pub at: Timestamp,
-    /// In which state.
-    pub state: String,
-    /// The error's name.
-    pub error: String,
-    /// Its text.
-    pub cause: String,
-}
-
-/// What every report begins with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Summary {
-    /// The execution.
-    pub execution: String,
-    /// The outcome or the error's name; `running` while it runs.
-    pub outcome: String,
-    /// Whether it came to a good end, or may still.
-    pub is_well: bool,
-    /// Why.
-    pub reason: String,
-    /// When it began.
-    pub started_at: Timestamp,
-    /// When it ended; none while it runs.
-    pub ended_at: Option<Timestamp>,
-    /// How many events its history has.
-    pub events: i64,
-}
-
-/// The report of an execution of `recycle-node`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NodeReport {
-    /// The summary.
-    pub summary: Summary,
-    /// The instance.
-    pub instance: Option<String>,
-    /// Its Node, if it came so far.
-    pub node: Option<String>,
-    /// Its group, if it came so far.
-    pub group: Option<String>,
-    /// Its cluster.
-    pub cluster: Option<String>,
-    /// Its stages, one after the other.
-    pub stages: Vec<Span<Stage>>,
-    /// How often the pods were looked at.
-    pub polls: usize,
-    /// How many pods were seen, wherever that changed.
-    pub looks: Vec<Look>,
-    /// The pods that answers named: of each class the first five, in the order of the alphabet.
-    pub pods: Vec<Span<SeenPod>>,
-    /// What kept the drain from going on.
-    pub blocked: Vec<Span<Vec<String>>>,
-    /// What people were told.
-    pub told: Vec<Told>,
-    /// Tries that failed.
-    pub troubles: Vec<Trouble>,
-    /// What a dry run would do.
-    pub plan: Vec<String>,
-}
-
-/// The report of a rotation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RotationReport {
-    /// The summary.
-    pub summary: Summary,
-    /// What was to be recycled: the input's `selection`.
-    pub selection: Value,
-    /// One for each execution that it has started, in the order of their beginnings.
-    pub nodes: Vec<NodeReport>,
-}
-
-/// A report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Report {
-    /// Of an execution of `recycle-node`.
-    Node(Box<NodeReport>),
-    /// Of an execution of `rotate-nodes`.
-    Rotation(RotationReport),
-}
+use crate::report::event::{Event, Execution, Happened, Stage};
+use crate::report::parts::{
+    Look, MOST_PODS, MOST_TROUBLES, NodeReport, SeenPod, Span, Told, Trouble, summarize, thin,
+};
 
 /// What is read of an answer, by any version: whatever is missing is empty.
 #[derive(Debug, Default, Deserialize)]
@@ -307,61 +69,15 @@ fn name_execution(arguments: &Value) -> Option<String> {
     Some(format!("{whole}:{name}"))
 }
 
-/// The report of a node.
-#[must_use]
-pub fn report_node(execution: &Execution) -> NodeReport {
-    let mut reader = Reader::new(execution);
-    for event in &execution.events {
-        reader.read(event);
-    }
-    reader.finish()
-}
-
-/// The report of a rotation with those of its nodes. Who reads them keeps the report of each, not its history: that has up to 25,000 events.
-#[must_use]
-pub fn report_rotation(rotation: &Execution, mut nodes: Vec<NodeReport>) -> RotationReport {
-    nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));
-    RotationReport {
-        summary: summarize(rotation),
-        selection: rotation.input.get("selection").cloned().unwrap_or_default(),
-        nodes,
-    }
-}
-
-fn summarize(execution: &Execution) -> Summary {
-    let text = |name: &str| {
-        execution
-            .output
-            .get(name)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let failed = execution.error.clone();
-    let outcome = failed.or_else(|| text("outcome"));
-    Summary {
-        execution: execution.arn.clone(),
-        outcome: outcome.unwrap_or_else(|| execution.status.to_lowercase()),
-        is_well: matches!(execution.status.as_str(), "SUCCEEDED" | "RUNNING"),
-        reason: execution
-            .cause
-            .clone()
-            .or_else(|| text("reason"))
-            .unwrap_or_default(),
-        started_at: execution.started_at,
-        ended_at: execution.ended_at,
-        events: execution.events.last().map_or(0, |event| event.id),
-    }
-}
-
 /// Reads a history, one event after the other.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     execution: &'a Execution,
     state: &'a str,
     report: NodeReport,
 }
 
 impl<'a> Reader<'a> {
-    fn new(execution: &'a Execution) -> Self {
+    pub(crate) fn new(execution: &'a Execution) -> Self {
         let given = |name: &str| {
             execution
                 .input
@@ -396,7 +112,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self, event: &'a Event) {
+    pub(crate) fn read(&mut self, event: &'a Event) {
         match &event.what {
             Happened::Entered(state) => self.enter(state, event.at),
             Happened::Answered(result) => self.hear(result, event.at),
@@ -538,7 +254,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self) -> NodeReport {
+    pub(crate) fn finish(mut self) -> NodeReport {
         if let Some(end) = self.execution.ended_at {
             end_last(&mut self.report.stages, end);
             end_last(&mut self.report.blocked, end);
@@ -565,18 +281,3 @@ fn read_cause(cause: &str) -> String {
         .and_then(|document| document.get("errorMessage")?.as_str());
     text.unwrap_or(cause).to_owned()
 }
-
-/// Evenly, the first and the last stay.
-fn thin(looks: &mut Vec<Look>) {
-    let every = looks.len().div_ceil(MOST_LOOKS).max(1);
-    let last = looks.len().saturating_sub(1);
-    let mut index = 0;
-    looks.retain(|_| {
-        let stays = index % every == 0 || index == last;
-        index += 1;
-        stays
-    });
-}
-
-#[cfg(test)]
-mod tests;

@@ -3,18 +3,20 @@
 //! The commands undo only what is there, in the reverse order of the doing. None of them makes the group smaller: which member goes
 //! then would be the group's choice.
 
-use crate::autoscaler::let_go_of_old_node;
-use crate::claim::Phase;
-use crate::contract::describe_instance;
-use crate::hook::is_held;
-use crate::ids::{InstanceId, NodeName};
-use crate::names::{
+use crate::base::ids::{InstanceId, NodeName};
+use crate::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
     GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
     RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
-use crate::node::{Group, Instance, NodeFacts};
-use crate::shell::quote;
+use crate::base::shell::quote;
+use crate::cluster::autoscaler::let_go_of_old_node;
+use crate::cluster::group::Group;
+use crate::cluster::hook::is_held;
+use crate::cluster::instance::Instance;
+use crate::cluster::instance::describe_instance;
+use crate::cluster::node::NodeFacts;
+use crate::records::claim::Phase;
 
 /// What is left of us on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -323,9 +325,9 @@ fn look_at_tags(instance: &Instance, found: &mut Found) {
 mod tests {
     use super::*;
     use crate::fixtures::{at, claimed, group, id, instance, member, node, strings, taint};
-    use crate::node::Record;
+    use crate::records::node_record::Record;
 
-    fn describe(
+    pub(crate) fn describe(
         lifecycle_state: Option<&str>,
         instance: Option<&Instance>,
         node: Option<&NodeFacts>,

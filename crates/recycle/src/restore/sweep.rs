@@ -6,15 +6,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::claim::{Claim, ClaimDecision, Phase, StoredClaim, Urgency, decide_claim, is_forgotten};
-use crate::contract::Owner;
-use crate::ids::{ExecutionArn, Fence, InstanceId};
-use crate::names::{
+use crate::base::ids::{ExecutionArn, Fence, InstanceId};
+use crate::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
     KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
     RECORD_ANNOTATION, STANDBY_TAG,
 };
-use crate::node::{Instance, NodeFacts, draining_taint};
+use crate::cluster::instance::Instance;
+use crate::cluster::node::{NodeFacts, draining_taint};
+use crate::input::urgency::Urgency;
+use crate::records::claim::{Claim, ClaimDecision, Phase, StoredClaim, decide_claim, is_forgotten};
+use crate::records::owner::Owner;
 
 /// How many nodes one sweep sees to. Each may take 412 history events (44 steps of a put-back, a question for the owner, a
 /// notification), of which an execution has room for 25,000.
@@ -184,12 +186,12 @@ pub fn judge_leftover(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Start;
-    use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
-    use crate::names::{
+    use crate::base::names::{
         DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG,
     };
-    use crate::node::detached_taint;
+    use crate::cluster::node::detached_taint;
+    use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
+    use crate::input::start::Start;
 
     const OTHER: &str = "i-0dddddddddddddddd";
 
@@ -216,10 +218,10 @@ mod tests {
     fn the_times_are_those_of_the_module() {
         let rule = format!("\"rate({} minutes)\"", INTERVAL / 60);
         assert!(
-            include_str!("../../../terraform/sweep.tf").contains(&rule),
+            include_str!("../../../../terraform/sweep.tf").contains(&rule),
             "{rule}"
         );
-        let timeouts: Vec<i64> = include_str!("../../../terraform/functions.tf")
+        let timeouts: Vec<i64> = include_str!("../../../../terraform/functions.tf")
             .split("timeout = ")
             .filter_map(|rest| rest.split([' ', '\n']).next()?.parse().ok())
             .collect();

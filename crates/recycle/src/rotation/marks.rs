@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::ExecutionArn;
-use crate::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
-use crate::node::{NodeFacts, Taint};
-use crate::rotation::Mark;
+use crate::base::ids::ExecutionArn;
+use crate::base::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
+use crate::cluster::node::{NodeFacts, Taint};
+use crate::rotation::terms::Mark;
 
 /// Whether a taint is a rotation's mark. Somebody who gave it a value wants something else.
 fn is_mark(taint: &Taint) -> bool {

@@ -8,13 +8,14 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::claim::StoredClaim;
-use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
-use crate::input::InvalidInput;
-use crate::node::{Instance, NodeFacts};
-use crate::pods::cut_text;
-use crate::select::{Fleet, FleetMember, Machine, Selection, Template, TemplateFacts};
-use crate::selector::Selector;
+use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
+use crate::base::selector::Selector;
+use crate::base::text::cut_text;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::InvalidInput;
+use crate::records::claim::StoredClaim;
+use crate::rotation::fleet::{Fleet, FleetMember, Machine, Template, TemplateFacts};
 
 /// What makes a member outdated: any of the criteria, among those that the filters leave.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -160,7 +161,7 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn machine(&self, id: &InstanceId) -> Option<&Machine> {
+    pub(crate) fn machine(&self, id: &InstanceId) -> Option<&Machine> {
         self.machines.iter().find(|machine| machine.instance.id == *id)
     }
 
@@ -196,7 +197,7 @@ pub fn is_outdated(outdated: &Outdated, fleet: &Fleet, member: &FleetMember, sce
 }
 
 /// Which of the criteria a member meets; none if the filters leave it out.
-fn find_criteria(
+pub(crate) fn find_criteria(
     outdated: &Outdated,
     fleet: &Fleet,
     member: &FleetMember,
@@ -323,60 +324,16 @@ impl Chosen {
 
 /// Whether an execution of the same installation has claimed it. `claim-node` refuses any other claim by name, so that the rotation lists
 /// the node as failed: a claim that nobody can account for takes no node out of all rotations.
-fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
+pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
     match instance.claim() {
         Some(StoredClaim::Known(claim)) => claim.is_of_installation(rotation),
         Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
     }
 }
 
-/// Chooses them: in service, meant by the selection, and not worked on by another execution. `rotation` is the execution that asks.
-#[must_use]
-pub fn choose_members(
-    selection: &Selection,
-    fleet: &Fleet,
-    scene: &Scene<'_>,
-    rotation: &ExecutionArn,
-) -> Chosen {
-    let meant_by = |member: &FleetMember| match selection {
-        Selection::InstanceIds(ids) if ids.contains(&member.instance) => vec![Criterion::InstanceIds],
-        Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
-        Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, scene),
-    };
-    let mut found = Vec::new();
-    let mut claimed = 0;
-    for member in fleet.in_service() {
-        let met = meant_by(member);
-        match scene.machine(&member.instance).filter(|_| !met.is_empty()) {
-            Some(machine) if is_worked_on(&machine.instance, rotation) => claimed += 1,
-            Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
-            None => {}
-        }
-    }
-    let mut zones: BTreeMap<&str, (Timestamp, &InstanceId)> = BTreeMap::new();
-    for (member, age, _) in &found {
-        let oldest = zones.entry(member.zone.as_str()).or_insert(*age);
-        *oldest = (*oldest).min(*age);
-    }
-    found.sort_by_key(|(member, age, _)| (zones.get(member.zone.as_str()).copied(), *age));
-    let mut criteria: BTreeMap<Criterion, Vec<usize>> = BTreeMap::new();
-    for (place, (_, _, met)) in found.iter().enumerate() {
-        for criterion in met {
-            criteria.entry(*criterion).or_default().push(place);
-        }
-    }
-    Chosen {
-        nodes: found
-            .into_iter()
-            .map(|(member, _, _)| member.instance.clone())
-            .collect(),
-        claimed,
-        criteria,
-    }
-}
-
 /// Bytes of all groups' names in one answer, which has 8 KB.
 const LONGEST_NAMES: usize = 6_000;
+
 /// Bytes of what is said of them.
 const LONGEST_REASON: usize = 1_200;
 

@@ -1,6 +1,6 @@
 //! Which rotations begin because of what `start-rotation` is told: by an alarm through an SNS topic, or by `terraform apply`.
 //!
-//! Which nodes a rotation means, [`crate::select`] says. Whether what a trigger asks for makes sense, it asks only where the answer is
+//! Which nodes a rotation means, [`crate::rotation::selection`] says. Whether what a trigger asks for makes sense, it asks only where the answer is
 //! seen by whoever wrote it: in `terraform apply`.
 
 use std::collections::BTreeMap;
@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::contract::{Answer, StartVerdict};
-use crate::ids::short_hash;
-use crate::input::InvalidInput;
-use crate::pods::cut_text;
-use crate::select::parse_rotation;
-use crate::strict::{read_text, read_value};
+use crate::base::ids::short_hash;
+use crate::base::strict::{read_text, read_value};
+use crate::input::model::InvalidInput;
+use crate::rotation::request::parse_rotation;
 
 /// Characters of a reason: an answer stays under 8 KB, whatever an alarm is called.
-const LONGEST_REASON: usize = 1_000;
+pub(crate) const LONGEST_REASON: usize = 1_000;
 
 /// What `start-rotation` is given.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,24 +115,11 @@ pub struct RotationStart {
 pub struct Starts {
     /// The executions.
     pub starts: Vec<RotationStart>,
-    reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
 }
 
 impl Starts {
-    /// The answer, when they are started.
-    #[must_use]
-    pub fn answer(&self) -> Answer<StartVerdict> {
-        let verdict = if self.starts.is_empty() {
-            StartVerdict::NothingToStart
-        } else {
-            StartVerdict::Started
-        };
-        let mut reason = self.reasons.join("; ");
-        cut_text(&mut reason, LONGEST_REASON);
-        Answer::new(verdict, reason)
-    }
-
-    fn nothing(why: String) -> Self {
+    pub(crate) fn nothing(why: String) -> Self {
         Self {
             starts: Vec::new(),
             reasons: vec![why],
@@ -296,8 +281,10 @@ fn apply(change: &Change) -> Result<Starts, InvalidInput> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::verdicts::StartVerdict;
     use crate::fixtures::OLD;
-    use crate::select::{AlarmTerms, Alarmed, read_alarm};
+    use crate::rotation::alarm::{Alarmed, read_alarm};
+    use crate::rotation::request::AlarmTerms;
 
     const ALARM: &str = "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu";
     const TIME: &str = "2027-01-01T00:00:01.250+0000";

@@ -1,6 +1,6 @@
 //! The terms of a rotation: how many nodes of a group at once, how long one starts new ones, what a failure means.
 //!
-//! Which nodes it is about, [`crate::outdated`] says; whether the next of them may start, [`crate::gate`].
+//! Which nodes it is about, [`crate::rotation::outdated`] says; whether the next of them may start, [`crate::rotation::admission`].
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
-use crate::input::InvalidInput;
-use crate::pods::cut_given;
-use crate::strict::read_value;
+use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
+use crate::base::strict::read_value;
+use crate::base::text::cut_given;
+use crate::input::model::InvalidInput;
 
 /// The most seconds between the nodes of a group: a day.
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
@@ -25,7 +25,7 @@ const MOST_NODES: usize = 90;
 /// retries of Tasks, for the marks, and for the waits of the first nodes, which may last as long as a drain.
 const EVENTS: usize = 20_000;
 /// What one node takes: its iteration, one look, one execution of `recycle-node` that ends `duplicate` (23), the pause before it (9), and the looks of a day in
-/// vain (20 of 9 events, see [`crate::gate`]).
+/// vain (20 of 9 events, see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
 /// What another try of a node takes: one more execution of `recycle-node`, one more look, and the pause before it.
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use crate::fixtures::at;
 
-    fn read(fields: Value) -> Result<Terms, String> {
+    pub(crate) fn read(fields: Value) -> Result<Terms, String> {
         let Value::Object(fields) = fields else {
             panic!("{fields} is no object")
         };

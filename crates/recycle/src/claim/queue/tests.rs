@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::balancers::Balancer;
+use crate::base::ids::Fence;
+use crate::base::names::CLAIM_ANNOTATION;
+use crate::cluster::balancers::Balancer;
 use crate::fixtures::{NEW, OTHER, at, claim, group, id, input, member, node, strings};
-use crate::ids::Fence;
-use crate::names::CLAIM_ANNOTATION;
 
 const ONE: Limits = Limits {
     parallel: 1,
@@ -351,7 +351,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(urgencies: &[Urgency], limits: Limits) -> Self {
+    pub(crate) fn new(urgencies: &[Urgency], limits: Limits) -> Self {
         let workers = urgencies.iter().enumerate().map(|(number, urgency)| Worker {
             // The name decides nothing that the order of claiming does not: it runs against it.
             node: name(&format!("node-{}", urgencies.len() - number)),

@@ -1,6 +1,23 @@
 use super::*;
+use crate::base::names::GROUP;
+use crate::base::names::LIFECYCLE_HOOK;
+use crate::cluster::node::NodeList;
+use crate::cluster::node::{NodeFacts, UnreadableNode};
+use crate::doctor::access::ASKER;
+use crate::doctor::events::RULES;
+use crate::doctor::facts::Function;
+use crate::doctor::facts::Group;
+use crate::doctor::facts::Hook;
+use crate::doctor::facts::Machine;
+use crate::doctor::facts::Nodes;
+use crate::doctor::facts::Rule;
+use crate::doctor::facts::Sweep;
+use crate::doctor::facts::Topic;
+use crate::doctor::facts::find_odd_nodes;
+use crate::doctor::finding::Level;
+use crate::doctor::finding::worst;
+use crate::doctor::groups::examine_sizes;
 use crate::fixtures::{NEW, OLD, OTHER, at, id, node};
-use crate::node::{NodeFacts, UnreadableNode};
 
 /// What is expected of a finding: its level, its check, of what, and words of its text.
 type Expected = (Level, &'static str, &'static str, &'static str);
@@ -172,7 +189,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
         };
         change(function);
     }
-    fn machine(seen: &mut Installation, change: fn(&mut Machine)) {
+    pub(crate) fn machine(seen: &mut Installation, change: fn(&mut Machine)) {
         let Some(Seen::Found(Some(machine))) = seen.machines.get_mut("recycle-node") else {
             panic!()
         };

@@ -1,3 +1,13 @@
+use crate::report::event::Event;
+use crate::report::event::Happened;
+use crate::report::event::Stage;
+use crate::report::parts::Look;
+use crate::report::parts::MOST_LOOKS;
+use crate::report::parts::SeenPod;
+use crate::report::parts::Span;
+use crate::report::parts::thin;
+use crate::report::reader::find_started;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -112,7 +122,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
 #[test]
 fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
     let machine: Value =
-        serde_json::from_str(include_str!("../../../../state-machine/recycle-node.asl.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../../state-machine/recycle-node.asl.json")).unwrap();
     let top = machine["States"].as_object().unwrap();
     let branch = machine["States"]["Recycle"]["Branches"][0]["States"]
         .as_object()

@@ -1,9 +1,32 @@
+use crate::base::ids::InstanceId;
+use crate::base::ids::NodeName;
+use crate::base::names::CORDONED_FOR_ANNOTATION;
+use crate::base::names::DRAIN_UNTIL_ANNOTATION;
+use crate::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
+use crate::base::names::PROGRESS_ANNOTATION;
+use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
+use crate::base::names::STANDBY_TAG;
+use crate::cluster::group::Member;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::cluster::node::Taint;
+use crate::records::node_record::Record;
+use crate::records::restore_log::Deed;
+use crate::records::restore_log::GaveUp;
+use crate::restore::facts::Newcomer;
+use crate::restore::step::LINE_PATIENCE;
+use crate::restore::step::MOST_STEPS;
+use crate::restore::step::PATIENCE;
+use crate::restore::step::STEP_WAIT;
+use crate::restore::undo::EXCLUDED;
+use crate::restore::undo::Undo;
+use crate::restore::undo::undo_kubernetes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::Phase;
+use crate::base::names::{DRAINING_TAINT, FIELD_MANAGER, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION};
 use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
-use crate::names::{DRAINING_TAINT, FIELD_MANAGER, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION};
+use crate::records::claim::Phase;
 
 /// A group with its sizes, a node in it, and what surrounds them.
 #[derive(Debug, Clone)]
@@ -23,7 +46,7 @@ struct World {
 
 impl World {
     /// The node in Standby by our hand, another member in service, m/d/M as given, no replacement.
-    fn new((min, desired, max): (u32, u32, u32)) -> Self {
+    pub(crate) fn new((min, desired, max): (u32, u32, u32)) -> Self {
         Self {
             group: Group {
                 min,
@@ -170,7 +193,7 @@ impl World {
     }
 
     /// Takes every step to the end; the changes of the group in order, and the last step.
-    fn finish(&mut self) -> (Vec<&'static str>, PutBackStep) {
+    pub(crate) fn finish(&mut self) -> (Vec<&'static str>, PutBackStep) {
         let mut changes = Vec::new();
         for _ in 0..30 {
             let step = self.next();
@@ -769,9 +792,10 @@ fn only_values_that_are_still_ours_are_undone() {
     assert!(!kept(None, "true").record.unwrap().kept);
 
     let mut edited = drained();
-    edited
-        .annotations
-        .insert(crate::names::RECORD_ANNOTATION.to_owned(), "mine".to_owned());
+    edited.annotations.insert(
+        crate::base::names::RECORD_ANNOTATION.to_owned(),
+        "mine".to_owned(),
+    );
     let undo = undo(&edited);
     assert!(undo.taints.is_some(), "the taint names its owner");
     assert_eq!(

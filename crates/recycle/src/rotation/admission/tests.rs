@@ -1,14 +1,42 @@
+use crate::answer::envelope::Answer;
+use crate::base::names::EVICTED_ANNOTATION;
+use crate::base::names::REPLACES_LABEL;
+use crate::cluster::node::NodeFacts;
+use crate::cluster::pod::PodFacts;
+use crate::contract::verdicts::SelectVerdict;
+use crate::records::claim::StoredClaim;
+use crate::rotation::attempts::Begun;
+use crate::rotation::attempts::Past;
+use crate::rotation::attempts::check_failures;
+use crate::rotation::attempts::check_pasts;
+use crate::rotation::attempts::find_begun;
+use crate::rotation::attempts::find_doubtful;
+use crate::rotation::attempts::find_gone;
+use crate::rotation::attempts::judge_try;
+use crate::rotation::attempts::settle_past;
+use crate::rotation::canary::Canary;
+use crate::rotation::canary::check_canary;
+use crate::rotation::canary::check_displaced;
+use crate::rotation::canary::check_kubelet;
+use crate::rotation::canary::find_canary;
+use crate::rotation::canary::find_displaced;
+use crate::rotation::canary::has_evicted;
+use crate::rotation::outdated::Release;
+use crate::rotation::request::Rotation;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::claim::{Claim, Phase, Urgency};
+use crate::base::names::CLAIM_ANNOTATION;
+use crate::cluster::pod::Controller;
 use crate::fixtures::{NEW, OLD, OTHER, at, claimed, id, node, pod, strings};
-use crate::names::CLAIM_ANNOTATION;
-use crate::node::Record;
-use crate::pods::Controller;
-use crate::select::{FleetMember, parse_rotation};
+use crate::input::urgency::Urgency;
+use crate::records::claim::{Claim, Phase};
+use crate::records::node_record::Record;
+use crate::rotation::fleet::FleetMember;
+use crate::rotation::request::parse_rotation;
 
 const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
 const DAY: u32 = 86_400;
@@ -688,7 +716,7 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
             ..pod(name)
         }
     };
-    let hash = crate::ids::short_hash("ours");
+    let hash = crate::base::ids::short_hash("ours");
     let begun = find_begun(
         &[id(NEW)],
         &[],

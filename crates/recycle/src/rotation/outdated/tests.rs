@@ -1,10 +1,11 @@
+use crate::rotation::selection::choose_members;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::claim::Phase;
+use crate::base::names::{CLAIM_TAG, GROUP_TAG};
 use crate::fixtures::{ARN, NEW, OLD, OTHER, at, claim, id, instance, node, strings};
-use crate::names::{CLAIM_TAG, GROUP_TAG};
-use crate::select::Selection;
+use crate::records::claim::Phase;
+use crate::rotation::request::Selection;
 
 const HOUR: i64 = 3_600;
 

@@ -1,10 +1,24 @@
+use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::rotation::alarm::Alarmed;
+use crate::rotation::alarm::choose_alarmed;
+use crate::rotation::alarm::read_alarm;
+use crate::rotation::fleet::FleetMember;
+use crate::rotation::fleet::Template;
+use crate::rotation::request::AlarmTerms;
+use crate::rotation::request::LONGEST_RECYCLE;
+use crate::rotation::request::MOST_STARTS;
+use crate::rotation::request::parse_rotation;
+use serde_json::Value;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 use super::*;
-use crate::claim::{Claim, Phase};
+use crate::base::names::CLAIM_ANNOTATION;
 use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, instance, node, strings};
-use crate::names::CLAIM_ANNOTATION;
-use crate::node::Record;
+use crate::records::claim::{Claim, Phase};
+use crate::records::node_record::Record;
 
 const HOUR: i64 = 3_600;
 

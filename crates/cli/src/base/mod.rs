@@ -1,0 +1,6 @@
+//! Errors, exit codes and times.
+
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod exit;
+pub(crate) mod times;

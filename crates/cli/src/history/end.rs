@@ -1,0 +1,38 @@
+//! What the end of an execution means.
+
+use serde_json::Value;
+
+use crate::base::exit::Exit;
+use crate::history::node::End;
+
+/// One sentence. A cause that is a document is for machines.
+#[must_use]
+pub(crate) fn describe_end(end: &End) -> String {
+    match end.reason() {
+        "" => end.outcome().to_owned(),
+        reason if reason.starts_with(['{', '[']) => {
+            let told: Value = serde_json::from_str(reason).unwrap_or_default();
+            // Lambda guide, "Function errors".
+            let text = told["errorMessage"].as_str();
+            format!(
+                "{}: {}",
+                end.outcome(),
+                text.unwrap_or("recycle-eks report tells of it")
+            )
+        }
+        reason => format!("{}: {reason}", end.outcome()),
+    }
+}
+
+/// What the end of an execution means for a pipeline.
+#[must_use]
+pub(crate) fn exit_of(end: &End) -> Exit {
+    match (end.status.as_str(), end.outcome()) {
+        ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
+        ("SUCCEEDED", _) => Exit::Done,
+        (_, "InvalidInput" | "PreflightRefused" | "TurnTimedOut") => Exit::Refused,
+        (_, "StandbyLeftBehind" | "NodeLost") => Exit::NeedsPerson,
+        _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsPerson,
+        _ => Exit::PutBack,
+    }
+}

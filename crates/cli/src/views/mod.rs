@@ -1,0 +1,7 @@
+//! How it looks.
+
+pub(crate) mod fleet;
+pub(crate) mod node;
+pub(crate) mod output;
+pub(crate) mod viewer;
+pub(crate) mod watch;

@@ -1,0 +1,58 @@
+//! Turns the admission of a node into an answer.
+
+use crate::answer::envelope::Answer;
+use crate::contract::verdicts::SelectVerdict;
+use crate::input::start::Start;
+use crate::rotation::admission::{Ended, Gate, Holdup, LONGEST_WAIT, Turn, Waited, name_cause, pace};
+use crate::rotation::request::Rotation;
+use crate::rotation::terms::Part;
+
+impl Gate {
+    /// As the state machine is told. Whoever has waited for a day is left.
+    #[must_use]
+    pub fn answer(self, rotation: &Rotation, part: &Part, turn: &Turn) -> Answer<SelectVerdict> {
+        match self {
+            Self::Start => Answer {
+                start: Some(Start::new(
+                    rotation.trigger.name(),
+                    &turn.instance_id,
+                    &name_cause(&part.execution, turn.attempt),
+                )),
+                ..Answer::new(SelectVerdict::Start, format!("{} may start", turn.instance_id))
+            },
+            Self::Wait(holdup, reason) => {
+                if turn.waited_for(holdup) >= LONGEST_WAIT {
+                    return Self::stop(format!("waited for a day: {reason}")).answer(rotation, part, turn);
+                }
+                wait(holdup, reason, turn)
+            }
+            Self::Await(reason) => wait(Holdup::Canary, reason, turn),
+            Self::Pause(seconds) => {
+                Answer::new(SelectVerdict::Pause, "wait_between_nodes_seconds").waiting(seconds)
+            }
+            Self::Skip(ended) => ended.after(turn).answer(SelectVerdict::Skip),
+            Self::Stop(ended) => ended.after(turn).answer(SelectVerdict::Stop),
+        }
+    }
+}
+
+impl Ended {
+    fn answer(self, verdict: SelectVerdict) -> Answer<SelectVerdict> {
+        Answer {
+            ended: Some(self.clone()),
+            ..Answer::new(verdict, self.why)
+        }
+    }
+}
+
+fn wait(holdup: Holdup, reason: String, turn: &Turn) -> Answer<SelectVerdict> {
+    let seconds = pace(turn.waited, &turn.instance_id);
+    Answer {
+        after_wait: Some(Waited {
+            waited: turn.waited.saturating_add(seconds),
+            waits_for: holdup,
+            waited_for_it: turn.waited_for(holdup).saturating_add(seconds),
+        }),
+        ..Answer::new(SelectVerdict::Wait, reason).waiting(seconds)
+    }
+}

@@ -1,0 +1,5 @@
+//! The answers of the functions.
+
+pub mod admission;
+pub mod envelope;
+pub mod start;

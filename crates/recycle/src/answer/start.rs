@@ -1,0 +1,21 @@
+//! Turns the start of rotations into an answer.
+
+use crate::answer::envelope::Answer;
+use crate::base::text::cut_text;
+use crate::contract::verdicts::StartVerdict;
+use crate::rotation::start::{LONGEST_REASON, Starts};
+
+impl Starts {
+    /// The answer, when they are started.
+    #[must_use]
+    pub fn answer(&self) -> Answer<StartVerdict> {
+        let verdict = if self.starts.is_empty() {
+            StartVerdict::NothingToStart
+        } else {
+            StartVerdict::Started
+        };
+        let mut reason = self.reasons.join("; ");
+        cut_text(&mut reason, LONGEST_REASON);
+        Answer::new(verdict, reason)
+    }
+}

@@ -1,0 +1,161 @@
+//! Pre-flight checks of the instance.
+
+use crate::base::ids::InstanceId;
+use crate::base::names::STANDBY_TAG;
+use crate::claim::facts::Surroundings;
+use crate::claim::obstacle::{Obstacle, Refusal, name_some};
+use crate::cluster::cluster_tag::{
+    cluster_tag, find_other_cluster, has_cluster_tag, tag_group, tag_instances,
+};
+use crate::cluster::group::Group;
+use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::{Input, Replacement};
+use crate::input::urgency::Urgency;
+
+pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
+    let id = &instance.id;
+    if instance.is_gone() {
+        return Some(format!("{id} is {} already", instance.state));
+    }
+    let stopped_at = instance.stopped_at()?;
+    Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
+}
+
+/// The hook that was to hold it holds it no more.
+pub(crate) fn describe_going(surroundings: &Surroundings<'_>, instance: &Instance) -> Option<String> {
+    let state = surroundings.lifecycle_state?;
+    let is_going = surroundings.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
+    is_going.then(|| format!("{} is {state} already", instance.id))
+}
+
+/// Who else replaces this node, and what to do there.
+pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
+    let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
+    let pool = node.labels.get("karpenter.sh/nodepool");
+    let named = pool
+        .map(|pool| format!(" (node pool {pool})"))
+        .unwrap_or_default();
+    let advice = if pool.is_some() {
+        "delete its NodeClaim, or set the pool's expireAfter and disruption budgets"
+    } else {
+        "delete its NodeClaim"
+    };
+    match compute_type.map(String::as_str) {
+        Some("fargate") => Some(Obstacle::Fargate.because(format!(
+            "{id} runs on Fargate, where every pod has a node of its own; restart the pod instead"
+        ))),
+        Some("auto") => Some(Obstacle::AutoMode.because(format!(
+            "{id} belongs to EKS Auto Mode{named}, which replaces its nodes itself; {advice}"
+        ))),
+        Some(_) | None => pool.map(|_| {
+            Obstacle::Karpenter.because(format!(
+                "{id} belongs to Karpenter{named}, which replaces its nodes itself; {advice}"
+            ))
+        }),
+    }
+}
+
+/// The member has to be in service, or where an earlier execution of ours left it.
+pub(crate) fn check_lifecycle(
+    surroundings: &Surroundings<'_>,
+    instance: &Instance,
+    group: &Group,
+) -> Option<Refusal> {
+    let id = &instance.id;
+    let name = &group.name;
+    let member = group.member(id).map(|member| member.lifecycle_state.as_str());
+    let ours = instance.tags.contains_key(STANDBY_TAG);
+    let is_urgent = surroundings.input.urgency > Urgency::Planned;
+    match member.or(surroundings.lifecycle_state) {
+        Some(state) if state.starts_with("Terminating") && is_urgent => None,
+        Some(state) if surroundings.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
+            "{id} is {state} in group {name}, which is not terminating it: only a member that waits for the lifecycle hook can be \
+             drained for it; leave hook out"
+        ))),
+        Some("InService") if member.is_some() => None,
+        Some("Standby" | "EnteringStandby") if ours => None,
+        Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
+            "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
+             it; take it out of Standby first"
+        ))),
+        Some(state) if state.starts_with("Terminating") && surroundings.resuming => None,
+        Some(state) if state.starts_with("Terminating") => Some(
+            Obstacle::Terminating.because(format!("{id} is {state}: group {name} is terminating it already")),
+        ),
+        Some(state) if state.starts_with("Warmed") => Some(Obstacle::WarmPool.because(format!(
+            "{id} is {state}: it waits in the warm pool of group {name} and runs no pods; terminate it, and the pool takes a new one"
+        ))),
+        Some(state) if member.is_some() => Some(Obstacle::NotInService.because(format!(
+            "{id} is {state} in group {name}; only a member that is InService can be recycled"
+        ))),
+        Some(_) | None => Some(Obstacle::NotAMember.because(format!(
+            "{id} is no longer a member of group {name}; nothing would replace it"
+        ))),
+    }
+}
+
+pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refusal {
+    let id = &instance.id;
+    let cluster = input.cluster_name.as_str();
+    match find_other_cluster(instance, cluster) {
+        Some(other) => Obstacle::AnotherCluster.because(format!(
+            "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
+             cluster's module"
+        )),
+        None => Obstacle::NoNode.because(format!(
+            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined, terminate it in its group"
+        )),
+    }
+}
+
+/// The tags that the functions' policies demand of whatever they change. The group of an instance that our hook holds and no policy retains
+/// is not changed. That of an instance that EC2 takes away is only asked to terminate it, which EC2 does anyway.
+pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
+    let (input, id) = (surroundings.input, &instance.id);
+    let cluster = &input.cluster_name;
+    let is_tagged = has_cluster_tag(&instance.tags, cluster);
+    if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
+        return vec![Obstacle::AnotherCluster.because(format!(
+            "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
+             execution of that cluster's module"
+        ))];
+    }
+    let mut refusals = Vec::new();
+    let tag = cluster_tag(cluster.as_str());
+    let lacks = |what: &str, command: &str| {
+        Obstacle::MissingClusterTag.because(format!(
+            "{what} lacks the tag {tag} with the value owned or shared, without which the functions may not change it; set it: {command}"
+        ))
+    };
+    if !is_tagged {
+        refusals.push(lacks(
+            &format!("instance {id}"),
+            &tag_instances(std::slice::from_ref(id), cluster.as_str()),
+        ));
+    }
+    let leaves_by_itself = input.hook.is_some() || input.interrupted_at.is_some();
+    if let Some(group) = surroundings.group
+        && (!leaves_by_itself || surroundings.group_retains)
+        && !has_cluster_tag(surroundings.group_tags, cluster)
+    {
+        let name = &group.name;
+        refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
+    }
+    let untagged = &surroundings.group_state.untagged;
+    let protects_others = input.replacement == Replacement::Before;
+    if protects_others && !leaves_by_itself && !untagged.is_empty() {
+        let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();
+        refusals.push(lacks(
+            &format!(
+                "member {} of the same group, which the way back from Standby has to protect,",
+                name_some(&names)
+            ),
+            &tag_instances(&untagged[..untagged.len().min(MOST_TAGGED)], cluster.as_str()),
+        ));
+    }
+    refusals
+}
+
+/// Instances in a command to paste: 20 characters each. The next refusal has the others.
+const MOST_TAGGED: usize = 20;

@@ -1,0 +1,9 @@
+//! Decides which execution may work on a node, and whether its work may begin.
+
+pub mod facts;
+pub mod group_checks;
+pub mod instance_checks;
+pub mod notes;
+pub mod obstacle;
+pub mod preflight;
+pub mod queue;

@@ -1,0 +1,106 @@
+//! Notes of pre-flight: what an operator should know although the node can be recycled.
+
+use crate::claim::facts::Surroundings;
+use crate::claim::group_checks::node_group;
+use crate::claim::obstacle::Refusal;
+use crate::claim::obstacle::name_some;
+use crate::cluster::balancers::Balancer;
+use crate::cluster::cluster_tag::{cluster_tag, tag_group};
+use crate::cluster::group::Group;
+use crate::cluster::silence::describe_silence;
+use crate::input::model::{Input, Replacement};
+
+pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<String> {
+    let mut notes: Vec<String> = overridden
+        .iter()
+        .map(|refusal| format!("forced although {refusal}"))
+        .collect();
+    if let Some(group) = surroundings.group {
+        note_limits(surroundings.input, group, &mut notes);
+        note_balancers(
+            surroundings.input,
+            group,
+            &surroundings.group_state.balancers,
+            &mut notes,
+        );
+    }
+    let is_before = surroundings.input.replacement == Replacement::Before;
+    if let Some(name) = surroundings.node.and_then(node_group).filter(|_| is_before) {
+        notes.push(format!(
+            "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
+        ));
+    }
+    let silence = surroundings
+        .node
+        .and_then(|node| describe_silence(node, surroundings.input.node_lost_after_seconds));
+    notes.extend(silence.map(|silence| {
+        format!("{silence} at the earliest, and its group then terminates it with the pods on it")
+    }));
+    notes.extend(
+        surroundings
+            .group
+            .and_then(|group| note_propagation(surroundings, group)),
+    );
+    if surroundings.resuming {
+        notes.push(
+            "an earlier execution began with this node: this one goes on from where it came".to_owned(),
+        );
+    }
+    notes
+}
+
+/// A replacement without the tag can be neither protected nor recycled in its turn.
+fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<String> {
+    let cluster = &surroundings.input.cluster_name;
+    let tag = cluster_tag(cluster.as_str());
+    let is_passed_on = surroundings.group_propagates.contains(&tag);
+    (!surroundings.resuming && !is_passed_on).then(|| {
+        format!(
+            "group {} does not set the tag {tag} on the instances that it launches; unless its launch template does, set it: {}",
+            group.name,
+            tag_group(&group.name, cluster)
+        )
+    })
+}
+
+/// What the group's limits mean for the way back.
+fn note_limits(input: &Input, group: &Group, notes: &mut Vec<String>) {
+    let Group {
+        name,
+        min,
+        desired,
+        max,
+        ..
+    } = group;
+    match input.replacement {
+        Replacement::After => {}
+        Replacement::Before if min == max => notes.push(format!(
+            "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
+        )),
+        Replacement::Before if desired >= max => notes.push(format!(
+            "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
+             the replacement away"
+        )),
+        Replacement::Before => {}
+    }
+}
+
+/// What the group's own balancers see of it.
+fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer], notes: &mut Vec<String>) {
+    if balancers.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = balancers.iter().map(|balancer| balancer.name.as_str()).collect();
+    let names = name_some(&names);
+    match input.replacement {
+        Replacement::Before => notes.push(format!(
+            "EnterStandby takes it out of {names} at once: pods on it that serve through them get no new connections while they are \
+             waited for"
+        )),
+        Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => notes.push(format!(
+            "it is the last healthy target of {names}: from its end until the new member of group {} is healthy there is none",
+            group.name
+        )),
+        Replacement::After => {}
+    }
+}

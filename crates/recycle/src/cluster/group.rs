@@ -1,0 +1,108 @@
+//! An Auto Scaling group and its members.
+
+use crate::base::ids::{GroupName, InstanceId};
+
+/// A member of an Auto Scaling group (DescribeAutoScalingGroups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its instance.
+    pub instance: InstanceId,
+    /// `LifecycleState`, such as `InService` or `Pending:Wait`.
+    pub lifecycle_state: String,
+    /// `ProtectedFromScaleIn`.
+    pub protected_from_scale_in: bool,
+}
+
+impl Member {
+    /// It will not be in service again.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        is_leaving(&self.lifecycle_state)
+    }
+
+    /// SetInstanceProtection takes it. A call that names one member in another state is refused as a whole.
+    #[must_use]
+    pub fn can_be_protected(&self) -> bool {
+        ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
+    }
+}
+
+/// Whether a member in this lifecycle state will not be in service again.
+#[must_use]
+pub fn is_leaving(lifecycle_state: &str) -> bool {
+    ["Terminat", "Detach"]
+        .iter()
+        .any(|prefix| lifecycle_state.starts_with(prefix))
+}
+
+/// How many members one SetInstanceProtection takes (its API reference).
+pub const MOST_PROTECTED: usize = 50;
+
+/// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: GroupName,
+    /// `MinSize`.
+    pub min: u32,
+    /// `DesiredCapacity`.
+    pub desired: u32,
+    /// `MaxSize`.
+    pub max: u32,
+    /// `Instances`.
+    pub members: Vec<Member>,
+    /// `SuspendedProcesses`, their names.
+    pub suspended: Vec<String>,
+}
+
+impl Group {
+    /// The member with this instance, if it is one.
+    #[must_use]
+    pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance == *instance)
+    }
+
+    /// Of these instances, those whose protection can be taken away now, or that have lost it because they leave or have left. One on
+    /// its way into service has to wait: a sweep finds its tag.
+    #[must_use]
+    pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
+        let is_ready = |id: &&InstanceId| {
+            self.member(id)
+                .is_none_or(|member| member.is_leaving() || member.can_be_protected())
+        };
+        protected.iter().filter(is_ready).cloned().collect()
+    }
+
+    /// Members that a scale-in could choose: those in service, and `returning`, which will be, if there is one.
+    #[must_use]
+    pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
+        self.members
+            .iter()
+            .filter(|member| {
+                let is_returning = returning == Some(&member.instance) && member.can_be_protected();
+                (member.lifecycle_state == "InService" || is_returning) && !member.protected_from_scale_in
+            })
+            .map(|member| member.instance.clone())
+            .collect()
+    }
+
+    /// How many members are in service.
+    #[must_use]
+    pub fn in_service(&self) -> u32 {
+        self.count(|state| state == "InService")
+    }
+
+    /// How many members are on their way into service.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        self.count(|state| state.starts_with("Pending"))
+    }
+
+    fn count(&self, counts: impl Fn(&str) -> bool) -> u32 {
+        let members = self
+            .members
+            .iter()
+            .filter(|member| counts(&member.lifecycle_state));
+        u32::try_from(members.count()).unwrap_or(u32::MAX)
+    }
+}

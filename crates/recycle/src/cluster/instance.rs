@@ -1,0 +1,85 @@
+//! An EC2 instance.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::ids::{InstanceId, NodeName};
+use crate::records::claim::StoredClaim;
+use crate::records::restore_log::GaveUp;
+
+/// An EC2 instance at this moment (DescribeInstances).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its id.
+    pub id: InstanceId,
+    /// `State.Name`: `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
+    pub state: String,
+    /// `PrivateDnsName`: the first hint for the Node's name.
+    pub private_dns_name: Option<String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// `SpotInstanceRequestId` is set.
+    pub is_spot: bool,
+}
+
+impl Instance {
+    /// When recycle-eks stopped it as asked, if it is stopped since then.
+    #[must_use]
+    pub fn stopped_at(&self) -> Option<&str> {
+        let stopped_at = self.tags.get(crate::base::names::STOPPED_TAG)?;
+        (self.state == "stopped").then_some(stopped_at)
+    }
+
+    /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
+    #[must_use]
+    pub fn was_stopped(&self) -> bool {
+        self.is_newer_than_standby(crate::base::names::STOPPED_TAG)
+    }
+
+    /// The same for one that was detached.
+    #[must_use]
+    pub fn was_detached(&self) -> bool {
+        self.is_newer_than_standby(crate::base::names::DETACHED_TAG)
+    }
+
+    fn is_newer_than_standby(&self, tag: &str) -> bool {
+        let time = |tag: &str| self.tags.get(tag)?.parse::<Timestamp>().ok();
+        time(tag) > time(crate::base::names::STANDBY_TAG)
+    }
+
+    /// The claim in its tags.
+    #[must_use]
+    pub fn claim(&self) -> Option<StoredClaim> {
+        let value = self.tags.get(crate::base::names::CLAIM_TAG)?;
+        let group = self
+            .tags
+            .get(crate::base::names::GROUP_TAG)
+            .and_then(|group| group.parse().ok());
+        Some(match group {
+            Some(group) => crate::records::claim::Claim::from_tag(value, &group),
+            None => StoredClaim::Unreadable(value.clone()),
+        })
+    }
+
+    /// That it is a person's to see to.
+    #[must_use]
+    pub fn gave_up(&self) -> Option<GaveUp> {
+        self.tags.get(crate::base::names::GAVE_UP_TAG)?.parse().ok()
+    }
+
+    /// EC2 will not bring it back: it is terminated or about to be.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state.as_str(), "shutting-down" | "terminated")
+    }
+}
+
+/// The instance as the functions speak of it: one sentence's subject.
+#[must_use]
+pub fn describe_instance(instance: &InstanceId, node: Option<&NodeName>) -> String {
+    match node {
+        Some(node) => format!("node {node} ({instance})"),
+        None => format!("instance {instance}"),
+    }
+}

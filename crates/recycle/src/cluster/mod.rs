@@ -1,0 +1,11 @@
+//! What AWS and Kubernetes report.
+
+pub mod autoscaler;
+pub mod balancers;
+pub mod cluster_tag;
+pub mod group;
+pub mod hook;
+pub mod instance;
+pub mod node;
+pub mod pod;
+pub mod silence;

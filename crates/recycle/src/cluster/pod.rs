@@ -1,0 +1,179 @@
+//! A pod as the decisions see it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::text::cut_given;
+use crate::base::time::later;
+use crate::cluster::node::Taint;
+
+/// Set by the kubelet on pods that it runs from a file.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Who controls a pod (`metadata.ownerReferences`, the one with `controller: true`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// Its kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// A toleration of a pod (`spec.tolerations`). A tenant may write any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toleration {
+    /// `key`; none or empty with the operator `Exists`: every taint.
+    pub key: Option<String>,
+    /// `operator`: `Equal` (also if there is none) or `Exists`. Others tolerate no taint of ours.
+    pub operator: Option<String>,
+    /// `value`.
+    pub value: Option<String>,
+    /// `effect`; none: every effect.
+    pub effect: Option<String>,
+    /// `tolerationSeconds`; none: for ever.
+    pub seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// As the scheduler sees it (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
+    #[must_use]
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        let same = |mine: &Option<String>, other: &str| mine.as_deref().unwrap_or_default() == other;
+        let any = |mine: &Option<String>| mine.as_deref().is_none_or(str::is_empty);
+        let is_value = match self.operator.as_deref() {
+            None | Some("" | "Equal") => same(&self.value, taint.value.as_deref().unwrap_or_default()),
+            Some("Exists") => true,
+            Some(_) => false,
+        };
+        (any(&self.effect) || same(&self.effect, &taint.effect))
+            && (any(&self.key) || same(&self.key, &taint.key))
+            && is_value
+    }
+}
+
+/// What we need to know of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodFacts {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`, the precondition of an eviction.
+    pub uid: String,
+    /// Which of its fields cannot be read, and why; none if all can be. All other facts of such a pod but its names are empty.
+    pub unreadable: Option<String>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// Who controls it; none for a bare pod.
+    pub controller: Option<Controller>,
+    /// `status.phase`: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: String,
+    /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
+    pub restart_policy: String,
+    /// `metadata.creationTimestamp`.
+    pub created_at: Option<Timestamp>,
+    /// `status.startTime`: when a kubelet accepted it.
+    pub started_at: Option<Timestamp>,
+    /// `spec.tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// `metadata.deletionTimestamp`: it includes the grace period.
+    pub deletion_at: Option<Timestamp>,
+    /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
+    pub volume_claims: Vec<String>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: u32,
+    /// It has a volume of the type emptyDir, whose content ends with the pod.
+    pub has_empty_dir: bool,
+    /// A container that somebody added to look inside (`kubectl debug`) runs in it.
+    pub is_debugged: bool,
+}
+
+impl PodFacts {
+    /// A pod that cannot be read. Its names are empty if they cannot be read, either.
+    #[must_use]
+    pub fn unreadable(namespace: String, name: String, uid: String, why: &str) -> Self {
+        Self {
+            namespace,
+            name,
+            uid,
+            unreadable: Some(cut_given(why)),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            controller: None,
+            phase: String::new(),
+            restart_policy: String::new(),
+            created_at: None,
+            started_at: None,
+            tolerations: Vec::new(),
+            deletion_at: None,
+            volume_claims: Vec::new(),
+            grace_seconds: 0,
+            has_empty_dir: false,
+            is_debugged: false,
+        }
+    }
+
+    /// `namespace/name`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    fn is_controlled_by(&self, kinds: &[&str]) -> bool {
+        self.controller
+            .as_ref()
+            .is_some_and(|controller| kinds.contains(&controller.kind.as_str()))
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub(crate) fn is_mirror(&self) -> bool {
+        self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
+    }
+
+    /// Its node's end takes nothing away: it has finished, or every node has one like it.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
+    }
+
+    /// It has a place, and its containers have not all begun: images are pulled, volumes attached, init containers run.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.phase == "Pending" && self.deletion_at.is_none()
+    }
+
+    /// When it will be gone at the latest, if it is asked to go now or was before.
+    pub(crate) fn ends_at(&self, now: Timestamp) -> Timestamp {
+        self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
+    }
+
+    /// Nothing would bring it back elsewhere.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.controller.is_none()
+    }
+
+    /// It may come to an end without anybody asking. With restartPolicy Always it is restarted for ever, unless a controller
+    /// that we do not know removes it when its work is done.
+    pub(crate) fn can_end(&self) -> bool {
+        self.restart_policy != "Always"
+            || !(self.is_bare()
+                || self.is_controlled_by(&["ReplicaSet", "StatefulSet", "ReplicationController"]))
+    }
+
+    /// Its containers end, and its controller counts on that: a Job, a workflow, a task.
+    pub(crate) fn runs_to_completion(&self) -> bool {
+        !self.is_bare() && self.restart_policy != "Always"
+    }
+
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations
+            .iter()
+            .any(|toleration| toleration.tolerates(taint))
+    }
+}

@@ -1,0 +1,44 @@
+//! The fields of the Step Functions context object that the functions read.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::base::ids::ExecutionArn;
+
+/// The part of the Step Functions context object that we read (Step Functions guide, "Context object").
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Context {
+    /// The execution.
+    pub execution: ExecutionContext,
+    /// The state that called us.
+    pub state: StateContext,
+}
+
+/// `$states.context.Execution`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ExecutionContext {
+    /// The execution's ARN.
+    pub id: ExecutionArn,
+    /// The execution's input, as it was given.
+    pub input: Value,
+    /// When the execution started; Step Functions always gives it.
+    #[serde(default)]
+    pub start_time: Option<Timestamp>,
+    /// How often the execution was redriven; absent in the context of one that never was.
+    #[serde(default)]
+    pub redrive_count: u32,
+}
+
+/// `$states.context.State`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct StateContext {
+    /// When the state was entered: the "now" of every decision.
+    pub entered_time: Timestamp,
+    /// How often the state has been tried again since then.
+    #[serde(default)]
+    pub retry_count: u32,
+}

@@ -1,0 +1,121 @@
+//! The state that the state machine carries from one function to the next.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::base::ids::{GroupName, NodeName};
+use crate::base::text::fit_names;
+use crate::cluster::hook::HeldByHook;
+use crate::cluster::pod::PodFacts;
+use crate::drain::lost::{Holders, Lost};
+use crate::drain::survey::{PodSurvey, first_names};
+use crate::input::model::Input;
+use crate::input::way_in::WayIn;
+use crate::records::blockage::Blockage;
+use crate::replacement::old_node::OldNode;
+
+/// What travels in the state machine's variable `run`: fetched once, a convenience. The records on Node and instance decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The input with every default filled in.
+    pub input: Input,
+    /// How this execution came in.
+    pub way_in: WayIn,
+    /// The group of the instance.
+    pub group: GroupName,
+    /// The instance's Node.
+    pub node: NodeName,
+    /// When this execution took the claim.
+    pub claimed_at: Timestamp,
+    /// When this execution began to wait for the replacement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement_since: Option<Timestamp>,
+    /// Since when the drained node has waited for its group to have enough usable members ([`crate::replacement::shortage`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_since: Option<Timestamp>,
+    /// When this execution began to drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining_since: Option<Timestamp>,
+    /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_until: Option<Timestamp>,
+    /// How many times the pods have been checked, for the poll budget.
+    #[serde(default)]
+    pub polls: u32,
+    /// When the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::verdict::judge_drain`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_eviction: Option<Timestamp>,
+    /// The pods that the end of the instance ends, because the drain's time was over and the input says so; none: pods that matter
+    /// hold the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_pods: Option<EndedPods>,
+    /// Since when no pod holds the node but those that came after our taint and tolerate it ([`crate::drain::classify::LATE_PATIENCE`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied_at: Option<Timestamp>,
+    /// Those of them that the end of the instance ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_pods: Option<EndedPods>,
+    /// What keeps the drain from going on, and what people were told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blockage: Option<Blockage>,
+    /// When this execution began to dispose of the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disposing_since: Option<Timestamp>,
+    /// The pods that held the node when they were seen last: whom to name if it is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Holders>,
+    /// That the node is lost: it is disposed of, whatever is on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<OldNode>,
+    /// The hook that holds the member, if one of ours does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HeldByHook>,
+    /// Whose pods were evicted while there was no replacement to note it on ([`crate::drain::evicted`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<String>,
+}
+
+/// Pods that ran when the instance was ended ([`crate::input::model::OnDrainTimeout::Terminate`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedPods {
+    /// How many, as seen last.
+    pub count: u32,
+    /// The first five of them.
+    pub names: Vec<String>,
+}
+
+impl EndedPods {
+    /// Those that hold the node now.
+    #[must_use]
+    pub fn of(survey: &PodSurvey) -> Self {
+        Self::list(&survey.holding())
+    }
+
+    /// Those that do not hold it because they tolerate our taint and came after it, if there are any.
+    #[must_use]
+    pub fn late(survey: &PodSurvey) -> Option<Self> {
+        (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
+    }
+
+    fn list(pods: &[PodFacts]) -> Self {
+        let mut names = first_names(pods);
+        fit_names(&mut names.iter_mut().collect::<Vec<_>>(), ENDED_BUDGET);
+        Self {
+            count: u32::try_from(pods.len()).unwrap_or(u32::MAX),
+            names,
+        }
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub(crate) fn describe(&self, what: &str) -> String {
+        let noun = if self.count == 1 { "pod" } else { "pods" };
+        format!("{} {noun} {what} ({})", self.count, self.names.join(", "))
+    }
+}
+
+/// How many bytes the names of ended pods may have together: they travel in every answer from then on.
+const ENDED_BUDGET: usize = 200;

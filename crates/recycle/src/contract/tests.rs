@@ -1,0 +1,167 @@
+//! Tests of this room.
+
+use crate::answer::envelope::Answer;
+use crate::base::ids::ExecutionArn;
+use crate::cluster::instance::describe_instance;
+use crate::contract::requests::ClaimRequest;
+use crate::contract::run::EndedPods;
+use crate::input::model::Replacement;
+use crate::input::way_in::WayIn;
+use crate::records::owner::Owner;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::contract::run::*;
+use crate::contract::verdicts::*;
+use crate::fixtures::{ARN, OLD, at, fence, id, input};
+
+fn context(more: &Value) -> Value {
+    let mut context = json!({
+        "Execution": {"Id": ARN, "Input": {"instance_id": OLD}, "Name": "run-1", "StartTime": "2027-01-01T00:00:00Z"},
+        "State": {"Name": "ClaimNode", "EnteredTime": "2027-01-01T00:00:05.250Z", "RetryCount": 0},
+        "StateMachine": {"Id": "x", "Name": "y"},
+    });
+    if let (Some(execution), Some(more)) = (context["Execution"].as_object_mut(), more.as_object()) {
+        execution.extend(more.clone());
+    }
+    context
+}
+
+#[test]
+fn a_request_is_read_from_what_step_functions_sends() {
+    let request: ClaimRequest =
+        serde_json::from_value(json!({"context": context(&json!({})), "owner": {}, "run": {}})).unwrap();
+    assert_eq!((request.owner, request.run), (None, None));
+    assert_eq!(request.context.fence(), fence(0));
+    assert_eq!(
+        request.context.now(),
+        at(5) + jiff::SignedDuration::from_millis(250)
+    );
+
+    let redriven: ClaimRequest = serde_json::from_value(json!({
+        "context": context(&json!({"RedriveCount": 2})),
+        "owner": {"execution": ARN, "status": "RUNNING"},
+    }))
+    .unwrap();
+    assert_eq!(redriven.context.fence(), fence(2));
+    assert_eq!(redriven.owner.unwrap().status, "RUNNING");
+}
+
+#[test]
+fn people_are_told_of_the_end_and_of_nothing_before() {
+    let run: Run = serde_json::from_value(json!({
+        "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+        "claimed_at": "2027-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    for (verdict, expected) in [
+        (DisposeVerdict::Recycled, json!("recycled")),
+        (DisposeVerdict::Wait, Value::Null),
+    ] {
+        let answer = Answer::new(verdict, "it has left").carrying(run.clone());
+        let told = answer.telling_end(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
+        assert_eq!(serde_json::to_value(&told).unwrap()["tell"]["outcome"], expected);
+    }
+}
+
+#[test]
+fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
+    let ended = |count| EndedPods {
+        count,
+        names: vec!["default/a".to_owned()],
+    };
+    let mut run: Run = serde_json::from_value(json!({
+        "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+        "claimed_at": "2027-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    for (over, late, counts, text) in [
+        (None, None, json!({}), ""),
+        (Some(0), None, json!({}), ""),
+        (
+            Some(1),
+            None,
+            json!({"ended": 1}),
+            "; 1 pod ran on it when its time was over (default/a)",
+        ),
+        (
+            None,
+            Some(2),
+            json!({"tolerates_taint": 2}),
+            "; 2 pods that tolerate its taint came after it, and go with it (default/a)",
+        ),
+    ] {
+        (run.ended_pods, run.late_pods) = (over.map(ended), late.map(ended));
+        let answer = Answer::new(DisposeVerdict::Recycled, "it has left").naming_ended(&run);
+        assert_eq!(serde_json::to_value(&answer).unwrap()["counts"], counts);
+        assert_eq!(
+            (answer.names.len(), run.describe_ended().as_str()),
+            (answer.counts.len(), text)
+        );
+    }
+}
+
+#[test]
+fn an_owner_that_is_half_there_is_an_error() {
+    let request = json!({"context": context(&json!({})), "owner": {"execution": ARN}});
+    assert!(serde_json::from_value::<ClaimRequest>(request).is_err());
+}
+
+#[test]
+fn a_time_of_an_owners_end_that_cannot_be_read_is_none() {
+    for (time, is_read) in [
+        (json!("2027-01-01T00:00:00Z"), true),
+        (json!("2027-01-01T00:00:00.123Z"), true),
+        (json!(1_798_761_600_000_i64), false),
+        (json!("soon"), false),
+        (json!(null), false),
+    ] {
+        let owner = json!({"execution": ARN, "status": "ABORTED", "ended_at": time.clone()});
+        let owner: Owner = serde_json::from_value(owner).unwrap();
+        assert_eq!(owner.ended_at.is_some(), is_read, "{time}");
+    }
+}
+
+#[test]
+fn whose_claim_it_is_is_asked_by_name() {
+    let owner: ExecutionArn = ARN.parse().unwrap();
+    let answer = Answer::asking(ClaimVerdict::AskOwner, owner.clone());
+    assert!(answer.reason.starts_with(ARN), "{}", answer.reason);
+    assert_eq!(answer.owner, Some(owner));
+}
+
+#[test]
+fn an_answer_is_the_envelope_that_the_asl_reads() {
+    let answer = Answer::new(ClaimVerdict::AlreadyGone, "gone").waiting(30);
+    assert_eq!(
+        serde_json::to_value(answer).unwrap(),
+        json!({"schema": 1, "verdict": "already_gone", "wait_seconds": 30, "reason": "gone", "counts": {}, "names": {},
+            "run": {}})
+    );
+}
+
+#[test]
+fn an_instance_is_spoken_of_with_its_node_if_that_is_known() {
+    assert_eq!(
+        describe_instance(&id(OLD), Some(&"a".parse().unwrap())),
+        "node a (i-0aaaaaaaaaaaaaaaa)"
+    );
+    assert_eq!(describe_instance(&id(OLD), None), "instance i-0aaaaaaaaaaaaaaaa");
+}
+
+#[test]
+fn only_one_whose_replacement_comes_first_goes_into_standby() {
+    for (way_in, replacement, expected) in [
+        (WayIn::Before, Replacement::Before, ClaimVerdict::Standby),
+        (WayIn::Before, Replacement::After, ClaimVerdict::Taint),
+        (WayIn::After, Replacement::After, ClaimVerdict::Taint),
+        (WayIn::Hook, Replacement::Before, ClaimVerdict::Taint),
+        (WayIn::Hook, Replacement::After, ClaimVerdict::Taint),
+    ] {
+        assert_eq!(
+            ClaimVerdict::first_step(way_in, replacement),
+            expected,
+            "{way_in:?} {replacement:?}"
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! Decides how an instance leaves its group.
+
+pub mod next_step;

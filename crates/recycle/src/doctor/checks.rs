@@ -1,0 +1,34 @@
+//! What can be wrong with an installation: facts in, findings out, each with its mend.
+//!
+//! Who gathers the facts, it does not know: `select-nodes` those that only a function sees, the command line the others.
+
+use crate::doctor::access::{examine_entries, is_let_in};
+use crate::doctor::events::{
+    examine_dead_letters, examine_logs, examine_rules, examine_sweeps, examine_topic,
+};
+use crate::doctor::facts::{Inside, Installation, Seen};
+use crate::doctor::finding::Finding;
+use crate::doctor::functions::{examine_functions, examine_machines};
+use crate::doctor::groups::examine_groups;
+use crate::doctor::inside::examine_inside;
+
+/// Everything that is found, in the order in which one would look: the code first, the groups last.
+#[must_use]
+pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
+    [
+        examine_functions(seen),
+        examine_machines(seen),
+        examine_inside(seen, inside),
+        examine_entries(seen, is_let_in(inside)),
+        examine_sweeps(seen),
+        examine_rules(seen),
+        examine_topic(seen),
+        examine_dead_letters(seen),
+        examine_logs(seen),
+        examine_groups(seen),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests;

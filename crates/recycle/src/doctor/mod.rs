@@ -1,0 +1,10 @@
+//! Checks an installation.
+
+pub mod access;
+pub mod checks;
+pub mod events;
+pub mod facts;
+pub mod finding;
+pub mod functions;
+pub mod groups;
+pub mod inside;

@@ -1,0 +1,13 @@
+//! Decides what becomes of the pods of a node.
+
+pub mod blocked;
+pub mod classify;
+pub mod disruption;
+pub mod end;
+pub mod evicted;
+pub mod lost;
+pub mod progress;
+pub mod survey;
+pub mod terms;
+pub mod verdict;
+pub mod volumes;

@@ -1,0 +1,206 @@
+//! Writes the progress of a drain for people: the annotation, Events and sentences.
+
+use crate::base::text::{count_and_name, fit_names};
+use crate::cluster::hook::HeldByHook;
+use crate::cluster::pod::PodFacts;
+use crate::drain::survey::{PodSurvey, first_names};
+use crate::drain::terms::Terms;
+use crate::input::model::OnDrainTimeout;
+use crate::records::blocker::{Blocker, count_all};
+use crate::records::progress::Progress;
+
+/// How many bytes the names in a sentence may have together: the sentence travels in every answer.
+const SENTENCE_BUDGET: usize = 450;
+
+/// What holds the node, in one sentence: counts, and the first five names of each kind.
+#[must_use]
+pub fn describe_pods(survey: &PodSurvey) -> String {
+    let leaving = not_awaited(survey, &survey.terminating);
+    let mut kinds: Vec<(&str, usize, Vec<String>)> = [
+        ("cannot read", &survey.unreadable),
+        ("waits for", &survey.awaited),
+        ("has still to evict", &survey.evictable),
+        ("holds back by zone_mismatch", &survey.zone_mismatch),
+        ("sees leaving", &leaving),
+        ("sees stuck", &survey.stuck),
+    ]
+    .into_iter()
+    .filter(|(_, pods)| !pods.is_empty())
+    .map(|(what, pods)| (what, pods.len(), first_names(pods)))
+    .collect();
+    if kinds.is_empty() {
+        return "no pod holds the node".to_owned();
+    }
+    fit_names(
+        &mut kinds
+            .iter_mut()
+            .flat_map(|(_, _, names)| names)
+            .collect::<Vec<_>>(),
+        SENTENCE_BUDGET,
+    );
+    let parts: Vec<String> = kinds
+        .iter()
+        .map(|(what, count, names)| format!("{what} {}", count_and_name(*count, names)))
+        .collect();
+    format!("it {}", parts.join(", "))
+}
+
+/// Whether the drain has come to where it only waits, for pods that end by themselves, for a node in their volumes' zone, or for pods that
+/// cannot be read: nothing is left to evict now, and nothing that was evicted is still leaving.
+#[must_use]
+pub fn only_waits(survey: &PodSurvey) -> bool {
+    !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
+        && survey.evictable.is_empty()
+        && not_awaited(survey, &survey.terminating).is_empty()
+        && not_awaited(survey, &survey.stuck).is_empty()
+}
+
+/// The story of a node that [`only_waits`].
+#[must_use]
+pub fn describe_waiting(survey: &PodSurvey) -> String {
+    let what = if survey.zone_mismatch.is_empty() {
+        let names = first_names(&survey.unreadable);
+        match survey.unreadable.len() {
+            0 => "Only waits for pods that end by themselves".to_owned(),
+            count => format!(
+                "Only waits, also for pods that cannot be read: {}",
+                count_and_name(count, &names)
+            ),
+        }
+    } else {
+        let names = first_names(&survey.zone_mismatch);
+        let held = count_and_name(survey.zone_mismatch.len(), &names);
+        format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
+    };
+    format!("{what}; another node of its group may have its turn")
+}
+
+/// Those of the pods that nobody waits for: those that are awaited are named as such.
+fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
+    let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
+    pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
+}
+
+/// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
+#[must_use]
+pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
+    let summary = summarize(survey, &blocked);
+    Progress {
+        then: describe_end(survey, terms),
+        blocked,
+        held: describe_held(survey),
+        counts: survey.counts(),
+        names: survey.names(),
+        ..Progress::new(summary, terms.since, terms.deadline.at)
+    }
+}
+
+/// The same story with what stands in the way now: only whoever asks for evictions knows.
+#[must_use]
+pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
+    Progress {
+        summary: summarize(survey, &blocked),
+        blocked,
+        held: describe_held(survey),
+        ..progress
+    }
+}
+
+/// What holds pods back: the first five sentences, in an order that does not change.
+fn describe_held(survey: &PodSurvey) -> Vec<String> {
+    let mut held = survey.held_because.clone();
+    held.sort();
+    held.dedup();
+    held.truncate(crate::base::text::NAMES_PER_CLASS);
+    held
+}
+
+/// What holds the node in a few words: `kubectl describe node` shows no more.
+fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
+    let blocked = count_all(blocked);
+    let leaving = not_awaited(survey, &survey.terminating).len();
+    let parts: Vec<String> = [
+        ("unreadable", survey.unreadable.len()),
+        ("to wait for", survey.awaited.len()),
+        ("to evict", survey.evictable.len()),
+        ("blocked", usize::try_from(blocked).unwrap_or(usize::MAX)),
+        ("leaving", leaving),
+        ("stuck", survey.stuck.len()),
+        ("held back by zone_mismatch", survey.zone_mismatch.len()),
+    ]
+    .into_iter()
+    .filter(|(_, count)| *count > 0)
+    .map(|(what, count)| format!("{count} {what}"))
+    .collect();
+    if parts.is_empty() {
+        return "no pod holds the node".to_owned();
+    }
+    format!("pods: {}", parts.join(", "))
+}
+
+/// What happens at the deadline, and before it for its sake.
+fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+    if let Some(at) = terms.interrupted_at {
+        return format!(
+            "EC2 takes the instance away at {at}; if it is still there at the end, the node is put back"
+        );
+    }
+    let warning = terms.hook.and_then(|hook| hook.warn(terms.deadline.at));
+    let kept = || {
+        terms
+            .hook
+            .map_or_else(|| "the node is put back".to_owned(), HeldByHook::describe_end)
+    };
+    let end = match terms.on_timeout {
+        OnDrainTimeout::Restore => kept(),
+        OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
+            Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
+            None => format!("{RUNS_ON}{}", kept()),
+        },
+        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
+    };
+    std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
+}
+
+/// Before the end of a drain at which all evictions have been tried.
+const RUNS_ON: &str = "what is left runs on, and ";
+
+/// How the sentences in [`Progress::then`] begin, and a word for each. Those of `on_drain_timeout` are its values.
+const ENDS: [(&str, &str); 6] = [
+    ("the node is put back", "restore"),
+    ("pods that are waited for are evicted", "evict"),
+    ("the instance goes", "terminate"),
+    ("the hook is not kept alive", "group terminates"),
+    ("the instance is kept", "kept"),
+    ("EC2 takes the instance away", "EC2 takes it"),
+];
+
+/// What happens at the end of a drain, in a word for a table, from the sentence in [`Progress::then`]. A Node's annotations are anybody's
+/// to write: a sentence that no execution writes is `?`.
+#[must_use]
+pub fn name_end(then: &str) -> &'static str {
+    let then = then.strip_prefix(RUNS_ON).unwrap_or(then);
+    let known = ENDS.iter().find(|(sentence, _)| then.starts_with(sentence));
+    known.map_or("?", |(_, word)| word)
+}
+
+/// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
+const EVENT_BUDGET: usize = 600;
+
+/// Every class of pods with its first five names: the text of an Event.
+#[must_use]
+pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+    let counts = survey.counts();
+    let classes: Vec<String> = survey
+        .names_within(EVENT_BUDGET)
+        .iter()
+        .map(|(class, names)| {
+            format!(
+                "{class} {} ({})",
+                counts.get(class).unwrap_or(&0),
+                names.join(", ")
+            )
+        })
+        .collect();
+    format!("Pods until {}: {}", terms.deadline.at, classes.join("; "))
+}

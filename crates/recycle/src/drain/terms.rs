@@ -1,0 +1,267 @@
+//! The terms of a drain: the input, the deadline and the present time.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::base::ids::InstanceId;
+use crate::base::names::DRAIN_UNTIL_ANNOTATION;
+use crate::base::poll::{HOOK_POLL_BUDGET, POLL_BUDGET, SHORTEST_WAIT};
+use crate::base::text::cut_text;
+use crate::base::time::later;
+use crate::cluster::hook::HeldByHook;
+use crate::cluster::node::{NodeFacts, draining_taint};
+use crate::cluster::pod::PodFacts;
+use crate::drain::classify::LATE_PATIENCE;
+use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
+
+/// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
+/// eviction that is refused at first and for a kubelet that is slow.
+pub(crate) const EVICTION_MARGIN: u32 = 60;
+
+/// Seconds after the time that EC2 had given at which the instance counts as not taken: EC2 does not say that it has changed its mind.
+const INTERRUPTION_PATIENCE: u32 = 600;
+
+/// By what the pods of a node are judged, beside themselves: the input, and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// Which pods are waited for.
+    pub awaited: &'a Awaited,
+    /// What becomes of the others.
+    pub evict: Evict,
+    /// What becomes of those that need longer.
+    pub on_timeout: OnDrainTimeout,
+    /// The input's, in seconds.
+    pub drain_timeout: u32,
+    /// Since when our taint is there; none if it is not.
+    pub tainted_since: Option<Timestamp>,
+    /// Whose taint.
+    pub instance: &'a InstanceId,
+    /// Since when no pod holds the node but those that tolerate the taint and came after it.
+    pub emptied_at: Option<Timestamp>,
+    /// When the drain began.
+    pub since: Timestamp,
+    /// The moment that is looked at.
+    pub now: Timestamp,
+    /// When the drain has to be over.
+    pub deadline: Deadline,
+    /// When EC2 takes the instance away, if it does: nobody is waited for then.
+    pub interrupted_at: Option<Timestamp>,
+    /// The hook that holds the member, if one of ours does.
+    pub hook: Option<&'a HeldByHook>,
+    /// The grace period that evictions ask for, in seconds; none: each pod's own.
+    pub grace: Option<u32>,
+}
+
+impl<'a> Terms<'a> {
+    /// The terms, and what is to be said about the annotation `recycle-eks/drain-until` if there is anything. `draining_since` is none
+    /// before the drain has begun; `node` is none if it is gone.
+    #[must_use]
+    pub fn find(
+        input: &'a Input,
+        node: Option<&NodeFacts>,
+        tainted_since: Option<Timestamp>,
+        draining_since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (Self, Option<String>) {
+        let since = draining_since.unwrap_or(now);
+        let drain_until = node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION));
+        let drain_timeout = input.drain_timeout_seconds;
+        let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until.map(String::as_str));
+        let terms = Self {
+            awaited: &input.awaited,
+            evict: input.evict,
+            on_timeout: input.on_drain_timeout,
+            drain_timeout,
+            tainted_since,
+            instance: &input.instance_id,
+            emptied_at: None,
+            since,
+            now,
+            deadline,
+            interrupted_at: None,
+            hook: None,
+            grace: input.grace_period_seconds,
+        };
+        match input.interrupted_at {
+            Some(at) => (terms.interrupted(at), None),
+            None => (terms, remark),
+        }
+    }
+
+    /// The same with the moment since when only late pods are left.
+    #[must_use]
+    pub fn emptied_at(self, emptied_at: Option<Timestamp>) -> Self {
+        Self { emptied_at, ..self }
+    }
+
+    /// It came after our taint, which it tolerates. One that does not was bound from what the scheduler remembered.
+    pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
+        let came_after = self
+            .tainted_since
+            .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
+        came_after && pod.tolerates(&draining_taint(self.instance))
+    }
+
+    /// Seconds for which late pods may still be asked to go, and waited for.
+    pub(crate) fn late_patience(&self) -> u32 {
+        let waited = self
+            .emptied_at
+            .map_or(0, |at| self.now.duration_since(at).as_secs());
+        let left = i64::from(LATE_PATIENCE) - waited;
+        if self.interrupted_at.is_some() || self.is_time_over() {
+            0
+        } else {
+            u32::try_from(left).unwrap_or(0)
+        }
+    }
+
+    /// The same with the hook that holds the member.
+    #[must_use]
+    pub fn held_by(self, hook: Option<&'a HeldByHook>) -> Self {
+        Self { hook, ..self }
+    }
+
+    /// Every pod dies with the instance: all are asked to go now.
+    pub(crate) fn interrupted(self, at: Timestamp) -> Self {
+        Self {
+            evict: Evict::Others,
+            deadline: Deadline {
+                at: later(at, INTERRUPTION_PATIENCE),
+                by_person: false,
+            },
+            interrupted_at: Some(at),
+            ..self
+        }
+    }
+
+    /// Seconds that a pod gets to end when it is evicted.
+    pub(crate) fn grace_of(&self, pod: &PodFacts) -> u32 {
+        self.grace.unwrap_or(pod.grace_seconds)
+    }
+
+    /// What its eviction asks for; none: the pod's own. Of an instance that EC2 takes away it is no more than what is left.
+    #[must_use]
+    pub fn asked_grace(&self, pod: &PodFacts) -> Option<u32> {
+        let left = self
+            .interrupted_at
+            .map(|at| at.duration_since(self.now).as_secs().max(1));
+        let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(1));
+        let grace = self.grace_of(pod).min(left);
+        (grace != pod.grace_seconds).then_some(grace)
+    }
+
+    /// How often the pods may be checked.
+    pub(crate) fn poll_budget(&self) -> u32 {
+        match self.hook {
+            Some(_) => HOOK_POLL_BUDGET,
+            None => POLL_BUDGET,
+        }
+    }
+
+    /// Whether the pods were checked as often as one execution can.
+    #[must_use]
+    pub fn is_budget_spent(&self, polls: u32) -> bool {
+        polls >= self.poll_budget()
+    }
+
+    /// The deadline has come.
+    #[must_use]
+    pub fn is_time_over(&self) -> bool {
+        self.deadline.is_past(self.now)
+    }
+
+    /// When a pod that is waited for is asked to go after all; none if it is not.
+    pub(crate) fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
+        let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
+        match self.on_timeout {
+            OnDrainTimeout::Restore => None,
+            OnDrainTimeout::Evict => Some(
+                self.deadline
+                    .at
+                    .checked_sub(SignedDuration::from_secs(needed))
+                    .unwrap_or(Timestamp::MIN),
+            ),
+            OnDrainTimeout::Terminate => Some(self.deadline.at),
+        }
+    }
+
+    /// A pod that is waited for has to go now. What would be due before the next look may come is due.
+    pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
+        if self.interrupted_at.is_some() {
+            return true;
+        }
+        let before_the_next_look = match self.on_timeout {
+            OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
+            OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
+        };
+        self.end_of_patience(pod)
+            .is_some_and(|end| end <= before_the_next_look)
+    }
+}
+
+/// When a drain has to be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// When.
+    pub at: Timestamp,
+    /// A person set it by the annotation.
+    pub by_person: bool,
+}
+
+impl Deadline {
+    /// The time is over. An eviction asked for from now on is the last one: record it in [`crate::contract::run::Run`].
+    #[must_use]
+    pub fn is_past(&self, now: Timestamp) -> bool {
+        now >= self.at
+    }
+}
+
+/// The deadline: `since` plus the input's `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`
+/// (an RFC 3339 time, or `now`). An annotation that is neither is reported and does not count; one beyond 30 days counts as
+/// 30 days, because an execution's history has no room for more.
+#[must_use]
+pub fn find_deadline(
+    since: Timestamp,
+    now: Timestamp,
+    drain_timeout: u32,
+    drain_until: Option<&str>,
+) -> (Deadline, Option<String>) {
+    let planned = Deadline {
+        at: later(since, drain_timeout),
+        by_person: false,
+    };
+    let Some(text) = drain_until.map(str::trim) else {
+        return (planned, None);
+    };
+    if text == "now" {
+        return (
+            Deadline {
+                at: now,
+                by_person: true,
+            },
+            None,
+        );
+    }
+    let Ok(at) = text.parse::<Timestamp>() else {
+        let mut text = text.to_owned();
+        cut_text(&mut text, 60);
+        let report = format!(
+            "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}: \
+             it does not count"
+        );
+        return (planned, Some(report));
+    };
+    let latest = later(since, LONGEST_DRAIN);
+    if at > latest {
+        let report = format!(
+            "the annotation {DRAIN_UNTIL_ANNOTATION} says {at}, but a drain may last at most 30 days: it ends at {latest}"
+        );
+        return (
+            Deadline {
+                at: latest,
+                by_person: true,
+            },
+            Some(report),
+        );
+    }
+    (Deadline { at, by_person: true }, None)
+}

@@ -1,0 +1,10 @@
+//! The input of an execution.
+
+pub mod fields;
+pub mod limits;
+pub mod model;
+pub mod parse;
+pub mod start;
+pub mod suggest;
+pub mod urgency;
+pub mod way_in;

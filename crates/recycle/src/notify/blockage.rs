@@ -1,0 +1,120 @@
+//! Decides when a notification reports a blocked drain.
+
+use jiff::Timestamp;
+
+use crate::base::ids::ExecutionArn;
+use crate::base::text::{NAMES_PER_CLASS, count_and_name, cut_text};
+use crate::cluster::pod::PodFacts;
+use crate::contract::run::Run;
+use crate::drain::survey::{PodSurvey, first_names};
+use crate::notify::notification::{About, Happening, Notification, Severity, describe_end};
+use crate::records::blockage::Blockage;
+use crate::records::blocker::NEWS_AFTER;
+use crate::records::progress::Progress;
+
+/// Seconds between two notifications of a node that stays blocked.
+pub const REMINDER: i64 = 86_400;
+
+/// The same for one who is blocked, which `blocks` explains: this answer has a run to carry, too, and stays under 8 KB.
+const LONGEST_BLOCKED_REASON: usize = 300;
+
+/// To how many characters each of the things that block is cut.
+const LONGEST_BLOCK: usize = 120;
+
+/// Notes whether something blocks now, and says whether people are to be told: after five minutes, then daily. What goes and comes again
+/// is not told more often than that.
+pub(crate) fn note_blockage(
+    before: Option<Blockage>,
+    is_blocked: bool,
+    now: Timestamp,
+) -> (Option<Blockage>, Option<Timestamp>) {
+    let told_at = before.and_then(|before| before.told_at);
+    if !is_blocked {
+        let quiet = told_at.map(|told_at| Blockage {
+            since: None,
+            told_at: Some(told_at),
+        });
+        return (quiet, None);
+    }
+    let since = before.and_then(|before| before.since).unwrap_or(now);
+    let seconds_from = |moment: Timestamp| now.duration_since(moment).as_secs();
+    let is_due =
+        seconds_from(since) >= NEWS_AFTER && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
+    let noted = Blockage {
+        since: Some(since),
+        told_at: if is_due { Some(now) } else { told_at },
+    };
+    (Some(noted), is_due.then_some(since))
+}
+
+/// Everything that keeps the drain from going on by itself. Pods that are waited for and may end do not.
+#[must_use]
+pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
+    let budgets = progress
+        .blocked
+        .iter()
+        .map(crate::records::blocker::Blocker::describe);
+    let say = |pods: &[PodFacts], what: &str| {
+        let counted = count_and_name(pods.len(), &first_names(pods));
+        (!pods.is_empty()).then(|| format!("{what}: {counted}"))
+    };
+    let never_ends = say(&survey.never_ends, "never ends by itself");
+    let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
+    budgets
+        .chain(progress.held.iter().cloned())
+        .chain(never_ends)
+        .chain(stuck)
+        .take(NAMES_PER_CLASS)
+        .collect()
+}
+
+/// It does not go on.
+pub(crate) fn tell_blocked(
+    about: About<'_>,
+    blocks: &[String],
+    since: Timestamp,
+    until: Timestamp,
+    end: Option<&str>,
+    reason: &str,
+) -> Notification {
+    let mut told = about.tell(Happening::Blocked, Severity::Warning, since, reason);
+    told.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
+    for block in &mut told.blocks {
+        cut_text(block, LONGEST_BLOCK);
+    }
+    cut_text(&mut told.reason, LONGEST_BLOCKED_REASON);
+    told.until = Some(until);
+    let node = about
+        .node
+        .map_or_else(|| "<node>".to_owned(), ToString::to_string);
+    told.what_to_do = match end {
+        Some(end) => vec![
+            format!("The drain ends at {until} at the latest; then {end}. To end it now instead:"),
+            format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
+        ],
+        None => vec![format!("EC2 takes the instance away; the drain ends at {until}.")],
+    };
+    told
+}
+
+/// Notes in a run what blocks now, and tells people if they are to be told.
+#[must_use]
+pub fn note_and_tell(
+    run: &mut Run,
+    blocks: &[String],
+    execution: &ExecutionArn,
+    now: Timestamp,
+    until: Timestamp,
+    reason: &str,
+) -> Option<Notification> {
+    let (noted, since) = note_blockage(run.blockage, !blocks.is_empty(), now);
+    run.blockage = noted;
+    Some(tell_blocked(
+        About::run(execution, run),
+        blocks,
+        since?,
+        until,
+        describe_end(run).as_deref(),
+        reason,
+    ))
+}

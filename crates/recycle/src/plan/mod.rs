@@ -1,0 +1,3 @@
+//! Writes the plan of a dry run.
+
+pub mod dry_run;

@@ -1,0 +1,4 @@
+//! Generates pages and manifests.
+
+pub mod permissions;
+pub mod tables;

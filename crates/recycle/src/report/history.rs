@@ -1,0 +1,55 @@
+//! What an execution has done, read from its history: phases, pods, what blocked, what people were told.
+//!
+//! The history is the only source: the report of an execution is the same years after its node is gone. How it looks, it does not know.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::report::event::Execution;
+use crate::report::parts::{NodeReport, Summary, summarize};
+use crate::report::reader::Reader;
+
+/// The report of a rotation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RotationReport {
+    /// The summary.
+    pub summary: Summary,
+    /// What was to be recycled: the input's `selection`.
+    pub selection: Value,
+    /// One for each execution that it has started, in the order of their beginnings.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// A report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// Of an execution of `recycle-node`.
+    Node(Box<NodeReport>),
+    /// Of an execution of `rotate-nodes`.
+    Rotation(RotationReport),
+}
+
+/// The report of a node.
+#[must_use]
+pub fn report_node(execution: &Execution) -> NodeReport {
+    let mut reader = Reader::new(execution);
+    for event in &execution.events {
+        reader.read(event);
+    }
+    reader.finish()
+}
+
+/// The report of a rotation with those of its nodes. Who reads them keeps the report of each, not its history: that has up to 25,000 events.
+#[must_use]
+pub fn report_rotation(rotation: &Execution, mut nodes: Vec<NodeReport>) -> RotationReport {
+    nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));
+    RotationReport {
+        summary: summarize(rotation),
+        selection: rotation.input.get("selection").cloned().unwrap_or_default(),
+        nodes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

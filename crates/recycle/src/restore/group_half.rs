@@ -1,0 +1,280 @@
+//! Restores the group: the instance leaves Standby, and the group gets its size back.
+
+use crate::base::ids::InstanceId;
+use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG};
+use crate::cluster::autoscaler::is_kept_for;
+use crate::cluster::group::{Group, is_leaving};
+use crate::cluster::instance::Instance;
+use crate::restore::facts::{KubernetesHalf, Newcomer, Situation};
+use crate::restore::step::{
+    LINE_PATIENCE, LONG_WAIT, MOST_STEPS, PATIENCE, Place, PutBackStep, STEP_WAIT, Stuck, count,
+    wait_for_cluster,
+};
+use crate::restore::table::{Column, Row, Way, find_row, look_up};
+
+impl Situation<'_> {
+    /// First the Node says that it is being put back, then the others' Nodes are read again: of two each sees the other.
+    pub(crate) fn wait_in_line(&self) -> Option<PutBackStep> {
+        match (self.kubernetes, self.queued_since, self.ahead) {
+            (KubernetesHalf::Clean, None, _) => Some(PutBackStep::Queue),
+            (KubernetesHalf::Clean, Some(_), Some(node)) if self.waited < i64::from(LINE_PATIENCE) => Some(
+                PutBackStep::Wait(STEP_WAIT, format!("node {node} of its group is put back first")),
+            ),
+            (
+                KubernetesHalf::Clean
+                | KubernetesHalf::Undo
+                | KubernetesHalf::Unseen
+                | KubernetesHalf::Vanished,
+                _,
+                _,
+            ) => None,
+        }
+    }
+
+    /// Whether there is patience left for a way back that is not open yet.
+    #[must_use]
+    pub fn has_time(&self) -> bool {
+        self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
+    }
+
+    pub(crate) fn is_dead_in_standby(&self, group: &Group) -> bool {
+        let is_dead = self.instance.is_none_or(Instance::is_gone);
+        is_dead
+            && group
+                .member(self.id)
+                .is_some_and(|member| member.lifecycle_state == "Standby")
+    }
+
+    pub(crate) fn place(&self, group: &Group) -> Place {
+        let Some(instance) = self.instance.filter(|instance| !instance.is_gone()) else {
+            return Place::Lost;
+        };
+        let Some(member) = group.member(self.id) else {
+            return Place::Lost;
+        };
+        let ours = instance.tags.contains_key(STANDBY_TAG);
+        match member.lifecycle_state.as_str() {
+            "Standby" if instance.was_stopped() => Place::Foreign,
+            _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,
+            "InService" => Place::InService,
+            "Standby" if ours => Place::Standby,
+            "EnteringStandby" if ours => Place::OnTheWay(member.lifecycle_state.clone()),
+            state if state.starts_with("Pending") => Place::OnTheWay(state.to_owned()),
+            "Standby" | "EnteringStandby" => Place::Foreign,
+            _ => Place::Lost,
+        }
+    }
+
+    pub(crate) fn leave_standby(&self, group: &Group) -> PutBackStep {
+        let stay = |why| self.end(PutBackStep::LeaveInStandby(why), None);
+        if let Some(instance) = self.instance.filter(|instance| instance.state != "running") {
+            return stay(Stuck::NotRunning(instance.state.clone()));
+        }
+        if !self.has_time() {
+            return stay(Stuck::TooLong);
+        }
+        let (row, replacement) = (find_row(group), self.find_replacement(group));
+        let way = look_up(row, self.column(group, replacement));
+        if way == Way::Stay {
+            return stay(match row {
+                Row::LaunchSuspended => Stuck::LaunchSuspended,
+                Row::Free | Row::AtMaximum | Row::AtMinimum | Row::Fixed => Stuck::AtMaximum,
+            });
+        }
+        // The replacement is kept empty until it goes, and it is the one whom a trim of the group may take.
+        let dropped = match way {
+            Way::DropThenExit | Way::ExitThenDrop => replacement,
+            Way::LowerThenExit | Way::ExitThenLower | Way::Exit | Way::Stay => None,
+        };
+        if let Some(step) = self.prepare(group, dropped) {
+            return step;
+        }
+        match (way, dropped) {
+            (Way::LowerThenExit, _) => PutBackStep::Lower { from: group.desired },
+            (Way::DropThenExit, Some(newcomer)) => {
+                PutBackStep::TerminateReplacement(newcomer.instance.clone())
+            }
+            (Way::DropThenExit | Way::ExitThenLower | Way::ExitThenDrop | Way::Exit | Way::Stay, _) => {
+                PutBackStep::ExitStandby { from: group.desired }
+            }
+        }
+    }
+
+    /// Back in service: the group gets the size that it had, if that costs no pod, and our marks go.
+    pub(crate) fn settle(&self, group: &Group) -> PutBackStep {
+        let replacement = self.find_replacement(group);
+        let column = self.column(group, replacement);
+        let exited_from = self.deeds.exited_from();
+        let is_larger = exited_from.is_some_and(|from| group.desired > from) && !self.deeds.has_paid(group);
+        if is_larger && group.min < group.desired && self.has_time() {
+            let step = match (column, replacement) {
+                (Column::NotLaunched, _) if self.awaits_launch(group) => Some(PutBackStep::Wait(
+                    LONG_WAIT,
+                    "a replacement is still being launched".to_owned(),
+                )),
+                (Column::NotLaunched, _) => Some(
+                    self.prepare(group, None)
+                        .unwrap_or(PutBackStep::Lower { from: group.desired }),
+                ),
+                (Column::Empty, Some(newcomer)) => Some(
+                    self.prepare(group, replacement)
+                        .unwrap_or_else(|| PutBackStep::TerminateReplacement(newcomer.instance.clone())),
+                ),
+                (Column::Empty | Column::Stays, _) => None,
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+        // The group took the capacity back that ExitStandby had added. Who goes would be its choice.
+        let has_trimmed = exited_from == Some(group.desired) && count(group) > group.desired;
+        if has_trimmed && self.has_time() {
+            let dropped = replacement.filter(|_| column == Column::Empty);
+            if let Some(step) = self.prepare(group, dropped) {
+                return step;
+            }
+            if dropped.is_none() && group.desired < group.max {
+                return PutBackStep::Raise {
+                    to: group.desired + 1,
+                };
+            }
+        }
+        if !self.protected.is_empty() && count(group) > group.desired && self.has_time() {
+            return PutBackStep::Wait(LONG_WAIT, "the group has one member too many".to_owned());
+        }
+        let note = is_larger.then(|| {
+            let why = match (column, self.newcomers) {
+                (Column::Stays, None) => "nobody can tell whether its replacement has pods",
+                (Column::Stays, Some(_)) => "its replacement has pods",
+                (Column::NotLaunched | Column::Empty, _) => "its replacement did not go in time",
+            };
+            format!(
+                "group {} is one larger than before, desired capacity {}: {why}",
+                group.name, group.desired
+            )
+        });
+        self.end(PutBackStep::Done(note.clone()), note)
+    }
+
+    /// What has to be done before the group's size changes: the replacement that is to go keeps empty, everybody else is protected.
+    fn prepare(&self, group: &Group, dropped: Option<&Newcomer>) -> Option<PutBackStep> {
+        if let Some(newcomer) = dropped.filter(|newcomer| !newcomer.is_cordoned()) {
+            return Some(PutBackStep::CordonReplacement(newcomer.instance.clone()));
+        }
+        let exposed: Vec<InstanceId> = group
+            .members
+            .iter()
+            .filter(|member| {
+                (member.lifecycle_state == "InService" || member.instance == *self.id)
+                    && member.can_be_protected()
+                    && !member.protected_from_scale_in
+                    && dropped.is_none_or(|newcomer| newcomer.instance != member.instance)
+            })
+            .map(|member| member.instance.clone())
+            .collect();
+        (!exposed.is_empty()).then_some(PutBackStep::Protect(exposed))
+    }
+
+    /// Ends, unless the Node is still to be looked at; `note` says what is not as it was in the group.
+    pub(crate) fn end(&self, end: PutBackStep, note: Option<String>) -> PutBackStep {
+        self.clean_up(match (self.kubernetes, self.has_time()) {
+            (KubernetesHalf::Unseen, true) => wait_for_cluster(),
+            (KubernetesHalf::Unseen, false) => PutBackStep::Report(note),
+            (KubernetesHalf::Vanished | KubernetesHalf::Undo | KubernetesHalf::Clean, _) => end,
+        })
+    }
+
+    /// Marks first, protection last: every end of a put-back comes through here.
+    pub(crate) fn clean_up(&self, end: PutBackStep) -> PutBackStep {
+        let id = self.id.as_str();
+        let is_left = matches!(end, PutBackStep::LeaveInStandby(_));
+        let marked: Vec<InstanceId> = self
+            .newcomers
+            .unwrap_or_default()
+            .iter()
+            .chain(self.marked)
+            .filter(|newcomer| !is_leaving(&newcomer.lifecycle_state))
+            .filter(|newcomer| {
+                let is_cordoned = newcomer.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
+                let is_reserved = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
+                // Another execution can go on from Standby, with the replacement that is reserved.
+                let is_kept = newcomer
+                    .node
+                    .as_ref()
+                    .is_some_and(|node| is_kept_for(node, self.id));
+                is_cordoned || is_kept || (is_reserved && !is_left)
+            })
+            .map(|newcomer| newcomer.instance.clone())
+            .collect();
+        if !marked.is_empty() {
+            return PutBackStep::ReleaseReplacements {
+                newcomers: marked,
+                reservation: !is_left,
+            };
+        }
+        let protected = self.group.map_or_else(
+            || self.protected.to_vec(),
+            |group| group.find_unprotectable(self.protected),
+        );
+        if protected.is_empty() {
+            end
+        } else {
+            PutBackStep::Unprotect(protected)
+        }
+    }
+
+    /// The newcomer that stands in for the node: the reserved one, else one that is in service and nobody else's, an empty one first.
+    fn find_replacement(&self, group: &Group) -> Option<&Newcomer> {
+        let reserved_for = |newcomer: &Newcomer| {
+            newcomer
+                .annotation(REPLACEMENT_FOR_ANNOTATION)
+                .map(|owner| owner == self.id.as_str())
+        };
+        let in_service = || {
+            self.newcomers.unwrap_or_default().iter().filter(|newcomer| {
+                newcomer.lifecycle_state == "InService" && group.member(&newcomer.instance).is_some()
+            })
+        };
+        in_service()
+            .find(|newcomer| reserved_for(newcomer) == Some(true))
+            .or_else(|| {
+                in_service()
+                    .filter(|newcomer| reserved_for(newcomer).is_none())
+                    .min_by_key(|newcomer| newcomer.has_pods)
+            })
+    }
+
+    fn column(&self, group: &Group, replacement: Option<&Newcomer>) -> Column {
+        let is_short = group.in_service() < group.desired;
+        match (self.newcomers, replacement) {
+            (None, _) => Column::Stays,
+            (Some(_), Some(newcomer)) if newcomer.has_pods => Column::Stays,
+            (Some(_), _) if self.deeds.has_paid(group) => Column::Stays,
+            (Some(_), Some(_)) => Column::Empty,
+            // One that is not in service yet may have pods already, and would go first if the group were made smaller.
+            (Some(newcomers), None)
+                if newcomers
+                    .iter()
+                    .any(|newcomer| self.may_have_come_for_us(newcomer)) =>
+            {
+                Column::Stays
+            }
+            (Some(_), None) if is_short => Column::NotLaunched,
+            (Some(_), None) => Column::Stays,
+        }
+    }
+
+    fn may_have_come_for_us(&self, newcomer: &Newcomer) -> bool {
+        let owner = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION);
+        newcomer.has_pods
+            && !is_leaving(&newcomer.lifecycle_state)
+            && owner.is_none_or(|owner| owner == self.id.as_str())
+    }
+
+    fn awaits_launch(&self, group: &Group) -> bool {
+        group
+            .members
+            .iter()
+            .any(|member| member.instance != *self.id && member.lifecycle_state.starts_with("Pending"))
+    }
+}

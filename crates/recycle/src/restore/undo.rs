@@ -1,0 +1,81 @@
+//! What a restore removes from the Node.
+
+use crate::base::names::{DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION};
+use crate::cluster::autoscaler::let_go_of_old_node;
+use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
+use crate::records::node_record::Record;
+
+/// The value of the balancers' label when it is we who set it.
+pub const EXCLUDED: &str = "true";
+
+/// What is to be taken from a Node: only values that are still ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undo {
+    /// The taints that stay, if ours is among those that are there.
+    pub taints: Option<Vec<Taint>>,
+    /// Uncordon.
+    pub uncordon: bool,
+    /// Annotations to remove.
+    pub annotations: Vec<&'static str>,
+    /// Remove the label that keeps the node out of load balancers.
+    pub remove_label: bool,
+    /// What the annotation for Cluster Autoscaler becomes, or that it goes; the outer none: it stays as it is.
+    pub scale_down: Option<Option<String>>,
+    /// What the record says after that; none if the record cannot be read.
+    pub record: Option<Record>,
+}
+
+/// Decides what to take from a Node; none if nothing is left there but claim, record and group label, which go last. `taint` is the
+/// one that we set.
+///
+/// A cordon is ours if the record says that we came and that it was not there before, and if nobody has written the field since.
+/// Cluster Autoscaler lists members in Standby, too: the annotation that keeps it away stays until the node is out of Standby.
+#[must_use]
+pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
+    let record = node.record();
+    let known = record.as_ref().ok();
+    let has_drained = known.is_some_and(|record| record.tainted_at.is_some());
+    let others: Vec<Taint> = node
+        .taints
+        .iter()
+        .filter(|other| *other != taint && !is_out_of_service_taint(other) && !is_request_taint(other))
+        .cloned()
+        .collect();
+    let was_cordoned = known.is_some_and(|record| record.was_unschedulable);
+    let was_excluded = known.is_some_and(|record| record.excluded_at.is_some());
+    let had_label = known.is_none_or(|record| record.excluded_before.is_some());
+    let is_labelled = node
+        .labels
+        .get(EXCLUDE_FROM_BALANCERS_LABEL)
+        .is_some_and(|value| value == EXCLUDED);
+    let scale_down = known
+        .filter(|_| !in_standby)
+        .and_then(|record| let_go_of_old_node(node, record));
+    let annotations = [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
+        .into_iter()
+        .filter(|key| node.annotations.contains_key(*key))
+        .collect();
+    let undo = Undo {
+        taints: (others.len() < node.taints.len()).then_some(others),
+        uncordon: node.is_cordoned_by_us() && has_drained && !was_cordoned,
+        annotations,
+        remove_label: was_excluded && is_labelled && !had_label,
+        scale_down,
+        record: known.map(|record| Record {
+            tainted_at: None,
+            was_unschedulable: false,
+            excluded_at: None,
+            excluded_before: None,
+            kept: record.kept && in_standby,
+            kept_before: record.kept_before.clone().filter(|_| in_standby),
+            ..record.clone()
+        }),
+    };
+    let is_clean = undo.taints.is_none()
+        && !undo.uncordon
+        && undo.annotations.is_empty()
+        && !undo.remove_label
+        && undo.scale_down.is_none()
+        && undo.record.as_ref() == known;
+    (!is_clean).then_some(undo)
+}

@@ -1,0 +1,191 @@
+//! Chooses the node that an alarm points to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::base::ids::{ClusterName, GroupName, InstanceId};
+use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
+use crate::base::text::cut_text;
+use crate::cluster::node::NodeFacts;
+use crate::input::model::InvalidInput;
+use crate::records::claim::StoredClaim;
+use crate::rotation::fleet::{Fleet, Machine, fleet_of};
+use crate::rotation::request::{AlarmTerms, Pick, Trigger};
+use crate::rotation::selection::{Choice, LONGEST_REASON, choose_listed};
+
+/// What an alarm is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Alarmed {
+    /// One instance.
+    Instance(InstanceId),
+    /// The oldest of a group.
+    OldestOf(GroupName),
+}
+
+/// Reads it from the alarm's event.
+pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidInput> {
+    let metrics = list_metrics(event);
+    if let [dimensions] = metrics.as_slice()
+        && let Some(instance) = dimensions.get("InstanceId")
+    {
+        let id = instance.parse();
+        return id
+            .map(Alarmed::Instance)
+            .map_err(|error| InvalidInput(format!("the alarm's dimension InstanceId {error}")));
+    }
+    let named = match metrics.as_slice() {
+        [dimensions] => dimensions.get("AutoScalingGroupName"),
+        _ => None,
+    };
+    let group: Option<GroupName> =
+        match (&terms.group, named) {
+            (Some(group), _) => Some(group.clone()),
+            (None, Some(name)) => Some(name.parse().map_err(|error| {
+                InvalidInput(format!("the alarm's dimension AutoScalingGroupName {error}"))
+            })?),
+            (None, None) => None,
+        };
+    match (group, terms.pick) {
+        (Some(group), Some(Pick::Oldest)) => Ok(Alarmed::OldestOf(group)),
+        (Some(group), None) => Err(InvalidInput(format!(
+            "the alarm names no instance but group {group}: write pick = \"oldest\" if its oldest node is meant"
+        ))),
+        (None, Some(_) | None) => Err(InvalidInput(format!(
+            "the alarm names neither one instance nor one group (it has {}): write group and pick = \"oldest\"",
+            describe_metrics(&metrics)
+        ))),
+    }
+}
+
+/// The dimensions of each metric of the alarm (CloudWatch user guide, "Alarm events and EventBridge").
+fn list_metrics(event: &Value) -> Vec<BTreeMap<String, String>> {
+    let metrics = event
+        .pointer("/detail/configuration/metrics")
+        .and_then(Value::as_array);
+    metrics
+        .into_iter()
+        .flatten()
+        .filter_map(|metric| metric.pointer("/metricStat/metric"))
+        .map(|metric| read_pairs(&metric["dimensions"]))
+        .collect()
+}
+
+fn read_pairs(dimensions: &Value) -> BTreeMap<String, String> {
+    let pairs = dimensions.as_object().into_iter().flatten();
+    pairs
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
+    let one = |dimensions: &BTreeMap<String, String>| {
+        let names: Vec<String> = dimensions
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if names.is_empty() {
+            "no dimension".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    let mut text = match metrics {
+        [] => "no metric of its own".to_owned(),
+        [dimensions] => one(dimensions),
+        several => {
+            let all: Vec<String> = several.iter().map(one).collect();
+            format!("{} metrics: {}", several.len(), all.join(" / "))
+        }
+    };
+    cut_text(&mut text, LONGEST_REASON / 2);
+    text
+}
+
+/// The node that an alarm means, unless its group had its turn a moment ago. `machines` are the group's members, and whoever was
+/// claimed in it.
+pub fn choose_alarmed(
+    alarmed: &Alarmed,
+    terms: &AlarmTerms,
+    fleets: &[Fleet],
+    machines: &[Machine],
+    nodes: &[NodeFacts],
+    cluster: &ClusterName,
+    now: Timestamp,
+) -> Choice {
+    let fleet = match alarmed {
+        Alarmed::Instance(id) => {
+            let listed = choose_listed(
+                Trigger::Alarm,
+                std::slice::from_ref(id),
+                machines,
+                fleets,
+                cluster,
+            );
+            if listed.chosen.is_empty() {
+                return listed;
+            }
+            let Some(fleet) = fleet_of(id, fleets) else {
+                return listed;
+            };
+            if let Some(group) = terms.group.as_ref().filter(|group| **group != fleet.name) {
+                return Choice::nothing(format!("{id} is in group {}, not in {group}", fleet.name));
+            }
+            fleet
+        }
+        Alarmed::OldestOf(group) => match fleets.iter().find(|fleet| fleet.name == *group) {
+            Some(fleet) => fleet,
+            None => return Choice::nothing(format!("{group} is no group of cluster {cluster}")),
+        },
+    };
+    let cooldown = SignedDuration::from_mins(i64::from(terms.cooldown_minutes));
+    if let Some(last) =
+        find_last_work(fleet, machines, nodes).filter(|last| now.duration_since(*last) < cooldown)
+    {
+        return Choice::nothing(format!(
+            "group {} cools down: its last node was claimed or replaced at {last}, less than {} minutes ago",
+            fleet.name, terms.cooldown_minutes
+        ));
+    }
+    match alarmed {
+        Alarmed::Instance(id) => Choice::only(id.clone()),
+        Alarmed::OldestOf(group) => find_oldest(fleet, machines).map_or_else(
+            || Choice::nothing(format!("group {group} has no member in service")),
+            Choice::only,
+        ),
+    }
+}
+
+/// When a node of the group was claimed, or a replacement launched, last.
+fn find_last_work(fleet: &Fleet, machines: &[Machine], nodes: &[NodeFacts]) -> Option<Timestamp> {
+    let on_nodes = nodes.iter().filter_map(NodeFacts::claim);
+    let in_tags = machines.iter().filter_map(|machine| machine.instance.claim());
+    let claimed = on_nodes.chain(in_tags).filter_map(|claim| match claim {
+        StoredClaim::Known(claim) if claim.group == fleet.name => Some(claim.claimed_at),
+        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+    });
+    let replacements: BTreeSet<&InstanceId> = nodes
+        .iter()
+        .filter(|node| node.annotations.contains_key(REPLACEMENT_FOR_ANNOTATION))
+        .filter_map(|node| node.instance.as_ref())
+        .collect();
+    let launched = machines
+        .iter()
+        .filter(|machine| replacements.contains(&machine.instance.id))
+        .filter(|machine| {
+            let mut members = fleet.members.iter();
+            members.any(|member| member.instance == machine.instance.id)
+        })
+        .map(|machine| machine.launched_at);
+    claimed.chain(launched).max()
+}
+
+fn find_oldest(fleet: &Fleet, machines: &[Machine]) -> Option<InstanceId> {
+    let in_service: BTreeSet<&InstanceId> = fleet.in_service().map(|member| &member.instance).collect();
+    machines
+        .iter()
+        .filter(|machine| in_service.contains(&machine.instance.id))
+        .min_by_key(|machine| (machine.launched_at, machine.instance.id.clone()))
+        .map(|machine| machine.instance.id.clone())
+}

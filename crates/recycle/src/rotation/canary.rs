@@ -1,0 +1,114 @@
+//! Checks the first replacement of a group.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::base::ids::InstanceId;
+use crate::base::names::EVICTED_ANNOTATION;
+use crate::cluster::node::NodeFacts;
+use crate::cluster::pod::PodFacts;
+use crate::drain::evicted::is_noted;
+use crate::rotation::admission::{Gate, Holdup, LONGEST_PENDING, Stop, Turn, comes_after_others};
+use crate::rotation::attempts::{Begun, describe_awaited};
+use crate::rotation::outdated::Release;
+
+/// How it stands with the first replacement of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Canary<'a> {
+    /// Two have begun: whoever came second has seen it.
+    Passed,
+    /// It is there, to be judged.
+    Judge(&'a NodeFacts),
+    /// It is awaited.
+    Await(&'a InstanceId),
+    /// None has begun: what became of the nodes before this one has to be asked.
+    Ask,
+    /// This is the first.
+    First,
+}
+
+/// Finds it for the node of this turn.
+#[must_use]
+pub fn find_canary<'a>(turn: &Turn, begun: &'a [Begun]) -> Canary<'a> {
+    let others: Vec<&Begun> = begun
+        .iter()
+        .filter(|one| one.instance != turn.instance_id)
+        .collect();
+    match others.as_slice() {
+        [] if turn.index == 0 => Canary::First,
+        [] => Canary::Ask,
+        [only] => only
+            .replacement
+            .as_ref()
+            .map_or(Canary::Await(&only.instance), Canary::Judge),
+        [_, _, ..] => Canary::Passed,
+    }
+}
+
+/// Who waits without a question to Step Functions: while somebody is at work on the group's first node; and, of those that ask from the
+/// beginning, at the first look, as the first node is about to begin then. Else a rotation of many groups would ask hundreds of
+/// questions at one moment.
+#[must_use]
+pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Gate> {
+    match canary {
+        Canary::Await(first) => Some(Gate::Await(describe_awaited(first))),
+        Canary::Ask if turn.waited == 0 && !comes_after_others(turn, at_once) => {
+            let reason = "the group's first node is about to begin";
+            Some(Gate::Wait(Holdup::Beginning, reason.to_owned()))
+        }
+        Canary::Ask | Canary::Passed | Canary::Judge(_) | Canary::First => None,
+    }
+}
+
+/// Whether the first replacement's kubelet is newer than the control plane.
+#[must_use]
+pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Gate> {
+    let kubelet = Release::read(&replacement.kubelet)?;
+    let plane = control_plane.filter(|plane| kubelet > *plane)?;
+    Some(Gate::stop_with(
+        Stop::KubeletTooNew,
+        format!(
+            "the replacement {} has kubelet {kubelet}, the control plane is {plane}",
+            replacement.name
+        ),
+    ))
+}
+
+/// The pods that wait for a node because this rotation evicted their like.
+#[must_use]
+pub fn find_displaced(begun: &[Begun], pending: &[PodFacts], began_at: Timestamp) -> Vec<String> {
+    let evicted: BTreeSet<&str> = begun
+        .iter()
+        .filter_map(|one| one.replacement.as_ref()?.annotations.get(EVICTED_ANNOTATION))
+        .flat_map(|hashes| hashes.split(' '))
+        .collect();
+    pending
+        .iter()
+        .filter(|pod| pod.created_at.is_some_and(|created| created >= began_at) && pod.deletion_at.is_none())
+        .filter(|pod| is_noted(&evicted, pod))
+        .map(PodFacts::full_name)
+        .collect()
+}
+
+/// Whether any node of the rotation has evicted anything.
+#[must_use]
+pub fn has_evicted(begun: &[Begun]) -> bool {
+    let mut replacements = begun.iter().filter_map(|one| one.replacement.as_ref());
+    replacements.any(|node| node.annotations.contains_key(EVICTED_ANNOTATION))
+}
+
+/// What to do about them.
+#[must_use]
+pub fn check_displaced(displaced: &[String], turn: &Turn) -> Option<Gate> {
+    let first = displaced.first()?;
+    let text = format!(
+        "{} pods that this rotation evicted are still Pending, such as {first}",
+        displaced.len()
+    );
+    Some(if turn.waited_for(Holdup::Pending) >= LONGEST_PENDING {
+        Gate::stop(text)
+    } else {
+        Gate::Wait(Holdup::Pending, text)
+    })
+}

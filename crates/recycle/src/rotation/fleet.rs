@@ -1,0 +1,114 @@
+//! The Auto Scaling groups and instances that a rotation chooses from.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::ids::{ClusterName, GroupName, InstanceId};
+use crate::base::names::PAUSED_TAG;
+use crate::cluster::cluster_tag::has_cluster_tag;
+use crate::cluster::instance::Instance;
+
+/// An instance, and what it was launched as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The instance.
+    pub instance: Instance,
+    /// `LaunchTime`: also that of its last start.
+    pub launched_at: Timestamp,
+    /// `ImageId`.
+    pub image: String,
+}
+
+/// A launch template and one of its versions, as a group or a member names it: the version may be `$Latest` or `$Default`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Template {
+    /// `LaunchTemplateId`.
+    pub id: String,
+    /// `Version`.
+    pub version: String,
+}
+
+impl Template {
+    /// Its newest version.
+    #[must_use]
+    pub fn newest(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            version: "$Latest".to_owned(),
+        }
+    }
+}
+
+/// What a template's version is at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFacts {
+    /// Its number.
+    pub version: String,
+    /// The image that it names; none if it names none, or a parameter that holds one.
+    pub image: Option<String>,
+}
+
+/// A group of the cluster, as far as rotations look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// Its name.
+    pub name: GroupName,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// What it launches from; none: a launch configuration.
+    pub template: Option<Template>,
+    /// What it launches from instead, by instance type (overrides of a mixed-instances policy).
+    pub overrides: BTreeMap<String, Template>,
+    /// Its members.
+    pub members: Vec<FleetMember>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetMember {
+    /// Its instance.
+    pub instance: InstanceId,
+    /// `LifecycleState`.
+    pub lifecycle_state: String,
+    /// `InstanceType`.
+    pub instance_type: String,
+    /// `AvailabilityZone`.
+    pub zone: String,
+    /// What it was launched from, with the version's number.
+    pub template: Option<Template>,
+}
+
+impl Fleet {
+    /// What it launches a member of this type from.
+    #[must_use]
+    pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
+        self.overrides.get(instance_type).or(self.template.as_ref())
+    }
+
+    /// Somebody has paused it for rotations.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
+    }
+
+    /// The members that take their part.
+    pub(crate) fn in_service(&self) -> impl Iterator<Item = &FleetMember> {
+        self.members
+            .iter()
+            .filter(|member| member.lifecycle_state == "InService")
+    }
+}
+
+/// By its own tag, or as a member of a group with that tag.
+pub(crate) fn is_of(cluster: &ClusterName, instance: &Instance, fleets: &[Fleet]) -> bool {
+    has_cluster_tag(&instance.tags, cluster) || fleet_of(&instance.id, fleets).is_some()
+}
+
+/// The group that the instance is a member of.
+#[must_use]
+pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
+    fleets
+        .iter()
+        .find(|fleet| fleet.members.iter().any(|member| member.instance == *instance))
+}

@@ -1,0 +1,13 @@
+//! Decides which nodes a rotation recycles, and when each begins.
+
+pub mod admission;
+pub mod alarm;
+pub mod attempts;
+pub mod canary;
+pub mod fleet;
+pub mod marks;
+pub mod outdated;
+pub mod request;
+pub mod selection;
+pub mod start;
+pub mod terms;

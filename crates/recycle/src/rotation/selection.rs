@@ -1,0 +1,149 @@
+//! Which nodes `rotate-nodes` recycles: the choice among what AWS and Kubernetes say.
+//!
+//! Whether a chosen node can be recycled, it does not ask: that is pre-flight's question, in the execution of that node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::base::ids::{ClusterName, ExecutionArn, InstanceId, short_hash};
+use crate::base::text::cut_text;
+use crate::input::start::Start;
+use crate::rotation::fleet::{Fleet, FleetMember, Machine, fleet_of, is_of};
+use crate::rotation::outdated::{Chosen, Criterion, Scene, find_criteria, is_worked_on};
+use crate::rotation::request::{Selection, Trigger};
+
+/// Characters of a reason, for the same reason.
+pub(crate) const LONGEST_REASON: usize = 1_000;
+
+impl Start {
+    /// `cause` makes it another execution than those that began for other causes.
+    #[must_use]
+    pub fn new(trigger: &str, instance: &InstanceId, cause: &str) -> Self {
+        Self {
+            name: format!("{trigger}-{instance}-{}", short_hash(cause)),
+            instance_id: instance.clone(),
+            hook: None,
+        }
+    }
+}
+
+/// Those that were chosen, and a word on each that was looked at and was not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The chosen, in the order in which they are started.
+    pub chosen: Vec<InstanceId>,
+    /// Why others were not.
+    pub left_out: Vec<String>,
+}
+
+impl Choice {
+    pub(crate) fn only(instance: InstanceId) -> Self {
+        Self {
+            chosen: vec![instance],
+            left_out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn nothing(why: String) -> Self {
+        Self {
+            chosen: Vec::new(),
+            left_out: vec![why],
+        }
+    }
+
+    /// In one sentence.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = match self.chosen.len() {
+            0 => "no node is recycled".to_owned(),
+            1 => "1 node is recycled".to_owned(),
+            count => format!("{count} nodes are recycled"),
+        };
+        for why in &self.left_out {
+            text = format!("{text}; {why}");
+        }
+        cut_text(&mut text, LONGEST_REASON);
+        text
+    }
+}
+
+/// Those of the instances that are this cluster's and still there. Events name instances of the whole region.
+#[must_use]
+pub fn choose_listed(
+    trigger: Trigger,
+    wanted: &[InstanceId],
+    machines: &[Machine],
+    fleets: &[Fleet],
+    cluster: &ClusterName,
+) -> Choice {
+    let mut choice = Choice::default();
+    for id in wanted.iter().collect::<BTreeSet<_>>() {
+        let machine = machines.iter().find(|machine| machine.instance.id == *id);
+        match machine {
+            None => choice.left_out.push(format!("EC2 does not know {id}")),
+            Some(machine) if machine.instance.is_gone() => {
+                choice
+                    .left_out
+                    .push(format!("{id} is {}", machine.instance.state));
+            }
+            Some(machine) if !is_of(cluster, &machine.instance, fleets) => choice
+                .left_out
+                .push(format!("{id} is no instance of cluster {cluster}")),
+            // EC2 warns of every Spot instance of the region, of Karpenter's, too. A person is told by pre-flight what to do instead.
+            Some(_) if trigger.is_of_ec2() && fleet_of(id, fleets).is_none() => choice
+                .left_out
+                .push(format!("{id} is in no Auto Scaling group of cluster {cluster}")),
+            Some(_) => choice.chosen.push(id.clone()),
+        }
+    }
+    choice
+}
+
+/// Chooses them: in service, meant by the selection, and not worked on by another execution. `rotation` is the execution that asks.
+#[must_use]
+pub fn choose_members(
+    selection: &Selection,
+    fleet: &Fleet,
+    scene: &Scene<'_>,
+    rotation: &ExecutionArn,
+) -> Chosen {
+    let meant_by = |member: &FleetMember| match selection {
+        Selection::InstanceIds(ids) if ids.contains(&member.instance) => vec![Criterion::InstanceIds],
+        Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
+        Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, scene),
+    };
+    let mut found = Vec::new();
+    let mut claimed = 0;
+    for member in fleet.in_service() {
+        let met = meant_by(member);
+        match scene.machine(&member.instance).filter(|_| !met.is_empty()) {
+            Some(machine) if is_worked_on(&machine.instance, rotation) => claimed += 1,
+            Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
+            None => {}
+        }
+    }
+    let mut zones: BTreeMap<&str, (Timestamp, &InstanceId)> = BTreeMap::new();
+    for (member, age, _) in &found {
+        let oldest = zones.entry(member.zone.as_str()).or_insert(*age);
+        *oldest = (*oldest).min(*age);
+    }
+    found.sort_by_key(|(member, age, _)| (zones.get(member.zone.as_str()).copied(), *age));
+    let mut criteria: BTreeMap<Criterion, Vec<usize>> = BTreeMap::new();
+    for (place, (_, _, met)) in found.iter().enumerate() {
+        for criterion in met {
+            criteria.entry(*criterion).or_default().push(place);
+        }
+    }
+    Chosen {
+        nodes: found
+            .into_iter()
+            .map(|(member, _, _)| member.instance.clone())
+            .collect(),
+        claimed,
+        criteria,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+"""The house of the code is held: layers, circles, sizes (tests/rooms.py lists the rooms and prints the measures)."""
+
+import pytest
+
+from architecture_page import PAGE, with_rooms
+from rooms import FOLLOWS_ITS_FIELDS, HELD, LONGEST_FILE, MOST_FIELDS, House, Import, houses, production, structs, used_by
+
+HOUSES = {house.place: house for house in houses()}
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_rooms_import_downwards_only(place):
+    assert HOUSES[place].upward() == []
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_no_files_import_each_other_in_a_circle(place):
+    assert HOUSES[place].circles() == []
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_every_room_is_listed_and_every_listed_room_is_there(place):
+    house = HOUSES[place]
+    assert {room for _, room in map(house.layer_of, house.files)} - {"."} == {
+        room for rooms in house.layers for room in rooms
+    } - {"."}
+
+
+def test_no_production_file_is_longer_than_one_can_read():
+    files = {path: text.count("\n") for path, text in production("crates").items()}
+    assert len(files) > 150
+    assert {path: lines for path, lines in files.items() if lines > LONGEST_FILE["crates"]} == {}
+
+
+def test_structs_have_few_fields():
+    """Those above the limit are known, and may only shrink."""
+    found = {name: fields for fields, name, _ in structs() if fields > MOST_FIELDS and name not in FOLLOWS_ITS_FIELDS}
+    assert found == {"Answer": 25, "Run": 21, "PodSurvey": 18, "PodFacts": 17}
+
+
+def test_what_goes_upwards_is_named_with_both_files():
+    low, high = "crates/recycle/src/base/text.rs", "crates/recycle/src/drain/survey.rs"
+    house = House("crates/recycle/src", HOUSES["crates/recycle/src"].layers, {low: "", high: ""}, {Import(low, high)})
+    assert house.upward() == [f"{low} imports {high}: base is not above drain"]
+
+
+def test_files_that_import_each_other_are_a_circle():
+    one, other = "crates/recycle/src/drain/a.rs", "crates/recycle/src/drain/b.rs"
+    both = {Import(one, other), Import(other, one)}
+    assert House("crates/recycle/src", [["drain"]], {one: "", other: ""}, both).circles() == [[one, other]]
+
+
+def test_what_code_imports_is_found_however_it_is_written_and_what_a_comment_links_to_is_none():
+    code = """
+//! See [`crate::plan::dry_run`].
+use crate::base::{
+    ids::InstanceId,
+    text::{cut_text, fit_names},
+};
+use super::terms::Terms;
+fn look() -> bool { crate::cluster::node::is_ready() } // crate::notify::status
+"""
+    assert {"::".join(path) for path in used_by(code, ("drain", "survey"))} == {
+        "base::ids::InstanceId",
+        "base::text::cut_text",
+        "base::text::fit_names",
+        "drain::terms::Terms",
+        "cluster::node::is_ready",
+    }
+
+
+def test_the_picture_of_crates_and_rooms_is_that_of_the_code():
+    assert PAGE.read_text() == with_rooms(PAGE.read_text()), "run `make generate`"

@@ -1,0 +1,1 @@
+"""Programs, folders and servers of this machine."""

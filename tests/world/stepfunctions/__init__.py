@@ -1,0 +1,1 @@
+"""Step Functions: an interpreter of state machines."""
