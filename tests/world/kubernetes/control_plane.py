@@ -63,6 +63,12 @@ _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
 seconds would take its connections for lost, and does not know then what became of its last requests. A scheduler ended itself
 over a pod that was on another node than it believed."""
 
+LONGEST_FREEZE = 240.0
+"""Seconds after which a thawed component is started again. A watch lasts for five minutes or more (defaultMinWatchTimeout in
+client-go), and the API server closes a connection 90 seconds after the last of its watches (IdleTimeout in apiserver's
+secure_serving.go). A component that lost its connection lists everything again. If another pod has the name of one that the
+scheduler knew, it ends with "Pod updated on a different node than previously added to" (UpdatePod in pkg/scheduler/backend/cache)."""
+
 DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
 """Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
 once etcd is gone.
@@ -88,7 +94,7 @@ class ControlPlane:
         self._sts_proxy = sts_proxy
         self._sts_authority_file = sts_authority_file
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._frozen: set[str] = set()
+        self._frozen_since: dict[str, float] = {}
         self._health_port_holder: socket.socket | None = None
         self._authenticator_port = 0
         self.folder: pathlib.Path
@@ -122,7 +128,7 @@ class ControlPlane:
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
-        self._frozen.clear()
+        self._frozen_since.clear()
         if self._health_port_holder:
             self._health_port_holder.close()
             self._health_port_holder = None
@@ -153,20 +159,28 @@ class ControlPlane:
     def freeze(self, *components: str) -> None:
         """Stops components where they are (SIGSTOP); they stand still on return. The signal alone takes effect when one of their
         threads gets a processor, and on a busy machine the others work on for milliseconds until then."""
-        stopping = [self._processes[name] for name in components if name not in self._frozen]
-        self._frozen.update(components)
-        for process in stopping:
-            process.send_signal(signal.SIGSTOP)
-        for process in stopping:
-            if process.poll() is None:
+        stopping = [name for name in components if name not in self._frozen_since]
+        self._frozen_since.update((name, time.monotonic()) for name in stopping)
+        for name in stopping:
+            self._processes[name].send_signal(signal.SIGSTOP)
+        for name in stopping:
+            if self._processes[name].poll() is None:
                 # Left waitable: whether it has ended instead is for `poll` to hear.
-                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+                os.waitid(os.P_PID, self._processes[name].pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, *components: str) -> None:
-        """Lets frozen components go on (SIGCONT)."""
-        self._frozen.difference_update(components)
+        """Lets frozen components go on (SIGCONT), or starts them again if they were frozen for longer than LONGEST_FREEZE."""
         for name in components:
-            self._processes[name].send_signal(signal.SIGCONT)
+            since = self._frozen_since.pop(name, None)
+            if since is not None and time.monotonic() - since > LONGEST_FREEZE:
+                self._start_again(name)
+            else:
+                self._processes[name].send_signal(signal.SIGCONT)
+
+    def _start_again(self, name: str) -> None:
+        self._processes[name].kill()
+        self._processes[name].wait()
+        {"kube-controller-manager": self._start_controller_manager, "kube-scheduler": self._start_scheduler}[name]()
 
     def check_alive(self) -> None:
         """Raises ComponentDied, with the end of its log, if a component ended."""

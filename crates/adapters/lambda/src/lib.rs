@@ -18,7 +18,7 @@ use aws_config::{BehaviorVersion, SdkConfig};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 use futures::FutureExt as _;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, Verdict};
 use recycle::base::failure::{Failure, NamedFailure, with_causes};
 use recycle::base::strict::read_value;
 use recycle::contract::run::Run;
@@ -70,7 +70,7 @@ pub trait Reply: Serialize {
     fn take_metrics(&mut self) -> Vec<Metric>;
 }
 
-impl<Verdict: Serialize> Reply for Answer<Verdict> {
+impl<V: Verdict + Serialize> Reply for Answer<V> {
     fn phase(&self) -> Option<Phase> {
         self.run.as_ref().map(Run::phase)
     }
@@ -83,20 +83,20 @@ impl<Verdict: Serialize> Reply for Answer<Verdict> {
 /// An answer to a state machine or to a person, who is told what was found and nothing else.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum StepOrTold<Verdict> {
+pub enum StepOrTold<V: Verdict> {
     /// To a state machine.
-    Step(Box<Answer<Verdict>>),
+    Step(Box<Answer<V>>),
     /// To a person's command line: it does not travel through a state machine, so it may be larger than 8 KB.
     Told(Value),
 }
 
-impl<Verdict> From<Answer<Verdict>> for StepOrTold<Verdict> {
-    fn from(answer: Answer<Verdict>) -> Self {
+impl<V: Verdict> From<Answer<V>> for StepOrTold<V> {
+    fn from(answer: Answer<V>) -> Self {
         Self::Step(Box::new(answer))
     }
 }
 
-impl<Verdict: Serialize> Reply for StepOrTold<Verdict> {
+impl<V: Verdict + Serialize> Reply for StepOrTold<V> {
     fn phase(&self) -> Option<Phase> {
         match self {
             Self::Step(answer) => answer.phase(),

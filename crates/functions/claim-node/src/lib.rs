@@ -18,7 +18,7 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, ClaimBody, explain_question};
 use recycle::claim::facts::GroupState;
 use recycle::claim::obstacle::Obstacle;
 use recycle::claim::preflight::{Preflight, check_preflight, list_refusals};
@@ -100,7 +100,10 @@ impl ClaimNode {
             ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
             ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
             ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
-            ClaimDecision::AskOwner(owner) => return Ok(Answer::asking(ClaimVerdict::AskOwner, owner)),
+            ClaimDecision::AskOwner(owner) => {
+                let reason = explain_question(&owner);
+                return Ok(Answer::new(ClaimVerdict::AskOwner, reason).with(ClaimBody::Owner(owner)));
+            }
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Foreign(what) => return Err(found.foreign_claim(&what)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
@@ -145,10 +148,7 @@ impl ClaimNode {
                 steps,
                 ..Plan::default()
             };
-            return Ok(Answer {
-                plan: Some(plan),
-                ..Answer::new(ClaimVerdict::Planned, reason)
-            });
+            return Ok(Answer::new(ClaimVerdict::Planned, reason).with(ClaimBody::Plan(plan)));
         }
         self.complete_hook(input).await?;
         Ok(Answer::new(ClaimVerdict::Released, reason))

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kubernetes::Occasion;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, ClaimBody};
 use recycle::cluster::instance::describe_instance;
 use recycle::contract::context::Context;
 use recycle::contract::verdicts::ClaimVerdict;
@@ -31,19 +31,11 @@ impl Target {
         let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
+        let plan = write_plan(input, &self.group, &self.node, &pods, &survey, notes, now);
         Ok(Answer {
             counts: survey.counts(),
             names: survey.names(),
-            plan: Some(write_plan(
-                input,
-                &self.group,
-                &self.node,
-                &pods,
-                &survey,
-                notes,
-                now,
-            )),
-            ..Answer::new(ClaimVerdict::Planned, reason)
+            ..Answer::new(ClaimVerdict::Planned, reason).with(ClaimBody::Plan(plan))
         })
     }
 
@@ -56,9 +48,12 @@ impl Target {
         if !is_by_request(&context.execution.id) {
             return Ok(());
         }
-        let steps = answer.plan.iter().flat_map(|plan| &plan.steps);
+        let steps: &[String] = match &answer.body {
+            ClaimBody::Plan(plan) => &plan.steps,
+            ClaimBody::Owner(_) | ClaimBody::Nothing => &[],
+        };
         let lines: Vec<&str> = std::iter::once("Dry run, nothing was touched")
-            .chain(steps.map(String::as_str))
+            .chain(steps.iter().map(String::as_str))
             .collect();
         let (message, now) = (lines.join("; "), context.now());
         let (client, node) = (&self.client, &self.node);

@@ -18,7 +18,7 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, RestoreBody};
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::ClusterName;
 use recycle::contract::requests::{RestoreCall, RestoreRequest};
@@ -134,9 +134,10 @@ fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
 
 fn wait(request: &RestoreRequest, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {
     let now = request.context.now();
-    Answer {
-        since: Some(request.put_back.since.unwrap_or(now)),
-        steps: Some(request.put_back.steps.saturating_add(1)),
-        ..Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
-    }
+    Answer::new(RestoreVerdict::Wait, reason)
+        .waiting(seconds)
+        .with(RestoreBody::Step {
+            since: request.put_back.since.unwrap_or(now),
+            steps: request.put_back.steps.saturating_add(1),
+        })
 }

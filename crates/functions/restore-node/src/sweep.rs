@@ -1,7 +1,7 @@
 //! A sweep's put-back: of a node whose execution no longer runs, under a claim of the sweep's own.
 
 use kubernetes::NodeChange;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
 use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::RestoreRequest;
@@ -43,7 +43,10 @@ impl RestoreNode {
         let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), began, now) {
             LeftoverDecision::PutBack => return Ok(Standing::Ours),
             LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
-            LeftoverDecision::AskOwner(owner) => Answer::asking(RestoreVerdict::AskOwner, owner),
+            LeftoverDecision::AskOwner(owner) => {
+                Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))
+                    .with(RestoreBody::Owner(owner))
+            }
             LeftoverDecision::Wait(seconds) => {
                 let reason = target.say("waits: a function of its execution may still be at work");
                 Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
@@ -169,10 +172,7 @@ impl RestoreNode {
 }
 
 fn start_of(start: Start, reason: String) -> Answer<RestoreVerdict> {
-    Answer {
-        start: Some(start),
-        ..Answer::new(RestoreVerdict::Start, reason)
-    }
+    Answer::new(RestoreVerdict::Start, reason).with(RestoreBody::Start(start))
 }
 
 #[cfg(test)]
@@ -250,7 +250,7 @@ mod tests {
         let aws = ScriptedAws::new();
         let theirs = || target(Some(claim("two")), Some(claim("two")));
         let answer = claimed(&aws, theirs(), &request(None)).await.unwrap();
-        assert_eq!(answer.owner, Some(claim("two").fence.execution));
+        assert_eq!(answer.body, RestoreBody::Owner(claim("two").fence.execution));
         let answer = claimed(&aws, theirs(), &request(Some(60))).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (RestoreVerdict::Wait, 240));
         assert!(aws.calls().is_empty());
@@ -367,7 +367,9 @@ mod tests {
             assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
             if let Some(answer) = answer {
                 assert_eq!(answer.verdict, RestoreVerdict::Start);
-                let start = answer.start.unwrap();
+                let RestoreBody::Start(start) = answer.body else {
+                    panic!("{answer:?}")
+                };
                 assert!(start.name.starts_with(&format!("hook-{OLD}-")), "{}", start.name);
                 assert_eq!(start.hook.unwrap().auto_scaling_group_name.as_str(), "workers");
             }
@@ -410,9 +412,10 @@ mod tests {
                 .find_start(&target, former.as_ref(), &request(None))
                 .await
                 .unwrap();
-            let start = answer.and_then(|answer| answer.start);
             let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();
-            assert_eq!(start.is_some_and(|start| is_request(&start)), expected, "{name}");
+            let is_started = answer
+                .is_some_and(|answer| matches!(&answer.body, RestoreBody::Start(start) if is_request(start)));
+            assert_eq!(is_started, expected, "{name}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, GroupBody, SelectBody};
 use recycle::base::ids::{ExecutionArn, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
@@ -99,16 +99,16 @@ impl SelectNodes {
         } else {
             SelectVerdict::MarkNodes
         };
-        Ok(Answer {
-            nodes: Some(chosen.nodes),
+        let group = GroupBody {
+            nodes: chosen.nodes,
             criteria: terms.dry_run.then_some(chosen.criteria),
-            at_once: Some(terms.count_at_once(fleet.members.len(), self.most_at_once)?),
-            aim: Some(describe_aim(&fleet, &templates)),
-            mark: Some(terms.mark),
-            recycle: Some(rotation.fields()),
-            ended_rotations: Some(ended),
-            ..Answer::new(verdict, reason)
-        })
+            at_once: terms.count_at_once(fleet.members.len(), self.most_at_once)?,
+            aim: describe_aim(&fleet, &templates),
+            mark: terms.mark,
+            recycle: rotation.fields(),
+            ended_rotations: ended,
+        };
+        Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }
 
     /// Who would get, or has, a kubelet that is newer than the control plane: a member, or the image that the group launches from, where its
@@ -191,10 +191,7 @@ fn is_one_of(node: &NodeFacts, members: &[InstanceId]) -> bool {
 
 /// The answer for a group of which nothing is recycled.
 fn leave(ended: Ended) -> Answer<SelectVerdict> {
-    Answer {
-        ended: Some(ended.clone()),
-        ..Answer::new(SelectVerdict::NothingSelected, ended.why)
-    }
+    Answer::new(SelectVerdict::NothingSelected, ended.why.clone()).with(SelectBody::Ended(ended))
 }
 
 #[cfg(test)]
@@ -260,7 +257,8 @@ mod tests {
         let nobody = ScriptedAws::new();
         let dry = ask(&nobody, json!({"dry_run": true}), json!({})).await.unwrap();
         assert_eq!(dry.verdict, SelectVerdict::Start);
-        assert!(dry.start.unwrap().name.starts_with(&format!("manual-{NODE}-")));
+        let SelectBody::Start(start) = dry.body else { panic!("{dry:?}") };
+        assert!(start.name.starts_with(&format!("manual-{NODE}-")));
         let late = ask(&nobody, json!({"start_no_new_node_after": "PT1H"}), json!({})).await;
         assert_eq!(late.unwrap().verdict, SelectVerdict::Stop);
         assert!(nobody.calls().is_empty());
@@ -311,7 +309,9 @@ mod tests {
             .on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
         let answer = ask(&aws, json!({"retries": 1}), taken).await.unwrap();
         // The group is gone: the next try does not come, and the last one failed.
-        let ended = answer.ended.unwrap();
+        let SelectBody::Ended(ended) = answer.body else {
+            panic!("{answer:?}")
+        };
         assert_eq!(
             (answer.verdict, ended.end, ended.why.as_str()),
             (SelectVerdict::Stop, "failed", "FAILED")
@@ -353,7 +353,9 @@ mod tests {
             if is_left {
                 let answer = answer.unwrap();
                 assert_eq!(answer.verdict, SelectVerdict::NothingSelected);
-                let why = answer.ended.unwrap().why;
+                let SelectBody::Ended(Ended { why, .. }) = answer.body else {
+                    panic!("{answer:?}")
+                };
                 assert!(
                     why.starts_with("the launch template of workers cannot be read: "),
                     "{why}"

@@ -68,14 +68,12 @@ fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
         let request = serde_json::from_value(request).unwrap();
         match block_on(SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5).select(request)) {
             Ok(answer) => {
-                selected.extend(answer.groups.into_iter().flatten().map(|group| group.to_string()));
-                selected.extend(
-                    answer
-                        .starts
-                        .into_iter()
-                        .flatten()
-                        .map(|start| start.instance_id.to_string()),
-                );
+                let body = json!(answer);
+                let starts = body["starts"].as_array().into_iter().flatten();
+                let started = starts.map(|start| &start["instance_id"]);
+                let groups = body["groups"].as_array().into_iter().flatten();
+                let names = started.chain(groups).filter_map(serde_json::Value::as_str);
+                selected.extend(names.map(str::to_owned));
             }
             Err(error) => {
                 let _ = error.failure();

@@ -18,7 +18,7 @@ use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
 use lambda::StepOrTold;
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, ExecutionArn};
 use recycle::base::names::PROTECTED_FOR_TAG;
@@ -118,11 +118,13 @@ impl SelectNodes {
         if let Some(unseen) = unseen {
             reason = format!("{reason}; {unseen}");
         }
-        Ok(Answer {
-            nodes: Some(take_turns(leftovers, &held, request.context.now())),
-            ended_rotations: Some(ended),
-            ..Answer::new(SelectVerdict::EachNode, reason).counting(counted.into_iter().flatten())
-        })
+        let leftovers = SelectBody::Leftovers {
+            nodes: take_turns(leftovers, &held, request.context.now()),
+            ended_rotations: ended,
+        };
+        Ok(Answer::new(SelectVerdict::EachNode, reason)
+            .with(leftovers)
+            .counting(counted.into_iter().flatten()))
     }
 
     /// The rotations of this machine that have marked nodes and do not run any more. One that cannot be asked about may still run: why the
@@ -188,7 +190,7 @@ mod tests {
             .select(request.unwrap())
             .await
             .unwrap();
-        assert_eq!(answer.nodes, Some(vec!["i-0123456789abcdef0".parse().unwrap()]));
+        assert_eq!(json!(answer)["nodes"], json!(["i-0123456789abcdef0"]));
         assert!(
             answer.reason.contains("the cluster cannot be asked"),
             "{}",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use recycle::answer::envelope::Answer;
+use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::InstanceId;
 use recycle::base::names::GROUP_TAG;
@@ -43,11 +43,12 @@ impl SelectNodes {
         }
         let execution = request.context.execution.id.as_str();
         let starts = choice.chosen.iter().map(|id| rotation.start(id, execution));
-        Ok(Answer {
-            starts: Some(starts.collect()),
-            recycle: Some(rotation.fields()),
-            ..Answer::new(SelectVerdict::EachNode, choice.describe())
-        })
+        Ok(
+            Answer::new(SelectVerdict::EachNode, choice.describe()).with(SelectBody::Starts {
+                starts: starts.collect(),
+                recycle: rotation.fields(),
+            }),
+        )
     }
 
     /// The groups that have something to recycle. Which nodes, each group's own execution asks when it begins.
@@ -100,10 +101,7 @@ impl SelectNodes {
         if choice.groups.is_empty() {
             return Ok(Answer::new(SelectVerdict::NothingSelected, choice.reason));
         }
-        Ok(Answer {
-            groups: Some(choice.groups),
-            ..Answer::new(SelectVerdict::EachGroup, choice.reason)
-        })
+        Ok(Answer::new(SelectVerdict::EachGroup, choice.reason).with(SelectBody::Groups(choice.groups)))
     }
 
     async fn choose(&self, rotation: &Rotation, request: &SelectRequest) -> Result<Choice, Error> {
@@ -265,8 +263,10 @@ mod tests {
     }
 
     fn started(answer: &Answer<SelectVerdict>) -> Vec<&str> {
-        let starts = answer.starts.iter().flatten();
-        starts.map(|start| start.instance_id.as_str()).collect()
+        let SelectBody::Starts { starts, .. } = &answer.body else {
+            panic!("{answer:?}")
+        };
+        starts.iter().map(|start| start.instance_id.as_str()).collect()
     }
 
     #[tokio::test]
@@ -290,7 +290,7 @@ mod tests {
         });
         let answer = step(&aws).select_rotation(request(&input)).await.unwrap();
         assert_eq!(started(&answer), [OLD]);
-        assert_eq!(answer.recycle.unwrap()["evict"], "none");
+        assert_eq!(json!(answer)["recycle"]["evict"], "none");
         assert!(
             answer
                 .reason
@@ -326,10 +326,7 @@ mod tests {
             .select_rotation(request(&json!({"trigger": "schedule", "selection": selection})))
             .await
             .unwrap();
-        assert_eq!(
-            answer.groups,
-            Some(vec!["a".parse().unwrap(), "b".parse().unwrap()])
-        );
+        assert_eq!(json!(answer)["groups"], json!(["a", "b"]));
         assert!(!aws.calls()[1].contains(OTHER), "{:?}", aws.calls());
         assert_eq!(aws.scenes_left(), 0);
     }
@@ -352,7 +349,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(answer.verdict, SelectVerdict::NothingSelected);
-        assert!(answer.starts.is_none());
+        assert_eq!(answer.body, SelectBody::Nothing);
     }
 
     #[tokio::test]
@@ -372,7 +369,7 @@ mod tests {
         let selection = json!({"outdated": {"launch_template": true}});
         let input = json!({"trigger": "manual", "selection": selection});
         let answer = step(&aws).select_rotation(request(&input)).await.unwrap();
-        assert_eq!(answer.groups, Some(vec!["b".parse().unwrap()]));
+        assert_eq!(json!(answer)["groups"], json!(["b"]));
         assert!(
             answer.reason.contains("the launch template of a cannot be read"),
             "{}",
@@ -387,7 +384,7 @@ mod tests {
             .on("DescribeInstances", &instances(&[(OLD, 1)]));
         let input = json!({"trigger": "manual", "selection": {"instance_ids": [OLD, OTHER]}});
         let answer = step(&aws).select_rotation(request(&input)).await.unwrap();
-        assert_eq!(answer.groups, Some(vec!["a".parse().unwrap()]));
+        assert_eq!(json!(answer)["groups"], json!(["a"]));
         let expected = format!("{OTHER} is in no group of cluster world");
         assert!(answer.reason.ends_with(&expected), "{}", answer.reason);
     }

@@ -1,6 +1,6 @@
 //! Turns the admission of a node into an answer.
 
-use crate::answer::envelope::Answer;
+use crate::answer::envelope::{Answer, SelectBody};
 use crate::contract::verdicts::SelectVerdict;
 use crate::input::start::Start;
 use crate::rotation::admission::{Ended, Gate, Holdup, LONGEST_WAIT, Turn, Waited, name_cause, pace};
@@ -12,14 +12,12 @@ impl Gate {
     #[must_use]
     pub fn answer(self, rotation: &Rotation, part: &Part, turn: &Turn) -> Answer<SelectVerdict> {
         match self {
-            Self::Start => Answer {
-                start: Some(Start::new(
-                    rotation.trigger.name(),
-                    &turn.instance_id,
-                    &name_cause(&part.execution, turn.attempt),
-                )),
-                ..Answer::new(SelectVerdict::Start, format!("{} may start", turn.instance_id))
-            },
+            Self::Start => {
+                let cause = name_cause(&part.execution, turn.attempt);
+                let start = Start::new(rotation.trigger.name(), &turn.instance_id, &cause);
+                Answer::new(SelectVerdict::Start, format!("{} may start", turn.instance_id))
+                    .with(SelectBody::Start(start))
+            }
             Self::Wait(holdup, reason) => {
                 if turn.waited_for(holdup) >= LONGEST_WAIT {
                     return Self::stop(format!("waited for a day: {reason}")).answer(rotation, part, turn);
@@ -38,21 +36,18 @@ impl Gate {
 
 impl Ended {
     fn answer(self, verdict: SelectVerdict) -> Answer<SelectVerdict> {
-        Answer {
-            ended: Some(self.clone()),
-            ..Answer::new(verdict, self.why)
-        }
+        Answer::new(verdict, self.why.clone()).with(SelectBody::Ended(self))
     }
 }
 
 fn wait(holdup: Holdup, reason: String, turn: &Turn) -> Answer<SelectVerdict> {
     let seconds = pace(turn.waited, &turn.instance_id);
-    Answer {
-        after_wait: Some(Waited {
-            waited: turn.waited.saturating_add(seconds),
-            waits_for: holdup,
-            waited_for_it: turn.waited_for(holdup).saturating_add(seconds),
-        }),
-        ..Answer::new(SelectVerdict::Wait, reason).waiting(seconds)
-    }
+    let after_wait = Waited {
+        waited: turn.waited.saturating_add(seconds),
+        waits_for: holdup,
+        waited_for_it: turn.waited_for(holdup).saturating_add(seconds),
+    };
+    Answer::new(SelectVerdict::Wait, reason)
+        .waiting(seconds)
+        .with(SelectBody::AfterWait(after_wait))
 }

@@ -1,6 +1,7 @@
 //! The answer of every function.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,6 +9,10 @@ use serde_json::Value;
 
 use crate::base::ids::{ExecutionArn, GroupName, InstanceId};
 use crate::contract::run::Run;
+use crate::contract::verdicts::{
+    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SelectVerdict, StandbyVerdict,
+    StartVerdict, TaintVerdict,
+};
 use crate::input::start::Start;
 use crate::notify::metrics::{Metric, measure_drain};
 use crate::notify::notification::{About, Notification, tell_finished};
@@ -19,7 +24,7 @@ use crate::rotation::terms::Mark;
 
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer<V> {
+pub struct Answer<V: Verdict> {
     /// [`SCHEMA`].
     pub schema: u32,
     /// What comes next.
@@ -32,55 +37,7 @@ pub struct Answer<V> {
     pub counts: BTreeMap<String, u32>,
     /// The first five names of each class, `namespace/name`.
     pub names: BTreeMap<String, Vec<String>>,
-    /// Whom to ask about, if the verdict is `ask_owner`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<ExecutionArn>,
-    /// The plan, if the verdict is `planned`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub plan: Option<Plan>,
-    /// The execution to start, if the verdict is `start`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<Start>,
-    /// Which nodes, if this is an answer of `select-nodes`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<Vec<InstanceId>>,
-    /// Which executions to start, if this is an answer of `select-nodes`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub starts: Option<Vec<Start>>,
-    /// The fields that each of them has beside its node, if this is an answer of `select-nodes` to a rotation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recycle: Option<serde_json::Map<String, Value>>,
-    /// The groups that a rotation goes through, if this is an answer of `select-nodes`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<GroupName>>,
-    /// How many nodes of a group at once, if this is an answer of `select-nodes` about one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_once: Option<u32>,
-    /// What the group launches from now, if this is an answer of `select-nodes` about one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aim: Option<String>,
-    /// Which of its nodes, by their places, meet which criterion: of a dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
-    /// What its turn has to say after the wait, if a node may not start yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after_wait: Option<Waited>,
-    /// The mark that its nodes get.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
-    /// How a node or a group ends that is not begun.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
-    /// The rotations that have ended and left marks, for the sweep; or that a group's marks are taken over from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_rotations: Option<BTreeSet<ExecutionArn>>,
-    /// When the put-back began, if this is one of its steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// How many steps it has taken, with this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u32>,
-    /// What people are to be told; the state machine publishes it.
+    /// The notification that the state machine publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tell: Option<Box<Notification>>,
     /// What is counted. It goes into the log and not to the state machine.
@@ -89,9 +46,148 @@ pub struct Answer<V> {
     /// What to carry; absent where nothing was fetched.
     #[serde(serialize_with = "none_is_empty_object")]
     pub run: Option<Run>,
+    /// The fields of this function alone, beside the others on the wire.
+    #[serde(flatten)]
+    pub body: V::Body,
 }
 
-impl<V> Answer<V> {
+/// A function's verdict, with the fields that only this function answers.
+pub trait Verdict {
+    /// Beside the fields of the envelope.
+    type Body: Debug + Clone + PartialEq + Eq + Serialize + Default;
+}
+
+/// The body of a function that answers the envelope alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Nothing {}
+
+impl Verdict for StandbyVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for TaintVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for CheckVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for EvictVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for DisposeVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for StartVerdict {
+    type Body = Nothing;
+}
+
+impl Verdict for ClaimVerdict {
+    type Body = ClaimBody;
+}
+
+impl Verdict for RestoreVerdict {
+    type Body = RestoreBody;
+}
+
+impl Verdict for SelectVerdict {
+    type Body = SelectBody;
+}
+
+/// What only `claim-node` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimBody {
+    /// With the verdict `ask_owner`: the execution to ask about.
+    Owner(ExecutionArn),
+    /// With the verdict `planned`.
+    Plan(Plan),
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// What only `restore-node` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreBody {
+    /// With the verdict `ask_owner`: the execution to ask about.
+    Owner(ExecutionArn),
+    /// With the verdict `start`: the execution to start.
+    Start(Start),
+    /// After a step.
+    #[serde(untagged)]
+    Step {
+        /// When the restore began.
+        since: Timestamp,
+        /// How many steps it has taken, with this one.
+        steps: u32,
+    },
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// What only `select-nodes` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectBody {
+    /// The groups that a rotation goes through.
+    Groups(Vec<GroupName>),
+    /// The execution that a node of a rotation begins with.
+    Start(Start),
+    /// What a node of a rotation passes after its wait.
+    AfterWait(Waited),
+    /// How a node or a group ends that is not begun.
+    Ended(Ended),
+    /// For a sweep.
+    #[serde(untagged)]
+    Leftovers {
+        /// The instances, in the order in which they are restored.
+        nodes: Vec<InstanceId>,
+        /// The rotations that have ended and left marks.
+        ended_rotations: BTreeSet<ExecutionArn>,
+    },
+    /// For a rotation that recycles its nodes at once, without groups.
+    #[serde(untagged)]
+    Starts {
+        /// The executions to start.
+        starts: Vec<Start>,
+        /// The fields of their input beside the node.
+        recycle: serde_json::Map<String, Value>,
+    },
+    /// For a group of a rotation.
+    #[serde(untagged)]
+    Group(Box<GroupBody>),
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// How a rotation goes through a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupBody {
+    /// In the order in which they are recycled.
+    pub nodes: Vec<InstanceId>,
+    /// Which of the nodes, by their places, meet which criterion; of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
+    /// How many nodes at once.
+    pub at_once: u32,
+    /// What the group launches from now.
+    pub aim: String,
+    /// The mark that the nodes get.
+    pub mark: Mark,
+    /// The fields of their input beside the node.
+    pub recycle: serde_json::Map<String, Value>,
+    /// The rotations whose marks this one takes over.
+    pub ended_rotations: BTreeSet<ExecutionArn>,
+}
+
+impl<V: Verdict> Answer<V> {
     /// An answer without counts, names or anything to carry.
     pub fn new(verdict: V, reason: impl Into<String>) -> Self {
         Self {
@@ -101,35 +197,18 @@ impl<V> Answer<V> {
             reason: reason.into(),
             counts: BTreeMap::new(),
             names: BTreeMap::new(),
-            owner: None,
-            plan: None,
-            start: None,
-            nodes: None,
-            starts: None,
-            recycle: None,
-            groups: None,
-            at_once: None,
-            aim: None,
-            criteria: None,
-            after_wait: None,
-            mark: None,
-            ended: None,
-            ended_rotations: None,
-            since: None,
-            steps: None,
             tell: None,
             metrics: Vec::new(),
             run: None,
+            body: V::Body::default(),
         }
     }
 
-    /// The answer of one who has to know first whether the owner of a claim still runs.
-    pub fn asking(verdict: V, owner: ExecutionArn) -> Self {
-        let reason = format!("{owner} holds the claim; whether it still runs is asked");
-        Self {
-            owner: Some(owner),
-            ..Self::new(verdict, reason)
-        }
+    /// The same with the fields of this function alone.
+    #[must_use]
+    pub fn with(mut self, body: V::Body) -> Self {
+        self.body = body;
+        self
     }
 
     /// The same with what to carry.
@@ -185,6 +264,12 @@ impl<V> Answer<V> {
         self.wait_seconds = seconds;
         self
     }
+}
+
+/// Why the owner of a claim is asked about.
+#[must_use]
+pub fn explain_question(owner: &ExecutionArn) -> String {
+    format!("{owner} holds the claim; whether it still runs is asked")
 }
 
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {

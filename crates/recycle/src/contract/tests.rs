@@ -1,6 +1,6 @@
 //! Tests of this room.
 
-use crate::answer::envelope::Answer;
+use crate::answer::envelope::{Answer, ClaimBody, explain_question};
 use crate::base::ids::ExecutionArn;
 use crate::cluster::instance::describe_instance;
 use crate::contract::requests::ClaimRequest;
@@ -125,9 +125,10 @@ fn a_time_of_an_owners_end_that_cannot_be_read_is_none() {
 #[test]
 fn whose_claim_it_is_is_asked_by_name() {
     let owner: ExecutionArn = ARN.parse().unwrap();
-    let answer = Answer::asking(ClaimVerdict::AskOwner, owner.clone());
-    assert!(answer.reason.starts_with(ARN), "{}", answer.reason);
-    assert_eq!(answer.owner, Some(owner));
+    let answer = Answer::new(ClaimVerdict::AskOwner, explain_question(&owner)).with(ClaimBody::Owner(owner));
+    let answer = serde_json::to_value(answer).unwrap();
+    assert_eq!(answer["owner"], ARN);
+    assert!(answer["reason"].as_str().unwrap().starts_with(ARN), "{answer}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use crate::answer::envelope::Answer;
+use crate::answer::envelope::{Answer, SelectBody};
 use crate::base::names::EVICTED_ANNOTATION;
 use crate::base::names::REPLACES_LABEL;
 use crate::cluster::node::NodeFacts;
@@ -268,7 +268,9 @@ fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
 
 /// The turn after a wait, as the state machine carries it.
 fn after(turn: &Turn, answer: &Answer<SelectVerdict>) -> Turn {
-    let waited = answer.after_wait.clone().unwrap();
+    let SelectBody::AfterWait(waited) = answer.body.clone() else {
+        panic!("{answer:?}")
+    };
     Turn {
         waited: waited.waited,
         waits_for: Some(waited.waits_for),
@@ -328,7 +330,9 @@ fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day(
     let (looks, asking, answer) = look(&Gate::Wait(Holdup::Paused, "paused".to_owned()));
     assert_eq!(looks, 20);
     assert!(asking.waited >= DAY);
-    let ended = answer.ended.unwrap();
+    let SelectBody::Ended(ended) = answer.body else {
+        panic!("{answer:?}")
+    };
     assert_eq!(
         (answer.verdict, ended.end, ended.why.as_str()),
         (SelectVerdict::Stop, "left", "waited for a day: paused")
@@ -373,7 +377,9 @@ fn each_try_has_a_name_that_anybody_can_compute() {
     let (rotation, part) = (rotation(json!({"retries": 1})), part());
     let name = |attempt: u32| {
         let asking = Turn { attempt, ..turn(0) };
-        let start = Gate::Start.answer(&rotation, &part, &asking).start.unwrap();
+        let SelectBody::Start(start) = Gate::Start.answer(&rotation, &part, &asking).body else {
+            panic!()
+        };
         let execution = find_execution(&part, rotation.trigger, &asking.instance_id, attempt).unwrap();
         let machine = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:";
         assert_eq!(execution.as_str(), format!("{machine}{}", start.name));
@@ -634,7 +640,9 @@ fn who_has_failed_has_failed_whatever_keeps_the_next_try_from_coming() {
         (Gate::skip("is Standby"), turn(0), ("left", "is Standby")),
         (too_new, failed, ("left", "too new")),
     ] {
-        let ended = gate.answer(&rotation, &part, &turn).ended.unwrap();
+        let SelectBody::Ended(ended) = gate.answer(&rotation, &part, &turn).body else {
+            panic!()
+        };
         assert_eq!((ended.end, ended.why.as_str()), expected);
     }
 }
