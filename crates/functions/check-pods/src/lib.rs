@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
-    NodeChange, Occasion, amend_node, check_claim, hold_back, is_another_ready, list_pods, open,
-    read_progress, tainted_since, tell,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, open, read_progress, tell,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
@@ -29,8 +28,7 @@ use recycle::contract::verdicts::CheckVerdict;
 use recycle::drain::disruption::Fate;
 use recycle::drain::lost::{Lost, find_loss, find_patience, note_holders};
 use recycle::drain::progress::{describe_waiting, only_waits};
-use recycle::drain::survey::{PodSurvey, survey_pods};
-use recycle::drain::terms::Terms;
+use recycle::drain::survey::PodSurvey;
 use recycle::drain::verdict::{DrainVerdict, judge_drain};
 use recycle::input::way_in::WayIn;
 use recycle::notify::blockage::{list_blocks, note_and_tell};
@@ -103,10 +101,8 @@ async fn check(
             .is_none_or(|id| *id == run.input.instance_id)
     };
     let Some(node) = node.filter(is_ours) else {
-        // The pods of a Node that is gone are still listed for a minute.
-        let pods = list_pods(client, &run.node).await?;
-        let (terms, _) = Terms::find(&run.input, None, run.draining_since, run.draining_since, now);
-        run.holders = note_holders(&survey_pods(&pods, &terms), run.holders.take(), now);
+        let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&run).into(), now).await?;
+        run.holders = note_holders(&survey.pods, run.holders.clone(), now);
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
@@ -114,26 +110,19 @@ async fn check(
         return Err(Error::TakenAway(text.clone()));
     }
     let asked = run.clone();
-    let tainted_since = tainted_since(&node, run.draining_since)?;
-    let (terms, remark) = Terms::find(&asked.input, Some(&node), tainted_since, run.draining_since, now);
-    let terms = terms.held_by(asked.hook.as_ref());
-    let survey = survey_pods(&list_pods(client, &node.name).await?, &terms);
-    run.holders = note_holders(&survey, None, now);
-    let patience = find_patience(run.input.node_lost_after_seconds, &survey.holding());
-    let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.is_clear());
+    let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&asked).into(), now).await?;
+    run.holders = note_holders(&survey.pods, None, now);
+    let patience = find_patience(run.input.node_lost_after_seconds, &survey.pods.holding());
+    let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.pods.is_clear());
     let silence = match loss {
         Some(loss) if is_another_ready(client, &node.name).await? => return Ok(lose(run, loss)),
         Some(_) => Some(ALL_SILENT.to_owned()),
         None => describe_silence(&node, patience),
     };
-    let survey = match terms.interrupted_at {
-        Some(_) => survey,
-        None => hold_back(client, &node, survey).await?,
-    };
-    let only_late = survey.is_clear() && !survey.tolerates_taint.is_empty();
+    let survey = survey.hold_back(client, &node).await?;
+    let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
     run.emptied_at = only_late.then(|| run.emptied_at.unwrap_or(now));
-    let terms = terms.emptied_at(run.emptied_at);
-    let view = View::new(&node, survey, terms, remark, silence, meanwhile);
+    let view = View::new(&node, survey, run.emptied_at, silence, meanwhile);
     let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?

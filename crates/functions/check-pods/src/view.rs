@@ -1,6 +1,7 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
-use kubernetes::{Occasion, read_progress, tell, tell_progress};
+use jiff::Timestamp;
+use kubernetes::{NodeSurvey, Occasion, read_progress, tell, tell_progress};
 use recycle::base::ids::Fence;
 use recycle::base::names::DRAINING_TAINT;
 use recycle::cluster::node::{NodeFacts, is_draining_taint};
@@ -33,16 +34,21 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `remark` is what is to be said of the annotation that moves the end; `silence`, that it is not
-    /// Ready.
+    /// `emptied_at`: since when only pods that tolerate the taint and came after it are left. `silence` says that the node is not Ready.
     pub(crate) fn new(
         node: &NodeFacts,
-        survey: PodSurvey,
-        terms: Terms<'a>,
-        remark: Option<String>,
+        survey: NodeSurvey<'a>,
+        emptied_at: Option<Timestamp>,
         silence: Option<String>,
         meanwhile: &Meanwhile,
     ) -> Self {
+        let NodeSurvey {
+            terms,
+            remark,
+            pods: survey,
+            ..
+        } = survey;
+        let terms = terms.emptied_at(emptied_at);
         let before = read_progress(node);
         // What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());

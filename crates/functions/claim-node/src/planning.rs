@@ -1,13 +1,11 @@
 //! A dry run: what would be done, from what was read. Nothing is written, but where a person has asked by a taint: the answer to that.
 
 use jiff::Timestamp;
-use kubernetes::Occasion;
+use kubernetes::{DrainFacts, NodeSurvey, Occasion};
 use recycle::answer::envelope::{Answer, ClaimBody};
 use recycle::cluster::instance::describe_instance;
 use recycle::contract::context::Context;
 use recycle::contract::verdicts::ClaimVerdict;
-use recycle::drain::survey::survey_pods;
-use recycle::drain::terms::Terms;
 use recycle::input::model::Input;
 use recycle::plan::dry_run::write_plan;
 use recycle::restore::sweep::is_by_request;
@@ -22,15 +20,16 @@ impl Target {
         notes: Vec<String>,
         now: Timestamp,
     ) -> Result<Answer<ClaimVerdict>, Error> {
-        let pods = kubernetes::list_pods(&self.client, &self.node.name).await?;
-        // Nobody has looked at a taint of this run yet: there is none.
-        let tainted_since = kubernetes::tainted_since(&self.node, None)?;
-        let (terms, _) = Terms::find(input, Some(&self.node), tainted_since, None, now);
-        let survey = survey_pods(&pods, &terms);
-        let survey = kubernetes::hold_back(&self.client, &self.node, survey).await?;
+        let drain = DrainFacts {
+            input,
+            draining_since: None,
+            hook: None,
+        };
+        let survey = NodeSurvey::of_node::<Error>(&self.client, &self.node, drain, now).await?;
         let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
+        let (pods, survey) = (survey.listed, survey.pods);
         let plan = write_plan(input, &self.group, &self.node, &pods, &survey, notes, now);
         Ok(Answer {
             counts: survey.counts(),

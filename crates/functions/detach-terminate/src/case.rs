@@ -2,7 +2,7 @@
 
 use ec2::protection;
 use jiff::Timestamp;
-use kubernetes::{NodeChange, Occasion};
+use kubernetes::{DrainFacts, NodeChange, NodeSurvey, Occasion};
 use recycle::answer::envelope::Answer;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
@@ -17,8 +17,7 @@ use recycle::contract::run::Run;
 use recycle::contract::verdicts::DisposeVerdict;
 use recycle::disposal::next_step::Departure;
 use recycle::drain::lost::find_loss;
-use recycle::drain::survey::{PodSurvey, survey_pods};
-use recycle::drain::terms::Terms;
+use recycle::drain::survey::PodSurvey;
 use recycle::input::model::Dispose;
 use recycle::input::way_in::WayIn;
 use recycle::records::claim::{Claim, check_claim};
@@ -265,24 +264,12 @@ impl Case {
     }
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
-        let tainted_since = match &self.node {
-            Some(node) => kubernetes::tainted_since(node, self.run.draining_since)?,
-            None => None,
+        let (client, drain) = (&self.client, DrainFacts::from(&self.run));
+        let survey = match &self.node {
+            Some(node) => NodeSurvey::of_node::<Error>(client, node, drain, self.now).await?,
+            None => NodeSurvey::fetch::<Error>(client, &self.run.node, None, drain, self.now).await?,
         };
-        let pods = kubernetes::list_pods(&self.client, &self.run.node).await?;
-        let Run {
-            input,
-            draining_since,
-            ..
-        } = &self.run;
-        let (terms, _) = Terms::find(
-            input,
-            self.node.as_ref(),
-            tainted_since,
-            *draining_since,
-            self.now,
-        );
-        Ok(survey_pods(&pods, &terms))
+        Ok(survey.pods)
     }
 
     pub(crate) fn say(&self, state: &str) -> String {

@@ -10,8 +10,8 @@ mod requests;
 
 use eks_auth::Access;
 use kubernetes::{
-    NodeChange, Occasion, amend_node, check_claim, hold_back, list_pods, list_replacements, open,
-    read_progress, tainted_since, tell, tell_progress,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, list_replacements, open, read_progress, tell,
+    tell_progress,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -25,8 +25,7 @@ use recycle::contract::verdicts::EvictVerdict;
 use recycle::drain::blocked::{describe_news, find_blockers};
 use recycle::drain::evicted::{MOST, MOST_CARRIED, note_evicted};
 use recycle::drain::progress::tell_blocked;
-use recycle::drain::survey::{PodSurvey, survey_pods};
-use recycle::drain::terms::Terms;
+use recycle::drain::survey::PodSurvey;
 use recycle::input::way_in::WayIn;
 use recycle::records::blocker::Blocker;
 
@@ -63,22 +62,15 @@ async fn evict(
     })?;
     let now = context.now();
     check_claim(&node, &context.fence(), run.input.urgency)?;
-    let pods = list_pods(client, &node.name).await?;
-    let tainted_since = tainted_since(&node, run.draining_since)?;
-    let input = run.input.clone();
-    let (terms, _) = Terms::find(&input, Some(&node), tainted_since, run.draining_since, now);
-    let survey = survey_pods(&pods, &terms);
-    let survey = match terms.interrupted_at {
-        Some(_) => survey,
-        None => hold_back(client, &node, survey).await?,
-    };
-    let leaving = survey.to_evict();
+    let drain = run.clone();
+    let survey = NodeSurvey::of_node::<Error>(client, &node, (&drain).into(), now).await?;
+    let leaving = survey.pods.to_evict();
     run.evicted = note(client, run, &leaving).await?;
-    let requests = requests::send_all(client, leaving, &terms).await;
+    let requests = requests::send_all(client, leaving, &survey.terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
     let news = describe_news(&blockers, now);
-    tell_people(client, &node, &survey, blockers, context).await?;
+    tell_people(client, &node, &survey.pods, blockers, context).await?;
     Ok(requests.into_answer(news))
 }
 

@@ -257,7 +257,9 @@ mod tests {
         let nobody = ScriptedAws::new();
         let dry = ask(&nobody, json!({"dry_run": true}), json!({})).await.unwrap();
         assert_eq!(dry.verdict, SelectVerdict::Start);
-        let SelectBody::Start(start) = dry.body else { panic!("{dry:?}") };
+        let SelectBody::Start(start) = dry.body else {
+            panic!("{dry:?}")
+        };
         assert!(start.name.starts_with(&format!("manual-{NODE}-")));
         let late = ask(&nobody, json!({"start_no_new_node_after": "PT1H"}), json!({})).await;
         assert_eq!(late.unwrap().verdict, SelectVerdict::Stop);

@@ -685,12 +685,12 @@ mod tests {
         assert_eq!(names(&survey.evictable), ["web", "same-second", "typo"]);
         assert_eq!(names(&survey.terminating), ["leaving", "finishing"]);
         assert_eq!(
-            names(&survey.never_ends),
+            names(&survey.remarks.never_ends),
             ["endless", "lonely", "chosen", "asked"]
         );
-        assert_eq!(names(&survey.bare), ["lonely", "script"]);
+        assert_eq!(names(&survey.remarks.bare), ["lonely", "script"]);
         assert_eq!(names(&survey.tolerates_taint), ["tolerant"]);
-        assert_eq!(names(&survey.bad_annotation), ["typo"]);
+        assert_eq!(names(&survey.remarks.bad_annotation), ["typo"]);
         assert_eq!(survey.ignored, 1);
     }
 
@@ -772,14 +772,14 @@ mod tests {
             ["goes-before-it-begins", "goes-with-a-shell", "loses-its-files"]
         );
         assert_eq!(
-            names(&survey.pending),
+            names(&survey.remarks.pending),
             ["waits-to-begin", "goes-before-it-begins"]
         );
         assert_eq!(
-            names(&survey.debugged),
+            names(&survey.remarks.debugged),
             ["waits-with-a-shell", "goes-with-a-shell"]
         );
-        assert_eq!(names(&survey.empty_dir), ["loses-its-files"]);
+        assert_eq!(names(&survey.remarks.empty_dir), ["loses-its-files"]);
         assert_eq!(names(&survey.terminating), ["never-began"]);
         assert_eq!(survey.ignored, 1);
     }
@@ -816,7 +816,7 @@ mod tests {
                     ..terms()
                 },
             );
-            assert_eq!(names(&survey.grace_too_long), expected, "{now}");
+            assert_eq!(names(&survey.remarks.grace_too_long), expected, "{now}");
         }
     }
 
@@ -852,7 +852,7 @@ mod tests {
                 ..terms()
             };
             let survey = survey_pods(&pods, &terms);
-            assert_eq!(names(&survey.out_of_time), expected, "{name}");
+            assert_eq!(names(&survey.remarks.out_of_time), expected, "{name}");
             assert_eq!(names(&survey.evictable), expected, "{name}");
             assert_eq!(survey.awaited.len(), 3 - expected.len(), "{name}");
         }

@@ -31,6 +31,18 @@ pub struct PodSurvey {
     pub terminating: Vec<PodFacts>,
     /// Pods that should have been gone five minutes ago; those that are waited for are also among `awaited`.
     pub stuck: Vec<PodFacts>,
+    /// Pods that tolerate our taint and came after it, and that no selector or annotation asks to wait for: they are asked to go when nothing else holds
+    /// the node, for [`LATE_PATIENCE`].
+    pub tolerates_taint: Vec<PodFacts>,
+    /// What people should know of some of these pods.
+    pub remarks: PodRemarks,
+    /// Pods that do not matter.
+    pub ignored: u32,
+}
+
+/// Lists for people: they change neither the class of a pod nor the verdict.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodRemarks {
     /// Pods that were waited for until their time was over (`on_drain_timeout`); also among `evictable`.
     pub out_of_time: Vec<PodFacts>,
     /// Pods that may need longer to end than the drain has time left: to be evicted, or on their way out.
@@ -47,13 +59,8 @@ pub struct PodSurvey {
     pub debugged: Vec<PodFacts>,
     /// Pods that are bound to the node and have not begun. Their class is what it would be if they had.
     pub pending: Vec<PodFacts>,
-    /// Pods that tolerate our taint and came after it, and that no selector or annotation asks to wait for: they are asked to go when nothing else holds
-    /// the node, for [`LATE_PATIENCE`].
-    pub tolerates_taint: Vec<PodFacts>,
     /// Pods whose annotation `recycle-eks/drain` says nothing that we know: classed as if they had none.
     pub bad_annotation: Vec<PodFacts>,
-    /// Pods that do not matter.
-    pub ignored: u32,
 }
 
 /// Sorts the pods of a node.
@@ -82,7 +89,7 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
         None => explain_class(pod, terms.awaited, terms.evict, terms.now),
     };
     if pod.annotated_class().is_err() && !pod.is_finished() {
-        survey.bad_annotation.push(pod.clone());
+        survey.remarks.bad_annotation.push(pod.clone());
     }
     if class == PodClass::Ignore {
         survey.ignored += 1;
@@ -96,7 +103,7 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
     let is_leaving = pod.deletion_at.is_some();
     match class {
         PodClass::Wait if !is_leaving && terms.is_out_of_time(pod) => {
-            survey.out_of_time.push(pod.clone());
+            survey.remarks.out_of_time.push(pod.clone());
             survey.add_evictable(pod, terms);
         }
         PodClass::Wait => survey.add_awaited(pod, terms),
@@ -115,23 +122,23 @@ impl PodSurvey {
             self.compare_grace(pod, terms);
         }
         if pod.is_debugged {
-            self.debugged.push(pod.clone());
+            self.remarks.debugged.push(pod.clone());
         }
         if pod.is_pending() {
-            self.pending.push(pod.clone());
+            self.remarks.pending.push(pod.clone());
         }
     }
 
     fn add_awaited(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         self.awaited.push(pod.clone());
         if !pod.can_end() && pod.deletion_at.is_none() {
-            self.never_ends.push(pod.clone());
+            self.remarks.never_ends.push(pod.clone());
         }
         if find_asked_class(pod, terms.awaited, terms.now).is_none() {
             let class = if pod.is_bare() {
-                &mut self.bare
+                &mut self.remarks.bare
             } else {
-                &mut self.to_completion
+                &mut self.remarks.to_completion
             };
             class.push(pod.clone());
         }
@@ -141,14 +148,14 @@ impl PodSurvey {
         self.evictable.push(pod.clone());
         self.compare_grace(pod, terms);
         if pod.has_empty_dir {
-            self.empty_dir.push(pod.clone());
+            self.remarks.empty_dir.push(pod.clone());
         }
     }
 
     /// Once the time is over, it is too late for every pod, and nothing is said of it any more.
     fn compare_grace(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         if !terms.is_time_over() && pod.ends_at(terms.now) > terms.deadline.at {
-            self.grace_too_long.push(pod.clone());
+            self.remarks.grace_too_long.push(pod.clone());
         }
     }
 
@@ -227,16 +234,16 @@ impl PodSurvey {
             ("zone_mismatch", &self.zone_mismatch),
             ("terminating", &self.terminating),
             ("stuck", &self.stuck),
-            ("out_of_time", &self.out_of_time),
-            ("grace_too_long", &self.grace_too_long),
-            ("never_ends", &self.never_ends),
-            ("bare", &self.bare),
-            ("to_completion", &self.to_completion),
-            ("empty_dir", &self.empty_dir),
-            ("debugged", &self.debugged),
-            ("pending", &self.pending),
+            ("out_of_time", &self.remarks.out_of_time),
+            ("grace_too_long", &self.remarks.grace_too_long),
+            ("never_ends", &self.remarks.never_ends),
+            ("bare", &self.remarks.bare),
+            ("to_completion", &self.remarks.to_completion),
+            ("empty_dir", &self.remarks.empty_dir),
+            ("debugged", &self.remarks.debugged),
+            ("pending", &self.remarks.pending),
             ("tolerates_taint", &self.tolerates_taint),
-            ("bad_annotation", &self.bad_annotation),
+            ("bad_annotation", &self.remarks.bad_annotation),
         ]
     }
 }

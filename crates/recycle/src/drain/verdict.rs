@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::drain::blocked::{Refusal, RefusalKind, find_blockers};
-    use crate::drain::survey::survey_pods;
+    use crate::drain::survey::{PodRemarks, survey_pods};
     use crate::fixtures::{at, blanket, input, job_pod, node, pod, strings, terms};
 
     fn until(seconds: i64) -> Deadline {
@@ -874,7 +874,10 @@ mod tests {
     #[test]
     fn an_event_tells_every_class_with_its_names() {
         let survey = PodSurvey {
-            never_ends: vec![job_pod("job")],
+            remarks: PodRemarks {
+                never_ends: vec![job_pod("job")],
+                ..PodRemarks::default()
+            },
             ignored: 4,
             ..evicting()
         };

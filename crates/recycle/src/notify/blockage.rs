@@ -58,7 +58,7 @@ pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
         let counted = count_and_name(pods.len(), &first_names(pods));
         (!pods.is_empty()).then(|| format!("{what}: {counted}"))
     };
-    let never_ends = say(&survey.never_ends, "never ends by itself");
+    let never_ends = say(&survey.remarks.never_ends, "never ends by itself");
     let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
     budgets
         .chain(progress.held.iter().cloned())

@@ -555,7 +555,7 @@ mod tests {
         };
         let blocks = |survey: &PodSurvey| list_blocks(survey, &write_progress(survey, Vec::new(), &terms()));
         assert_eq!(blocks(&survey), Vec::<String>::new());
-        survey.never_ends = vec![pod("web")];
+        survey.remarks.never_ends = vec![pod("web")];
         survey.stuck = vec![pod("a"), pod("b")];
         survey.held_because = vec!["a volume".to_owned()];
         assert_eq!(

@@ -312,13 +312,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::drain::survey::PodRemarks;
     use crate::fixtures::{at, controller, group, input, job_pod, node, pod};
 
     fn survey() -> PodSurvey {
         PodSurvey {
             awaited: vec![job_pod("job")],
             evictable: vec![pod("web"), pod("api")],
-            never_ends: vec![pod("endless")],
+            remarks: PodRemarks {
+                never_ends: vec![pod("endless")],
+                ..PodRemarks::default()
+            },
             ignored: 3,
             ..PodSurvey::default()
         }
@@ -460,8 +464,11 @@ mod tests {
     #[test]
     fn a_plan_says_what_becomes_of_pods_that_need_longer() {
         let slow = PodSurvey {
-            grace_too_long: vec![pod("slow")],
-            out_of_time: vec![pod("slow")],
+            remarks: PodRemarks {
+                grace_too_long: vec![pod("slow")],
+                out_of_time: vec![pod("slow")],
+                ..survey().remarks
+            },
             stuck: vec![pod("stuck")],
             ..survey()
         };

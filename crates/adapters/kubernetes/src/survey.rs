@@ -1,0 +1,94 @@
+//! Reads the pods of a node for its drain: one reading for the dry run, the check, the eviction and the disposal.
+
+use jiff::Timestamp;
+use recycle::base::ids::NodeName;
+use recycle::cluster::hook::HeldByHook;
+use recycle::cluster::node::NodeFacts;
+use recycle::cluster::pod::PodFacts;
+use recycle::contract::run::Run;
+use recycle::drain::survey::{PodSurvey, survey_pods};
+use recycle::drain::terms::Terms;
+use recycle::input::model::Input;
+use recycle::records::node_record::UnreadableRecord;
+
+use crate::volumes::hold_back;
+use crate::{Error, list_pods, tainted_since};
+
+/// What decides about the pods of a node, beside the node and the time.
+#[derive(Debug, Clone, Copy)]
+pub struct DrainFacts<'a> {
+    pub input: &'a Input,
+    /// When the drain began; none before it has.
+    pub draining_since: Option<Timestamp>,
+    /// The hook that holds the instance.
+    pub hook: Option<&'a HeldByHook>,
+}
+
+impl<'a> From<&'a Run> for DrainFacts<'a> {
+    fn from(run: &'a Run) -> Self {
+        Self {
+            input: &run.input,
+            draining_since: run.draining_since,
+            hook: run.hook.as_ref(),
+        }
+    }
+}
+
+/// The pods of a node at one moment.
+#[derive(Debug, Clone)]
+pub struct NodeSurvey<'a> {
+    pub terms: Terms<'a>,
+    /// What to say of the annotation that moves the end of the drain.
+    pub remark: Option<String>,
+    /// As they were listed.
+    pub listed: Vec<PodFacts>,
+    /// By class.
+    pub pods: PodSurvey,
+}
+
+impl<'a> NodeSurvey<'a> {
+    /// Lists the pods and sorts them, without a look at their volumes. The pods of a deleted Node are still listed for a minute.
+    pub async fn fetch<E: From<Error> + From<UnreadableRecord>>(
+        client: &kube::Client,
+        name: &NodeName,
+        node: Option<&NodeFacts>,
+        drain: DrainFacts<'a>,
+        now: Timestamp,
+    ) -> Result<Self, E> {
+        let since = drain.draining_since;
+        let tainted_since = match node {
+            Some(node) => tainted_since(node, since)?,
+            None => since,
+        };
+        let (terms, remark) = Terms::find(drain.input, node, tainted_since, since, now);
+        let terms = terms.held_by(drain.hook);
+        let listed = list_pods(client, name).await?;
+        let pods = survey_pods(&listed, &terms);
+        Ok(Self {
+            terms,
+            remark,
+            listed,
+            pods,
+        })
+    }
+
+    /// Holds back the pods whose volumes no other node can use. If EC2 takes the instance away, every pod may go.
+    pub async fn hold_back(self, client: &kube::Client, node: &NodeFacts) -> Result<Self, Error> {
+        if self.terms.interrupted_at.is_some() {
+            return Ok(self);
+        }
+        let pods = hold_back(client, node, self.pods).await?;
+        Ok(Self { pods, ..self })
+    }
+
+    /// Both, for a Node that is there.
+    pub async fn of_node<E: From<Error> + From<UnreadableRecord>>(
+        client: &kube::Client,
+        node: &NodeFacts,
+        drain: DrainFacts<'a>,
+        now: Timestamp,
+    ) -> Result<Self, E> {
+        let survey = Self::fetch::<E>(client, &node.name, Some(node), drain, now).await?;
+        Ok(survey.hold_back(client, node).await?)
+    }
+}
