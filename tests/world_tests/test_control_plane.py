@@ -105,31 +105,6 @@ def test_controllers_that_get_no_answer_for_a_minute_keep_their_connections() ->
         plane.stop()
 
 
-def test_a_component_that_was_frozen_for_longer_than_its_watches_last_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
-    plane.start()
-    client = plane.client()
-
-    def pids() -> list[int]:
-        return [plane._processes[name].pid for name in FROZEN_BETWEEN_SETTLES]
-
-    try:
-        first = pids()
-        plane.freeze(*FROZEN_BETWEEN_SETTLES)
-        plane.thaw(*FROZEN_BETWEEN_SETTLES)
-        assert pids() == first
-        monkeypatch.setattr(control_plane, "LONGEST_FREEZE", 0.0)
-        plane.freeze(*FROZEN_BETWEEN_SETTLES)
-        plane.thaw(*FROZEN_BETWEEN_SETTLES)
-        assert set(pids()).isdisjoint(first)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "after"}}
-        client.create("/api/v1/namespaces", namespace)
-        assert eventually(lambda: client.call("GET", "/api/v1/namespaces/after/serviceaccounts/default").status == 200)
-        plane.check_alive()
-    finally:
-        plane.stop()
-
-
 def test_a_component_that_cannot_start_is_named_with_its_log(tmp_path: pathlib.Path) -> None:
     for name in kube_binaries.BINARIES:
         (tmp_path / name).symlink_to(kube_binaries.find() / name)

@@ -8,8 +8,9 @@ import pytest
 
 from world.clock import Clock
 from world.kubernetes import cluster as kubernetes_module
-from world.kubernetes import settled
+from world.kubernetes import control_plane, settled
 from world.kubernetes.cluster import Kubernetes, Node, NotSettled, Pod
+from world.kubernetes.control_plane import ComponentDied
 from world.kubernetes.kube_client import Answer, Refused
 
 HOUR = 3600.0
@@ -142,6 +143,25 @@ def test_an_evicted_replica_comes_back_on_another_node(kubernetes: Kubernetes, o
     kubernetes.settle()
     assert [pod.node_name for pod in web.pods()] == ["new"] * 3
     assert all(pod.is_ready for pod in web.pods())
+
+
+def test_a_scheduler_that_ends_is_started_again_and_one_that_does_not_stay_is_named(kubernetes: Kubernetes, old: Node) -> None:
+    web = kubernetes.deployment("web", on=old)
+    kubernetes.settle()
+    plane = kubernetes.control_plane
+    try:
+        for _ in range(control_plane._MOST_RESTARTS):
+            plane._processes["kube-scheduler"].kill()
+            assert evict(kubernetes, web.pods()[0]).status == 201
+            kubernetes.settle()
+            assert [pod.node_name for pod in web.pods()] == ["old"]
+        plane._processes["kube-scheduler"].kill()
+        assert evict(kubernetes, web.pods()[0]).status == 201
+        with pytest.raises(ComponentDied, match="kube-scheduler ended with exit code -9"):
+            kubernetes.settle()
+    finally:
+        plane._restarts = 0
+        plane.check_alive()
 
 
 def test_nothing_moves_between_two_settlings(kubernetes: Kubernetes, old: Node, new: Node) -> None:

@@ -58,16 +58,14 @@ _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 """There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
 the time. Took a fifth off the processor time of API server and etcd."""
 
+_MOST_RESTARTS = 3
+"""How often a controller or the scheduler is started again in a session. The scheduler ends itself by design when it has missed the
+end of a pod and finds another pod of the same name on another node ("Scheduler cache is corrupted", UpdatePod in
+pkg/scheduler/backend/cache). That happens when it loses its connection while it is frozen. A kubelet starts it again."""
+
 _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
 """No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
-seconds would take its connections for lost, and does not know then what became of its last requests. A scheduler ended itself
-over a pod that was on another node than it believed."""
-
-LONGEST_FREEZE = 240.0
-"""Seconds after which a thawed component is started again. A watch lasts for five minutes or more (defaultMinWatchTimeout in
-client-go), and the API server closes a connection 90 seconds after the last of its watches (IdleTimeout in apiserver's
-secure_serving.go). A component that lost its connection lists everything again. If another pod has the name of one that the
-scheduler knew, it ends with "Pod updated on a different node than previously added to" (UpdatePod in pkg/scheduler/backend/cache)."""
+seconds would take its connections for lost, and does not know then what became of its last requests."""
 
 DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
 """Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
@@ -94,7 +92,8 @@ class ControlPlane:
         self._sts_proxy = sts_proxy
         self._sts_authority_file = sts_authority_file
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._frozen_since: dict[str, float] = {}
+        self._frozen: set[str] = set()
+        self._restarts = 0
         self._health_port_holder: socket.socket | None = None
         self._authenticator_port = 0
         self.folder: pathlib.Path
@@ -128,7 +127,7 @@ class ControlPlane:
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
-        self._frozen_since.clear()
+        self._frozen.clear()
         if self._health_port_holder:
             self._health_port_holder.close()
             self._health_port_holder = None
@@ -159,34 +158,35 @@ class ControlPlane:
     def freeze(self, *components: str) -> None:
         """Stops components where they are (SIGSTOP); they stand still on return. The signal alone takes effect when one of their
         threads gets a processor, and on a busy machine the others work on for milliseconds until then."""
-        stopping = [name for name in components if name not in self._frozen_since]
-        self._frozen_since.update((name, time.monotonic()) for name in stopping)
-        for name in stopping:
-            self._processes[name].send_signal(signal.SIGSTOP)
-        for name in stopping:
-            if self._processes[name].poll() is None:
+        stopping = [self._processes[name] for name in components if name not in self._frozen]
+        self._frozen.update(components)
+        for process in stopping:
+            process.send_signal(signal.SIGSTOP)
+        for process in stopping:
+            if process.poll() is None:
                 # Left waitable: whether it has ended instead is for `poll` to hear.
-                os.waitid(os.P_PID, self._processes[name].pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, *components: str) -> None:
-        """Lets frozen components go on (SIGCONT), or starts them again if they were frozen for longer than LONGEST_FREEZE."""
+        """Lets frozen components go on (SIGCONT)."""
+        self._frozen.difference_update(components)
         for name in components:
-            since = self._frozen_since.pop(name, None)
-            if since is not None and time.monotonic() - since > LONGEST_FREEZE:
-                self._start_again(name)
-            else:
-                self._processes[name].send_signal(signal.SIGCONT)
-
-    def _start_again(self, name: str) -> None:
-        self._processes[name].kill()
-        self._processes[name].wait()
-        {"kube-controller-manager": self._start_controller_manager, "kube-scheduler": self._start_scheduler}[name]()
+            self._processes[name].send_signal(signal.SIGCONT)
 
     def check_alive(self) -> None:
-        """Raises ComponentDied, with the end of its log, if a component ended."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
+        """Starts a controller manager or a scheduler again that ended, as a kubelet does. Raises ComponentDied, with the end of its log,
+        if another component ended, or one of these again and again."""
+        for name, process in list(self._processes.items()):
+            if process.poll() is None:
+                continue
+            if name not in FROZEN_BETWEEN_SETTLES or self._restarts == _MOST_RESTARTS:
                 raise ComponentDied(f"{name} ended with exit code {process.returncode}:\n{self.log(name)[-2000:]}")
+            self._restarts += 1
+            self._frozen.discard(name)
+            if name == "kube-scheduler":
+                self._start_scheduler()
+            else:
+                self._start_controller_manager()
 
     def is_at_work(self) -> bool:
         """Whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
