@@ -33,9 +33,8 @@ def test_no_production_file_is_longer_than_one_can_read():
 
 
 def test_structs_have_few_fields():
-    """Those above the limit are known, and may only shrink."""
     found = {name: fields for fields, name, _ in structs() if fields > MOST_FIELDS and name not in FOLLOWS_ITS_FIELDS}
-    assert found == {"Answer": 25, "Run": 21, "PodSurvey": 18, "PodFacts": 17}
+    assert found == {}
 
 
 def test_what_goes_upwards_is_named_with_both_files():

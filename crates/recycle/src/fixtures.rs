@@ -11,7 +11,7 @@ use crate::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, Taint};
-use crate::cluster::pod::{Controller, PodFacts, Toleration};
+use crate::cluster::pod::{Controller, PodContainers, PodFacts, Toleration};
 use crate::drain::terms::{Deadline, Terms};
 use crate::input::fields::Settings;
 use crate::input::limits::Limits;
@@ -159,19 +159,20 @@ pub(crate) fn pod(name: &str) -> PodFacts {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         uid: format!("uid-{name}"),
-        unreadable: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
         controller: controller("ReplicaSet"),
         phase: "Running".to_owned(),
-        restart_policy: "Always".to_owned(),
+        containers: restarted("Always"),
         created_at: Some(at(-3_600)),
         started_at: Some(at(-3_600)),
-        tolerations: Vec::new(),
-        deletion_at: None,
-        volume_claims: Vec::new(),
         grace_seconds: 30,
-        has_empty_dir: false,
+        ..PodFacts::default()
+    }
+}
+
+/// Containers with this restart policy.
+pub(crate) fn restarted(policy: &str) -> PodContainers {
+    PodContainers {
+        restart_policy: policy.to_owned(),
         is_debugged: false,
     }
 }
@@ -221,7 +222,7 @@ pub(crate) fn terms() -> Terms<'static> {
 pub(crate) fn job_pod(name: &str) -> PodFacts {
     PodFacts {
         controller: controller("Job"),
-        restart_policy: "Never".to_owned(),
+        containers: restarted("Never"),
         ..pod(name)
     }
 }

@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams, PostParams};
 use recycle::base::ids::NodeName;
 use recycle::base::names::FIELD_MANAGER;
 use recycle::base::strict::read_value;
-use recycle::cluster::pod::{Controller, PodFacts, Toleration};
+use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes, Toleration};
 use recycle::drain::blocked::RefusalKind;
 
 use serde::Deserialize;
@@ -249,13 +249,23 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
         annotations: metadata.annotations.unwrap_or_default(),
         controller,
         phase: given("status.phase", status.phase)?,
-        restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
+        containers: PodContainers {
+            restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
+            is_debugged: status
+                .ephemeral_container_statuses
+                .iter()
+                .any(|container| container.state.running.is_some()),
+        },
+        volumes: PodVolumes {
+            has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
+            claims: spec
+                .volumes
+                .into_iter()
+                .filter_map(|volume| volume.persistent_volume_claim)
+                .map(|claim| claim.claim_name)
+                .collect(),
+        },
         grace_seconds: u32::try_from(grace.max(0)).unwrap_or(u32::MAX),
-        has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
-        is_debugged: status
-            .ephemeral_container_statuses
-            .iter()
-            .any(|container| container.state.running.is_some()),
         created_at: metadata.creation_timestamp,
         started_at: status.start_time,
         tolerations: spec
@@ -270,12 +280,6 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
             })
             .collect(),
         deletion_at: metadata.deletion_timestamp,
-        volume_claims: spec
-            .volumes
-            .into_iter()
-            .filter_map(|volume| volume.persistent_volume_claim)
-            .map(|claim| claim.claim_name)
-            .collect(),
     })
 }
 

@@ -28,7 +28,7 @@ impl<'a> From<&'a Run> for DrainFacts<'a> {
     fn from(run: &'a Run) -> Self {
         Self {
             input: &run.input,
-            draining_since: run.draining_since,
+            draining_since: run.drain.draining_since,
             hook: run.hook.as_ref(),
         }
     }

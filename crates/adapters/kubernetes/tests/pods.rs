@@ -4,7 +4,7 @@
 
 use kubernetes::{Error, Eviction, evict_pod, list_pods};
 use recycle::base::failure::{Failure, NamedFailure as _};
-use recycle::cluster::pod::{Controller, PodFacts};
+use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes};
 use recycle::drain::blocked::RefusalKind;
 use scripted_kube::{ScriptedKube, refusal};
 use serde_json::{Value, json};
@@ -29,20 +29,13 @@ fn some_pod() -> PodFacts {
         namespace: "jobs".to_owned(),
         name: "train".to_owned(),
         uid: "uid-of-train".to_owned(),
-        unreadable: None,
-        labels: [].into(),
-        annotations: [].into(),
-        controller: None,
         phase: "Running".to_owned(),
-        restart_policy: "Never".to_owned(),
-        created_at: None,
-        started_at: None,
-        tolerations: Vec::new(),
-        deletion_at: None,
-        volume_claims: Vec::new(),
+        containers: PodContainers {
+            restart_policy: "Never".to_owned(),
+            is_debugged: false,
+        },
         grace_seconds: 30,
-        has_empty_dir: false,
-        is_debugged: false,
+        ..PodFacts::default()
     }
 }
 
@@ -145,8 +138,10 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
         }),
         created_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
         deletion_at: Some("2027-01-01T01:00:00Z".parse().unwrap()),
-        volume_claims: vec!["data-train-0".to_owned()],
-        has_empty_dir: true,
+        volumes: PodVolumes {
+            claims: vec!["data-train-0".to_owned()],
+            has_empty_dir: true,
+        },
         ..some_pod()
     };
     assert_eq!(pods, [expected]);
@@ -179,7 +174,7 @@ async fn grace_period_and_empty_directories_are_read() {
         (json!([]), false),
     ] {
         let pod = read(json!({"volumes": volumes}), json!({})).await;
-        assert_eq!(pod.has_empty_dir, expected, "{volumes}");
+        assert_eq!(pod.volumes.has_empty_dir, expected, "{volumes}");
     }
 }
 
@@ -205,7 +200,7 @@ async fn a_pod_is_debugged_as_long_as_a_debug_container_runs() {
             status.clone(),
         )
         .await;
-        assert_eq!(pod.is_debugged, expected, "{status}");
+        assert_eq!(pod.containers.is_debugged, expected, "{status}");
     }
 }
 

@@ -5,7 +5,7 @@
 use kubernetes::{Error, get_node, hold_back};
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::cluster::node::NodeFacts;
-use recycle::cluster::pod::{Controller, PodFacts};
+use recycle::cluster::pod::{Controller, PodFacts, PodVolumes};
 use recycle::drain::survey::PodSurvey;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -17,24 +17,17 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         namespace: "shop".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
-        unreadable: None,
-        labels: [].into(),
-        annotations: [].into(),
         controller: Some(Controller {
             kind: "StatefulSet".to_owned(),
             name: "db".to_owned(),
             uid: "c-1".to_owned(),
         }),
         phase: "Running".to_owned(),
-        restart_policy: "Always".to_owned(),
-        created_at: None,
-        started_at: None,
-        tolerations: Vec::new(),
-        deletion_at: None,
-        grace_seconds: 30,
-        has_empty_dir: false,
-        is_debugged: false,
-        volume_claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+        volumes: PodVolumes {
+            claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+            has_empty_dir: false,
+        },
+        ..PodFacts::default()
     }
 }
 

@@ -53,9 +53,9 @@ pub async fn check_pods(
     if let Some(answer) = keep_alive(&mut run, context.now()) {
         return Ok(answer);
     }
-    let polls = run.polls;
-    run.polls = run.polls.saturating_add(1);
-    run.draining_since.get_or_insert(context.now());
+    let polls = run.drain.polls;
+    run.drain.polls = run.drain.polls.saturating_add(1);
+    run.drain.draining_since.get_or_insert(context.now());
     let opened = open(access, &run.node).await;
     let checked = match opened {
         Ok((client, node)) => {
@@ -76,7 +76,10 @@ pub async fn check_pods(
 
 /// Before anything is looked at: a cluster that is away may not cost the hook its heartbeat.
 fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
-    let (since, drain_timeout) = (run.draining_since.unwrap_or(now), run.input.drain_timeout_seconds);
+    let (since, drain_timeout) = (
+        run.drain.draining_since.unwrap_or(now),
+        run.input.drain_timeout_seconds,
+    );
     let hook = run.hook.as_mut()?;
     if !hook.try_heartbeat(since, now, drain_timeout) {
         return None;
@@ -102,7 +105,7 @@ async fn check(
     };
     let Some(node) = node.filter(is_ours) else {
         let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&run).into(), now).await?;
-        run.holders = note_holders(&survey.pods, run.holders.clone(), now);
+        run.drain.holders = note_holders(&survey.pods, run.drain.holders.clone(), now);
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
@@ -111,7 +114,7 @@ async fn check(
     }
     let asked = run.clone();
     let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&asked).into(), now).await?;
-    run.holders = note_holders(&survey.pods, None, now);
+    run.drain.holders = note_holders(&survey.pods, None, now);
     let patience = find_patience(run.input.node_lost_after_seconds, &survey.pods.holding());
     let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.pods.is_clear());
     let silence = match loss {
@@ -121,9 +124,14 @@ async fn check(
     };
     let survey = survey.hold_back(client, &node).await?;
     let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
-    run.emptied_at = only_late.then(|| run.emptied_at.unwrap_or(now));
-    let view = View::new(&node, survey, run.emptied_at, silence, meanwhile);
-    let verdict = judge_drain(&view.survey, &view.terms, polls, run.last_eviction.is_some());
+    run.drain.emptied_at = only_late.then(|| run.drain.emptied_at.unwrap_or(now));
+    let view = View::new(&node, survey, run.drain.emptied_at, silence, meanwhile);
+    let verdict = judge_drain(
+        &view.survey,
+        &view.terms,
+        polls,
+        run.drain.last_eviction.is_some(),
+    );
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?
     } else {
@@ -142,7 +150,7 @@ async fn check(
         deadline.at,
         &view.reason(),
     );
-    run.drain_until = deadline.by_person.then_some(deadline.at);
+    run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {
         (Some(_), 0) => spread(&run.input.instance_id),
@@ -152,11 +160,11 @@ async fn check(
         DrainVerdict::Dispose => (CheckVerdict::Dispose, 0),
         DrainVerdict::Wait(seconds) => (CheckVerdict::Wait, seconds + more),
         DrainVerdict::Evict(seconds) => {
-            run.last_eviction = run.last_eviction.or_else(|| is_over.then_some(now));
+            run.drain.last_eviction = run.drain.last_eviction.or_else(|| is_over.then_some(now));
             (CheckVerdict::Evict, seconds + more)
         }
         DrainVerdict::EndPods => {
-            run.ended_pods = Some(EndedPods::of(&view.survey));
+            run.drain.ended_pods = Some(EndedPods::of(&view.survey));
             (CheckVerdict::Dispose, 0)
         }
         DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),

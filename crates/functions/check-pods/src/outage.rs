@@ -17,17 +17,17 @@ use crate::Error;
 /// person may have moved the end meanwhile, so nobody can say that the drain has timed out.
 pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Result<Answer<CheckVerdict>, Error> {
     let now = context.now();
-    let since = run.draining_since.unwrap_or(now);
+    let since = run.drain.draining_since.unwrap_or(now);
     let drain_timeout = run.input.drain_timeout_seconds;
     let planned = find_deadline(since, now, drain_timeout, None).0;
-    let deadline = run.drain_until.unwrap_or(planned.at);
+    let deadline = run.drain.drain_until.unwrap_or(planned.at);
     let budget = match run.hook {
         Some(_) => HOOK_POLL_BUDGET,
         None => POLL_BUDGET,
     };
     // A Node that vanished between two calls is seen as missing by the next look.
     let may_pass = matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost);
-    if !may_pass || now >= deadline || run.polls > budget {
+    if !may_pass || now >= deadline || run.drain.polls > budget {
         return Err(error);
     }
     let waited = now.duration_since(since).as_secs();

@@ -151,7 +151,7 @@ async fn an_awaited_pod_is_waited_for_by_the_poll_law() {
 async fn another_pod_is_to_be_evicted_and_an_empty_node_is_ready_to_go() {
     let answer = run(&kube(node(&[]), &[awaited(), evictable()])).await.unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Evict);
-    assert_eq!(answer.run.unwrap().last_eviction, None);
+    assert_eq!(answer.run.unwrap().drain.last_eviction, None);
     let answer = run(&kube(node(&[]), &[])).await.unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Dispose, 0));
     assert_eq!(answer.reason, "no pod holds the node");
@@ -228,16 +228,16 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_ta
         .unwrap();
     assert_eq!(answer.names["awaited"], ["jobs/before", "jobs/stale"]);
     assert_eq!(answer.names["tolerates_taint"], ["jobs/after"]);
-    assert_eq!(answer.run.unwrap().emptied_at, None);
+    assert_eq!(answer.run.unwrap().drain.emptied_at, None);
 
     let answer = run(&kube(node(&[]), std::slice::from_ref(&after))).await.unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Evict);
-    let emptied_at = answer.run.unwrap().emptied_at;
+    let emptied_at = answer.run.unwrap().drain.emptied_at;
     assert_eq!(emptied_at.unwrap().to_string(), "2027-01-01T07:00:00Z");
-    let StepRequest { context, run } = request("2027-01-01T07:05:00Z");
+    let StepRequest { context, mut run } = request("2027-01-01T07:05:00Z");
     let kube = kube(node(&[]), &[after]);
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-    let run = Run { emptied_at, ..run };
+    run.drain.emptied_at = emptied_at;
     let answer = check(&kube.client(), node, &context, run, 1, &Meanwhile::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
@@ -349,7 +349,7 @@ async fn run_out_of_time(
     let kube = kube(node(&[]), pods);
     let StepRequest { context, mut run } = request(now);
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
-    run.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
+    run.drain.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     check(&kube.client(), node, &context, run, 9, &Meanwhile::quiet()).await
 }
@@ -364,7 +364,11 @@ async fn who_is_waited_for_is_evicted_in_time_if_the_input_says_so() {
     let due = run("2027-01-02T03:59:00Z").await.unwrap();
     assert_eq!(due.verdict, CheckVerdict::Evict);
     assert_eq!(due.names["out_of_time"], ["jobs/train"]);
-    assert_eq!(due.run.unwrap().last_eviction, None, "it may be tried again");
+    assert_eq!(
+        due.run.unwrap().drain.last_eviction,
+        None,
+        "it may be tried again"
+    );
 }
 
 #[tokio::test]
@@ -376,7 +380,7 @@ async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so(
     assert_eq!((last.verdict, last.wait_seconds), (CheckVerdict::Evict, 60));
     let carried = last.run.unwrap();
     assert_eq!(
-        (carried.last_eviction, carried.ended_pods),
+        (carried.drain.last_eviction, carried.drain.ended_pods),
         (Some(over.parse().unwrap()), None)
     );
 
@@ -387,7 +391,7 @@ async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so(
         .await
         .unwrap();
     assert_eq!((end.verdict, end.wait_seconds), (CheckVerdict::Dispose, 0));
-    let ended = end.run.unwrap().ended_pods.unwrap();
+    let ended = end.run.unwrap().drain.ended_pods.unwrap();
     assert_eq!((ended.count, ended.names), (1, vec!["jobs/train".to_owned()]));
 
     for on_drain_timeout in ["restore", "evict"] {
@@ -408,7 +412,7 @@ async fn a_time_out_names_what_stood_in_the_way() {
     let progress = told(&["evictable"]);
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
-    run.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
+    run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
     let node = kubernetes::get_node(&blocked.client(), &run.node).await.unwrap();
     let error = check(&blocked.client(), node, &context, run, 10, &Meanwhile::quiet())
         .await
@@ -513,11 +517,14 @@ async fn when_the_time_is_over_one_last_eviction_is_tried() {
         .await
         .unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Evict);
-    assert_eq!(answer.run.unwrap().last_eviction, Some(over.parse().unwrap()));
+    assert_eq!(
+        answer.run.unwrap().drain.last_eviction,
+        Some(over.parse().unwrap())
+    );
 
     let kube = kube(node(&[]), &[awaited(), evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
-    run.last_eviction = Some(over.parse().unwrap());
+    run.drain.last_eviction = Some(over.parse().unwrap());
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let error = check(&kube.client(), node, &context, run, 10, &Meanwhile::quiet())
         .await
@@ -578,7 +585,7 @@ async fn a_node_that_is_not_ready_for_half_an_hour_is_lost_with_the_pods_that_ho
         run.lost.unwrap().why,
         "it has not been Ready since 2027-01-01T06:30:00Z"
     );
-    assert_eq!(run.holders.unwrap().names, ["jobs/train", "jobs/web"]);
+    assert_eq!(run.drain.holders.unwrap().names, ["jobs/train", "jobs/web"]);
 }
 
 #[tokio::test]
@@ -612,16 +619,13 @@ async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_los
 
 #[tokio::test]
 async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_were_seen_last() {
-    let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+    let StepRequest { context, mut run } = request("2027-01-01T07:00:00Z");
     let holders = recycle::drain::lost::Holders {
         count: 3,
         names: vec!["jobs/before".to_owned()],
         seen_at: context.now(),
     };
-    let remembering = Run {
-        holders: Some(holders.clone()),
-        ..run
-    };
+    run.drain.holders = Some(holders);
     let mut others = node(&[]);
     others["spec"]["providerID"] = json!("aws:///eu-west-1a/i-0bbbbbbbbbbbbbbbb");
     for (found, pods, names) in [
@@ -635,14 +639,12 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
             Some(node) => kube.on("GET", "/nodes/a", 200, node),
         };
         let kube = kube.on("GET", "/pods?", 200, list(&pods));
-        let node = kubernetes::get_node(&kube.client(), &remembering.node)
-            .await
-            .unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
         let answer = check(
             &kube.client(),
             node,
             &context,
-            remembering.clone(),
+            run.clone(),
             0,
             &Meanwhile::quiet(),
         )
@@ -651,7 +653,7 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
         assert_eq!(answer.verdict, CheckVerdict::Lost);
         let run = answer.run.unwrap();
         assert_eq!(run.lost.unwrap().why, "its Node object is gone");
-        assert_eq!(run.holders.unwrap().names, names);
+        assert_eq!(run.drain.holders.unwrap().names, names);
     }
 }
 
@@ -670,7 +672,7 @@ async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdic
         .refuses("GET", "/pods?", status, "", "no");
     let error = run_at(&kube, now, polls).await.unwrap_err();
     let StepRequest { context, mut run } = request(now);
-    run.polls = polls + 1;
+    run.drain.polls = polls + 1;
     outage::wait_out(error, run, &context)
 }
 
@@ -690,7 +692,7 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
             "{}",
             answer.reason
         );
-        assert_eq!(answer.run.unwrap().polls, 101);
+        assert_eq!(answer.run.unwrap().drain.polls, 101);
     }
     let shortly_before = outage(503, "2027-01-02T05:59:20Z", 100).await.unwrap();
     assert_eq!(shortly_before.wait_seconds, 40);
@@ -701,7 +703,7 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
         .unwrap_err();
     assert_eq!(spent.failure(), Failure::ServiceUnavailable);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:00Z");
-    run.drain_until = Some("2027-01-03T06:00:00Z".parse().unwrap());
+    run.drain.drain_until = Some("2027-01-03T06:00:00Z".parse().unwrap());
     let error = kubernetes::Error::Unreachable {
         call: "get nodes a".to_owned(),
         source: "connection refused".into(),
@@ -801,8 +803,8 @@ async fn a_hook_is_kept_alive_before_anything_is_asked() {
     assert_eq!(answer.verdict, CheckVerdict::Heartbeat);
     let run = answer.run.unwrap();
     assert_eq!(
-        run.polls,
-        request("2027-01-01T07:00:00Z").run.polls,
+        run.drain.polls,
+        request("2027-01-01T07:00:00Z").run.drain.polls,
         "it was no look at the pods"
     );
     assert_eq!(

@@ -170,27 +170,14 @@ impl Target {
 
     fn into_run(self, claim: &Claim, input: &Input, way_in: WayIn) -> Run {
         Run {
-            input: input.clone(),
-            way_in,
-            group: self.group.name,
-            node: self.node.name,
-            claimed_at: claim.claimed_at,
-            replacement_since: None,
-            short_since: None,
-            draining_since: None,
-            drain_until: None,
-            polls: 0,
-            last_eviction: None,
-            ended_pods: None,
-            emptied_at: None,
-            late_pods: None,
-            blockage: None,
-            disposing_since: None,
-            holders: None,
-            lost: None,
-            old: None,
             hook: self.hook,
-            evicted: None,
+            ..Run::new(
+                input.clone(),
+                way_in,
+                self.group.name,
+                self.node.name,
+                claim.claimed_at,
+            )
         }
     }
 }

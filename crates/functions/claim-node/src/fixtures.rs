@@ -126,27 +126,7 @@ pub(crate) fn request(run: &Value) -> ClaimRequest {
 
 /// What it carries once the node has waited for its turn.
 pub(crate) fn run() -> Run {
-    Run {
-        input: parse_input(&input(), &settings()).unwrap(),
-        way_in: WayIn::Before,
-        group: "workers".parse().unwrap(),
-        node: "one".parse().unwrap(),
-        claimed_at: NOW.parse().unwrap(),
-        replacement_since: None,
-        short_since: None,
-        draining_since: None,
-        drain_until: None,
-        polls: 0,
-        last_eviction: None,
-        ended_pods: None,
-        emptied_at: None,
-        late_pods: None,
-        blockage: None,
-        disposing_since: None,
-        holders: None,
-        lost: None,
-        old: None,
-        evicted: None,
-        hook: None,
-    }
+    let (group, node) = ("workers".parse().unwrap(), "one".parse().unwrap());
+    let input = parse_input(&input(), &settings()).unwrap();
+    Run::new(input, WayIn::Before, group, node, NOW.parse().unwrap())
 }

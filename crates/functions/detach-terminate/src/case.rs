@@ -200,7 +200,7 @@ impl Case {
             && self.lifecycle_state() == Some("Standby")
             && run.input.interrupted_at.is_none()
             && run.lost.is_none()
-            && run.ended_pods.is_none()
+            && run.drain.ended_pods.is_none()
             && !self.is_going();
         let node = self.node.as_ref().filter(|node| is_asked && node.ready);
         let (Some(node), Some(group)) = (node, &self.group) else {
@@ -317,7 +317,7 @@ impl Case {
     fn begin_anew(&mut self) {
         self.run.disposing_since = None;
         self.run.lost = None;
-        self.run.late_pods = None;
+        self.run.drain.late_pods = None;
         self.run.old = None;
         self.run.short_since = None;
     }
@@ -413,11 +413,11 @@ mod tests {
         let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
         assert_eq!(case.say_whole("leaves"), case.say("leaves"));
         let mut ended = EndedPods::of(&PodSurvey::default());
-        case.run.ended_pods = Some(ended.clone());
+        case.run.drain.ended_pods = Some(ended.clone());
         assert_eq!(case.say_whole("leaves"), case.say("leaves"));
         ended.count = 2;
         ended.names = vec!["jobs/a".to_owned(), "jobs/b".to_owned()];
-        case.run.ended_pods = Some(ended);
+        case.run.drain.ended_pods = Some(ended);
         assert!(
             case.say_whole("leaves")
                 .ends_with(" leaves; 2 pods ran on it when its time was over (jobs/a, jobs/b)"),

@@ -73,7 +73,7 @@ fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
     let disposed = block_on(async {
         let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T19:20:00Z"}});
         let (context, mut run) = (serde_json::from_value(context).unwrap(), run("terminate"));
-        run.draining_since = "2027-01-01T11:00:00Z".parse().ok();
+        run.drain.draining_since = "2027-01-01T11:00:00Z".parse().ok();
         let node = kubernetes::get_node(&kube.client(), &run.node).await?;
         let (step, since) = (
             DetachTerminate::new(&aws.config(), &"world".parse().unwrap()),

@@ -93,8 +93,8 @@ impl DetachTerminate {
         if !case.is_going() {
             case.check_as_left()?;
             let survey = case.survey_holders().await?;
-            case.run.late_pods = EndedPods::late(&survey);
-            match &mut case.run.ended_pods {
+            case.run.drain.late_pods = EndedPods::late(&survey);
+            match &mut case.run.drain.ended_pods {
                 Some(ended) => *ended = EndedPods::of(&survey),
                 None if survey.is_clear() => {}
                 None => return Ok(case.back_to_check_pods(&survey)),

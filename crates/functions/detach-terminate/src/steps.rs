@@ -224,7 +224,7 @@ impl DetachTerminate {
             None => DisposeVerdict::Recycled,
         };
         // Who held it, nobody asks any more.
-        case.run.holders = None;
+        case.run.drain.holders = None;
         let answer = Answer::new(verdict, reason).naming_ended(&case.run);
         Ok(answer.carrying(case.run))
     }
@@ -232,7 +232,7 @@ impl DetachTerminate {
     async fn report_loss(&self, case: &Case, lost: &Lost) -> Error {
         let state = case.instance.as_ref().map(|instance| instance.state.as_str());
         let subject = case.say("").trim_end().to_owned();
-        let text = describe_loss(&subject, lost, state, case.run.holders.as_ref());
+        let text = describe_loss(&subject, lost, state, case.run.drain.holders.as_ref());
         kubernetes::tell(
             &case.client,
             &case.run.node,
@@ -270,7 +270,7 @@ impl DetachTerminate {
                 })
             })
             .await?;
-            let state = match case.run.ended_pods {
+            let state = match case.run.drain.ended_pods {
                 None => "is drained and leaves",
                 Some(_) => "leaves",
             };
@@ -590,7 +590,7 @@ mod tests {
         let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
         let mut case = case(&kube, "terminate", "terminated");
         case.run.lost = recycle::drain::lost::find_loss(None, 0, case.now);
-        case.run.holders = Some(recycle::drain::lost::Holders {
+        case.run.drain.holders = Some(recycle::drain::lost::Holders {
             count: 1,
             names: vec!["jobs/train".to_owned()],
             seen_at: case.now,
@@ -676,7 +676,7 @@ mod tests {
             let node = case.node.as_mut().unwrap();
             node.annotations
                 .insert(RECORD_ANNOTATION.to_owned(), record.clone());
-            case.run.draining_since = Some(draining_since.parse().unwrap());
+            case.run.drain.draining_since = Some(draining_since.parse().unwrap());
             let survey = case.survey_pods().await.unwrap();
             assert_eq!(survey.is_clear(), is_clear, "{survey:?}");
         }

@@ -70,29 +70,9 @@ pub(crate) fn no_nodes() -> Value {
 }
 
 pub(crate) fn run() -> Run {
-    Run {
-        input: input(),
-        way_in: WayIn::Before,
-        group: "workers".parse().unwrap(),
-        node: "node-a".parse().unwrap(),
-        claimed_at: "2027-01-01T00:00:00Z".parse().unwrap(),
-        replacement_since: None,
-        short_since: None,
-        draining_since: None,
-        drain_until: None,
-        polls: 0,
-        last_eviction: None,
-        ended_pods: None,
-        emptied_at: None,
-        late_pods: None,
-        blockage: None,
-        disposing_since: None,
-        holders: None,
-        lost: None,
-        old: None,
-        hook: None,
-        evicted: None,
-    }
+    let (group, node) = ("workers".parse().unwrap(), "node-a".parse().unwrap());
+    let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
+    Run::new(input(), WayIn::Before, group, node, claimed_at)
 }
 
 fn node() -> NodeFacts {

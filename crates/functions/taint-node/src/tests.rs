@@ -102,7 +102,7 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
     let answer = run(&kube).await.unwrap();
     assert_eq!(answer.verdict, TaintVerdict::CheckPods);
     assert_eq!(
-        answer.run.unwrap().draining_since,
+        answer.run.unwrap().drain.draining_since,
         None,
         "check-pods says when the drain began"
     );

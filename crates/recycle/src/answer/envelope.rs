@@ -221,7 +221,10 @@ impl<V: Verdict> Answer<V> {
     /// The same with the pods that ended with the node, if there are any.
     #[must_use]
     pub fn naming_ended(mut self, run: &Run) -> Self {
-        for (class, ended) in [("ended", &run.ended_pods), ("tolerates_taint", &run.late_pods)] {
+        for (class, ended) in [
+            ("ended", &run.drain.ended_pods),
+            ("tolerates_taint", &run.drain.late_pods),
+        ] {
             if let Some(ended) = ended.as_ref().filter(|ended| ended.count > 0) {
                 self.counts.insert(class.to_owned(), ended.count);
                 self.names.insert(class.to_owned(), ended.names.clone());

@@ -60,10 +60,7 @@ impl serde::de::Error for Unreadable {
 
 /// Reads a value.
 pub fn read_value<T: DeserializeOwned>(value: &Value) -> Result<T, Unreadable> {
-    T::deserialize(At {
-        value,
-        place: String::new(),
-    })
+    T::deserialize(At::whole(value))
 }
 
 /// Reads a text.
@@ -84,12 +81,17 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Strict<T> {
 }
 
 /// A value, and where it stands.
-struct At<'a> {
+pub(crate) struct At<'a> {
     value: &'a Value,
     place: String,
 }
 
 impl<'a> At<'a> {
+    pub(crate) fn whole(value: &'a Value) -> Self {
+        let place = String::new();
+        At { value, place }
+    }
+
     fn field(&self, name: &str, value: &'a Value) -> Self {
         let mut name = name.to_owned();
         cut_text(&mut name, LONGEST / 3);

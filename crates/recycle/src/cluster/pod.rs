@@ -55,7 +55,7 @@ impl Toleration {
 }
 
 /// What we need to know of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// `metadata.namespace`.
     pub namespace: String,
@@ -73,8 +73,6 @@ pub struct PodFacts {
     pub controller: Option<Controller>,
     /// `status.phase`: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
-    /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
-    pub restart_policy: String,
     /// `metadata.creationTimestamp`.
     pub created_at: Option<Timestamp>,
     /// `status.startTime`: when a kubelet accepted it.
@@ -83,14 +81,28 @@ pub struct PodFacts {
     pub tolerations: Vec<Toleration>,
     /// `metadata.deletionTimestamp`: it includes the grace period.
     pub deletion_at: Option<Timestamp>,
-    /// The PersistentVolumeClaims in `spec.volumes`, which outlive it.
-    pub volume_claims: Vec<String>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
+    pub containers: PodContainers,
+    pub volumes: PodVolumes,
+}
+
+/// The containers of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodContainers {
+    /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
+    pub restart_policy: String,
+    /// A debug container (`kubectl debug`) runs in it.
+    pub is_debugged: bool,
+}
+
+/// The volumes of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodVolumes {
+    /// The PersistentVolumeClaims in `spec.volumes`, which outlive the pod.
+    pub claims: Vec<String>,
     /// It has a volume of the type emptyDir, whose content ends with the pod.
     pub has_empty_dir: bool,
-    /// A container that somebody added to look inside (`kubectl debug`) runs in it.
-    pub is_debugged: bool,
 }
 
 impl PodFacts {
@@ -102,19 +114,7 @@ impl PodFacts {
             name,
             uid,
             unreadable: Some(cut_given(why)),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            controller: None,
-            phase: String::new(),
-            restart_policy: String::new(),
-            created_at: None,
-            started_at: None,
-            tolerations: Vec::new(),
-            deletion_at: None,
-            volume_claims: Vec::new(),
-            grace_seconds: 0,
-            has_empty_dir: false,
-            is_debugged: false,
+            ..Self::default()
         }
     }
 
@@ -161,14 +161,14 @@ impl PodFacts {
     /// It may come to an end without anybody asking. With restartPolicy Always it is restarted for ever, unless a controller
     /// that we do not know removes it when its work is done.
     pub(crate) fn can_end(&self) -> bool {
-        self.restart_policy != "Always"
+        self.containers.restart_policy != "Always"
             || !(self.is_bare()
                 || self.is_controlled_by(&["ReplicaSet", "StatefulSet", "ReplicationController"]))
     }
 
     /// Its containers end, and its controller counts on that: a Job, a workflow, a task.
     pub(crate) fn runs_to_completion(&self) -> bool {
-        !self.is_bare() && self.restart_policy != "Always"
+        !self.is_bare() && self.containers.restart_policy != "Always"
     }
 
     pub(crate) fn tolerates(&self, taint: &Taint) -> bool {

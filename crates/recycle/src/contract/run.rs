@@ -1,9 +1,12 @@
 //! The state that the state machine carries from one function to the next.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::base::ids::{GroupName, NodeName};
+use crate::base::strict::{At, read_value};
 use crate::base::text::fit_names;
 use crate::cluster::hook::HeldByHook;
 use crate::cluster::pod::PodFacts;
@@ -16,6 +19,7 @@ use crate::replacement::old_node::OldNode;
 
 /// What travels in the state machine's variable `run`: fetched once, a convenience. The records on Node and instance decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Run {
     /// The input with every default filled in.
     pub input: Input,
@@ -33,6 +37,29 @@ pub struct Run {
     /// Since when the drained node has waited for its group to have enough usable members ([`crate::replacement::shortage`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_since: Option<Timestamp>,
+    /// When this execution began to dispose of the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disposing_since: Option<Timestamp>,
+    /// That the node is lost: it is disposed of, whatever is on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<OldNode>,
+    /// The hook that holds the member, if one of ours does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HeldByHook>,
+    /// Whose pods were evicted while there was no replacement to note it on ([`crate::drain::evicted`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<String>,
+    /// How far the drain has come.
+    #[serde(flatten, skip_deserializing)]
+    pub drain: DrainState,
+}
+
+/// How far the drain of a node has come. Its fields stand beside those of [`Run`] on the wire.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainState {
     /// When this execution began to drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,
@@ -58,24 +85,48 @@ pub struct Run {
     /// What keeps the drain from going on, and what people were told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
-    /// When this execution began to dispose of the instance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disposing_since: Option<Timestamp>,
     /// The pods that held the node when they were seen last: whom to name if it is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holders: Option<Holders>,
-    /// That the node is lost: it is disposed of, whatever is on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<Lost>,
-    /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub old: Option<OldNode>,
-    /// The hook that holds the member, if one of ours does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hook: Option<HeldByHook>,
-    /// Whose pods were evicted while there was no replacement to note it on ([`crate::drain::evicted`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evicted: Option<String>,
+}
+
+impl Run {
+    /// An execution that has just taken the claim.
+    #[must_use]
+    pub fn new(input: Input, way_in: WayIn, group: GroupName, node: NodeName, claimed_at: Timestamp) -> Self {
+        Self {
+            input,
+            way_in,
+            group,
+            node,
+            claimed_at,
+            replacement_since: None,
+            short_since: None,
+            disposing_since: None,
+            lost: None,
+            old: None,
+            hook: None,
+            evicted: None,
+            drain: DrainState::default(),
+        }
+    }
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// Reads the fields of both parts from one object. (serde's own `flatten` would take a list for a record, which [`crate::base::strict`]
+/// refuses.)
+impl<'de> Deserialize<'de> for Run {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let run = Self::deserialize(At::whole(&value)).map_err(D::Error::custom)?;
+        let drain = read_value(&value).map_err(D::Error::custom)?;
+        Ok(Self { drain, ..run })
+    }
 }
 
 /// Pods that ran when the instance was ended ([`crate::input::model::OnDrainTimeout::Terminate`]).

@@ -91,7 +91,7 @@ fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
             "; 2 pods that tolerate its taint came after it, and go with it (default/a)",
         ),
     ] {
-        (run.ended_pods, run.late_pods) = (over.map(ended), late.map(ended));
+        (run.drain.ended_pods, run.drain.late_pods) = (over.map(ended), late.map(ended));
         let answer = Answer::new(DisposeVerdict::Recycled, "it has left").naming_ended(&run);
         assert_eq!(serde_json::to_value(&answer).unwrap()["counts"], counts);
         assert_eq!(

@@ -34,10 +34,12 @@ impl Run {
     #[must_use]
     pub fn describe_ended(&self) -> String {
         let over = self
+            .drain
             .ended_pods
             .iter()
             .map(|ended| (ended, "ran on it when its time was over"));
         let late = self
+            .drain
             .late_pods
             .iter()
             .map(|late| (late, "that tolerate its taint came after it, and go with it"));
@@ -49,7 +51,11 @@ impl Run {
     /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        match (self.disposing_since, self.draining_since, self.replacement_since) {
+        match (
+            self.disposing_since,
+            self.drain.draining_since,
+            self.replacement_since,
+        ) {
             (Some(_), _, _) => Phase::Disposing,
             (None, Some(_), _) => Phase::Draining,
             (None, None, Some(_)) => Phase::Standby,

@@ -153,8 +153,7 @@ mod tests {
     use crate::base::names::DRAIN_ANNOTATION;
     use crate::base::text::NAMES_PER_CLASS;
     use crate::base::text::fit_names;
-    use crate::cluster::pod::Controller;
-    use crate::cluster::pod::Toleration;
+    use crate::cluster::pod::{Controller, PodContainers, PodVolumes, Toleration};
     use crate::drain::survey::first_names;
     use crate::drain::survey::survey_pods;
     use crate::drain::survey::take_turns;
@@ -167,13 +166,13 @@ mod tests {
     use crate::answer::envelope::Answer;
     use crate::base::ids::InstanceId;
     use crate::cluster::node::draining_taint;
-    use crate::contract::run::EndedPods;
-    use crate::contract::run::Run;
+    use crate::contract::run::{DrainState, EndedPods, Run};
     use crate::contract::verdicts::CheckVerdict;
     use crate::drain::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
     use crate::drain::lost::Holders;
     use crate::drain::progress::{describe_pods, write_progress};
     use crate::drain::terms::find_deadline;
+    use crate::fixtures::restarted;
     use crate::fixtures::{
         ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
     };
@@ -252,7 +251,7 @@ mod tests {
             ..pod("a")
         };
         let workflow = PodFacts {
-            restart_policy: "OnFailure".to_owned(),
+            containers: restarted("OnFailure"),
             ..custom.clone()
         };
         use Evict::{None as Nobody, Others, OthersAndJobs as AndJobs};
@@ -633,7 +632,7 @@ mod tests {
             with_label(pod("endless"), "app", "batch"),
             bare("lonely"),
             PodFacts {
-                restart_policy: "Never".to_owned(),
+                containers: restarted("Never"),
                 ..bare("script")
             },
             with_label(bare("chosen"), "app", "batch"),
@@ -732,11 +731,17 @@ mod tests {
             ..pod
         };
         let debugged = |pod: PodFacts| PodFacts {
-            is_debugged: true,
+            containers: PodContainers {
+                is_debugged: true,
+                ..pod.containers
+            },
             ..pod
         };
         let scratch = |pod: PodFacts| PodFacts {
-            has_empty_dir: true,
+            volumes: PodVolumes {
+                has_empty_dir: true,
+                ..pod.volumes
+            },
             ..pod
         };
         let daemon = PodFacts {
@@ -952,33 +957,28 @@ mod tests {
         let namespaces: Vec<String> = (0..16).map(|number| format!("{:a<61}{number:02}", "")).collect();
         let selector = format!("{},b", vec!["a=b"; 127].join(","));
         assert!(selector.len() <= 512 && selector.len() > 500);
+        let asked = json!({"label_selector": selector, "namespaces": namespaces,
+            "force": ["scale_in_protection", "suspended_process"]});
+        let (group, node) = ("g".repeat(255).parse().unwrap(), "n".repeat(253).parse().unwrap());
         Run {
-            input: input(json!({"label_selector": selector, "namespaces": namespaces,
-                "force": ["scale_in_protection", "suspended_process"]})),
-            way_in: WayIn::Before,
-            group: "g".repeat(255).parse().unwrap(),
-            node: "n".repeat(253).parse().unwrap(),
-            claimed_at: at(0),
             replacement_since: Some(at(1)),
             short_since: Some(at(5)),
-            draining_since: Some(at(2)),
-            drain_until: None,
-            polls: u32::MAX,
-            last_eviction: Some(at(3)),
-            emptied_at: Some(at(3_600)),
-            late_pods: None,
-            ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
-            blockage: None,
             disposing_since: Some(at(4)),
-            holders: Some(Holders {
-                count: u32::MAX,
-                names: vec!["ü".repeat(15); NAMES_PER_CLASS],
-                seen_at: at(5),
-            }),
-            lost: None,
-            old: None,
-            hook: None,
             evicted: Some(["1a2b3c4d"; crate::drain::evicted::MOST_CARRIED].join(" ")),
+            drain: DrainState {
+                draining_since: Some(at(2)),
+                polls: u32::MAX,
+                last_eviction: Some(at(3)),
+                emptied_at: Some(at(3_600)),
+                ended_pods: Some(EndedPods::of(&survey_pods(&longest_pods(), &terms()))),
+                holders: Some(Holders {
+                    count: u32::MAX,
+                    names: vec!["ü".repeat(15); NAMES_PER_CLASS],
+                    seen_at: at(5),
+                }),
+                ..DrainState::default()
+            },
+            ..Run::new(input(asked), WayIn::Before, group, node, at(0))
         }
     }
 
@@ -1026,13 +1026,18 @@ mod tests {
                     let pod = PodFacts {
                         namespace: "n".repeat(63),
                         controller,
-                        restart_policy: restart_policy.to_owned(),
+                        containers: PodContainers {
+                            restart_policy: restart_policy.to_owned(),
+                            is_debugged,
+                        },
                         deletion_at,
                         created_at: Some(created_at),
                         phase: if is_pending { "Pending" } else { "Running" }.to_owned(),
                         grace_seconds,
-                        has_empty_dir,
-                        is_debugged,
+                        volumes: PodVolumes {
+                            claims: Vec::new(),
+                            has_empty_dir,
+                        },
                         ..pod(&name)
                     };
                     match annotation {
@@ -1082,7 +1087,7 @@ mod tests {
                 serde_json::to_string(&answer.run).unwrap().len());
             // One that tells people what blocks has neither names nor the whole story beside it.
             let mut run = longest_run();
-            run.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
+            run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();
             let blocks = list_blocks(&survey, &write_progress(&survey, blockers, &terms));
             let told = note_and_tell(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);

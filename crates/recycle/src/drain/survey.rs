@@ -121,7 +121,7 @@ impl PodSurvey {
             self.terminating.push(pod.clone());
             self.compare_grace(pod, terms);
         }
-        if pod.is_debugged {
+        if pod.containers.is_debugged {
             self.remarks.debugged.push(pod.clone());
         }
         if pod.is_pending() {
@@ -147,7 +147,7 @@ impl PodSurvey {
     fn add_evictable(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         self.evictable.push(pod.clone());
         self.compare_grace(pod, terms);
-        if pod.has_empty_dir {
+        if pod.volumes.has_empty_dir {
             self.remarks.empty_dir.push(pod.clone());
         }
     }

@@ -114,7 +114,8 @@ pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
 }
 
 fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
-    pod.volume_claims
+    pod.volumes
+        .claims
         .iter()
         .map(|claim| (pod.namespace.clone(), claim.clone()))
 }
@@ -203,6 +204,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::cluster::pod::PodVolumes;
     use crate::fixtures::{node, pod, strings, taint};
 
     fn terms(value: Value) -> Vec<NodeSelectorTerm> {
@@ -330,7 +332,10 @@ mod tests {
 
     fn database(name: &str, claims: &[&str]) -> PodFacts {
         PodFacts {
-            volume_claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+            volumes: PodVolumes {
+                claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+                has_empty_dir: false,
+            },
             ..pod(name)
         }
     }

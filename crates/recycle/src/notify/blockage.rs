@@ -107,8 +107,8 @@ pub fn note_and_tell(
     until: Timestamp,
     reason: &str,
 ) -> Option<Notification> {
-    let (noted, since) = note_blockage(run.blockage, !blocks.is_empty(), now);
-    run.blockage = noted;
+    let (noted, since) = note_blockage(run.drain.blockage, !blocks.is_empty(), now);
+    run.drain.blockage = noted;
     Some(tell_blocked(
         About::run(execution, run),
         blocks,

@@ -129,7 +129,7 @@ pub fn measure_failure(error: &str) -> Option<Metric> {
 /// How long the drain of this run took, if it had one.
 #[must_use]
 pub fn measure_drain(run: &Run) -> Option<Metric> {
-    let (began, ended) = (run.draining_since?, run.disposing_since?);
+    let (began, ended) = (run.drain.draining_since?, run.disposing_since?);
     Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
 }
 
