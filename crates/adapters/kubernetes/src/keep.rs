@@ -34,14 +34,10 @@ pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> Nod
     if !is_kept_for(newcomer, old) {
         return change;
     }
-    let change = change
+    change
         .remove_label(KEPT_FOR_LABEL)
-        .remove_annotation(KEPT_BEFORE_ANNOTATION);
-    match let_go_of_newcomer(newcomer) {
-        Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
-        Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
-        None => change,
-    }
+        .remove_annotation(KEPT_BEFORE_ANNOTATION)
+        .scale_down(let_go_of_newcomer(newcomer))
 }
 
 /// Lets go of every newcomer that is kept for `old`.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use recycle::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
+use recycle::base::names::{
+    CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+};
+use recycle::cluster::autoscaler::ScaleDown;
 use recycle::cluster::node::Taint;
 use recycle::records::claim::Claim;
 use recycle::records::node_record::Record;
@@ -35,7 +38,16 @@ impl NodeChange {
         self
     }
 
-    /// Removes an annotation.
+    /// What becomes of the annotation for Cluster Autoscaler.
+    #[must_use]
+    pub fn scale_down(self, change: ScaleDown) -> Self {
+        match change {
+            ScaleDown::Keep => self,
+            ScaleDown::Remove => self.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
+            ScaleDown::Set(value) => self.annotate(SCALE_DOWN_DISABLED_ANNOTATION, value),
+        }
+    }
+
     #[must_use]
     pub fn remove_annotation(mut self, key: &str) -> Self {
         self.annotations.insert(key.to_owned(), None);

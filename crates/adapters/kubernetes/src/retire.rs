@@ -46,14 +46,9 @@ pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Option<NodeCh
         return None;
     }
     let change = forget(NodeChange::new().taints(replace_taints(node, [detached])));
-    let record = node.record().ok();
-    Some(
-        match record.and_then(|record| let_go_of_old_node(node, &record)) {
-            Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
-            Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
-            None => change,
-        },
-    )
+    // Without a record nothing is known of the annotation.
+    let record = node.record().unwrap_or_default();
+    Some(change.scale_down(let_go_of_old_node(node, &record)))
 }
 
 /// The draining taint gives way to these; Kubernetes allows one of a key and an effect.

@@ -64,8 +64,8 @@ pub async fn check_pods(
                 run.hook = Some(hook.clone());
                 run.way_in = WayIn::Hook;
             }
-            if let (Some(hook), Some(state)) = (&mut run.hook, &meanwhile.lifecycle_state) {
-                hook.see(state.as_deref());
+            if let (Some(hook), Some(is_waiting)) = (&mut run.hook, meanwhile.is_waiting) {
+                hook.see(is_waiting);
             }
             check(&client, node, &context, run.clone(), polls, &meanwhile).await
         }

@@ -48,8 +48,8 @@ impl Outside {
 pub(crate) struct Meanwhile {
     /// Whether the drain still makes sense.
     pub(crate) fate: Fate,
-    /// The member's lifecycle state, or none if it is no member any more; none if it could not be asked.
-    pub(crate) lifecycle_state: Option<Option<String>>,
+    /// The instance waits in its group for a lifecycle hook; none if the group could not be asked.
+    pub(crate) is_waiting: Option<bool>,
     /// Our hook, if it holds the member and the execution does not know of it: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
     /// What people should know.
@@ -63,7 +63,7 @@ impl Meanwhile {
     pub(crate) fn quiet() -> Self {
         Self {
             fate: Fate::Goes,
-            lifecycle_state: None,
+            is_waiting: None,
             hook: None,
             remarks: Vec::new(),
             unseen: None,
@@ -120,8 +120,7 @@ async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile
         refresh.as_deref(),
         node_group_status.as_deref(),
     );
-    let is_waiting = judged.lifecycle_state.as_ref().and_then(Option::as_deref) == Some(WAITING);
-    if run.hook.is_some() || !is_waiting {
+    if run.hook.is_some() || judged.is_waiting != Some(true) {
         return Ok(judged);
     }
     let hook = find_hook(outside.groups(), run).await.map_err(describe)?;
@@ -159,10 +158,10 @@ fn judge(
     };
     Meanwhile {
         fate: judge_fate(&sight),
-        lifecycle_state: Some(
+        is_waiting: Some(
             group
                 .member(sight.id)
-                .map(|member| member.lifecycle_state.clone()),
+                .is_some_and(|member| member.lifecycle_state == WAITING),
         ),
         hook: None,
         remarks: find_remarks(&sight),
@@ -216,7 +215,7 @@ mod tests {
             .on("DescribeAutoScalingGroups", &described("Standby"))
             .on("DescribeInstanceRefreshes", NO_REFRESH);
         let in_standby = Meanwhile {
-            lifecycle_state: Some(Some("Standby".to_owned())),
+            is_waiting: Some(false),
             ..Meanwhile::quiet()
         };
         assert_eq!(seen(&aws, json!({})).await, in_standby);

@@ -4,7 +4,7 @@ use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
     CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, REPLACEMENT_FOR_ANNOTATION,
-    REPLACES_LABEL, SCALE_DOWN_DISABLED_ANNOTATION,
+    REPLACES_LABEL,
 };
 use recycle::cluster::node::{NodeFacts, draining_taint};
 use recycle::records::claim::{Claim, Phase};
@@ -39,11 +39,7 @@ impl RestoreNode {
             for annotation in undo.annotations {
                 change = change.remove_annotation(annotation);
             }
-            change = match undo.scale_down {
-                Some(Some(before)) => change.annotate(SCALE_DOWN_DISABLED_ANNOTATION, before),
-                Some(None) => change.remove_annotation(SCALE_DOWN_DISABLED_ANNOTATION),
-                None => change,
-            };
+            change = change.scale_down(undo.scale_down);
             if let Some(record) = undo.record {
                 change = change.record(&record)?;
             }

@@ -208,22 +208,7 @@ impl Target {
 
     /// Without a claim nothing may be changed but what the end repeats.
     pub(crate) fn may_act(&self, request: &RestoreRequest) -> bool {
-        let is_end = match self.next_step() {
-            PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_) => true,
-            PutBackStep::UndoKubernetes
-            | PutBackStep::Queue
-            | PutBackStep::Protect(_)
-            | PutBackStep::CordonReplacement(_)
-            | PutBackStep::TerminateReplacement(_)
-            | PutBackStep::Lower { .. }
-            | PutBackStep::Raise { .. }
-            | PutBackStep::ExitStandby { .. }
-            | PutBackStep::ReleaseReplacements { .. }
-            | PutBackStep::Unprotect(_)
-            | PutBackStep::ForgetDead
-            | PutBackStep::Wait(..) => false,
-        };
-        request.leftover.is_some() || is_end || self.is_ours()
+        request.leftover.is_some() || self.next_step().is_end() || self.is_ours()
     }
 
     /// That it is a person's to see to, and since when.

@@ -405,7 +405,7 @@ mod tests {
             let (mut now, mut polls) = (0, 0);
             while now < i64::from(LONGEST_DRAIN) {
                 if now >= i64::from(heartbeat_timeout * 100).min(48 * 3_600) {
-                    hook.see(Some(crate::cluster::hook::RETAINED));
+                    hook.see(false);
                 }
                 let terms = Terms {
                     drain_timeout: LONGEST_DRAIN,

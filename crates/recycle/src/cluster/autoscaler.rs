@@ -48,11 +48,29 @@ pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
     })
 }
 
-/// What the annotation becomes when we let go of a node. The outer none: it is not ours any more, leave it.
+/// What becomes of the annotation for Cluster Autoscaler when an execution lets go of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScaleDown {
+    /// The execution did not set it, or it was changed since: it stays.
+    Keep,
+    Remove,
+    /// It gets the value that it had before.
+    Set(String),
+}
+
+impl ScaleDown {
+    fn back_to(before: Option<&String>) -> Self {
+        before.map_or(Self::Remove, |value| Self::Set(value.clone()))
+    }
+}
+
 #[must_use]
-pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> Option<Option<String>> {
-    let is_ours = record.kept && says_disabled(node);
-    is_ours.then(|| record.kept_before.clone())
+pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
+    if record.kept && says_disabled(node) {
+        ScaleDown::back_to(record.kept_before.as_ref())
+    } else {
+        ScaleDown::Keep
+    }
 }
 
 /// What an old node's annotation said before us, if it said anything else: for the person who brings a stopped instance back.
@@ -80,10 +98,14 @@ pub fn is_kept_for(newcomer: &NodeFacts, old: &InstanceId) -> bool {
         .is_some_and(|id| id == old.as_str())
 }
 
-/// What the annotation of a newcomer that we keep becomes when we let go of it. The outer none: leave it.
+/// The same for a newcomer that is kept for an old node.
 #[must_use]
-pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> Option<Option<String>> {
-    says_disabled(newcomer).then(|| newcomer.annotations.get(KEPT_BEFORE_ANNOTATION).cloned())
+pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> ScaleDown {
+    if says_disabled(newcomer) {
+        ScaleDown::back_to(newcomer.annotations.get(KEPT_BEFORE_ANNOTATION))
+    } else {
+        ScaleDown::Keep
+    }
 }
 
 fn says_disabled(node: &NodeFacts) -> bool {
@@ -177,20 +199,30 @@ mod tests {
         for (found, before) in [(node("a"), None), (annotated("false"), Some("false".to_owned()))] {
             let record = keep_old_node(&found, &Record::default()).unwrap();
             assert!(record.kept);
-            assert_eq!(let_go_of_old_node(&annotated(DISABLED), &record), Some(before));
+            assert_eq!(
+                let_go_of_old_node(&annotated(DISABLED), &record),
+                ScaleDown::back_to(before.as_ref())
+            );
             assert_eq!(
                 let_go_of_old_node(&annotated("false"), &record),
-                None,
+                ScaleDown::Keep,
                 "changed since"
             );
-            assert_eq!(let_go_of_old_node(&node("a"), &record), None, "removed since");
+            assert_eq!(
+                let_go_of_old_node(&node("a"), &record),
+                ScaleDown::Keep,
+                "removed since"
+            );
         }
         assert_eq!(
             keep_old_node(&annotated(DISABLED), &Record::default()),
             None,
             "its owner's"
         );
-        assert_eq!(let_go_of_old_node(&annotated(DISABLED), &Record::default()), None);
+        assert_eq!(
+            let_go_of_old_node(&annotated(DISABLED), &Record::default()),
+            ScaleDown::Keep
+        );
     }
 
     #[test]
@@ -210,7 +242,7 @@ mod tests {
             assert_eq!(is_kept_for(&newcomer, &id(OLD)), is_kept, "{newcomer:?}");
             assert!(!is_kept_for(&newcomer, &id(OTHER)));
         }
-        assert_eq!(let_go_of_newcomer(&kept), Some(None));
+        assert_eq!(let_go_of_newcomer(&kept), ScaleDown::Remove);
         let with_before = NodeFacts {
             annotations: strings([
                 (SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
@@ -218,8 +250,11 @@ mod tests {
             ]),
             ..kept
         };
-        assert_eq!(let_go_of_newcomer(&with_before), Some(Some("false".to_owned())));
-        assert_eq!(let_go_of_newcomer(&annotated("false")), None);
+        assert_eq!(
+            let_go_of_newcomer(&with_before),
+            ScaleDown::Set("false".to_owned())
+        );
+        assert_eq!(let_go_of_newcomer(&annotated("false")), ScaleDown::Keep);
     }
 
     #[test]

@@ -105,9 +105,9 @@ impl HeldByHook {
         is_due
     }
 
-    /// Takes note of the member's state: one that is retained, or gone, has no hook that waits.
-    pub fn see(&mut self, lifecycle_state: Option<&str>) {
-        self.is_over = lifecycle_state != Some(WAITING);
+    /// Takes note of the member: one that is retained, or gone, has no hook that waits.
+    pub fn see(&mut self, is_waiting: bool) {
+        self.is_over = !is_waiting;
     }
 
     /// What happens when the drain's time is over and pods are left.
@@ -248,7 +248,7 @@ mod tests {
             (None, None),
         ] {
             let mut hook = hook();
-            hook.see(state);
+            hook.see(state == Some(WAITING));
             assert_eq!(hook.heartbeat_timeout(), expected, "{state:?}");
             assert_eq!(hook.try_heartbeat(at(0), at(9_999), 172_800), expected.is_some());
         }

@@ -10,7 +10,7 @@ use crate::base::names::{
     RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use crate::base::shell::quote;
-use crate::cluster::autoscaler::let_go_of_old_node;
+use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
 use crate::cluster::group::Group;
 use crate::cluster::hook::is_held;
 use crate::cluster::instance::Instance;
@@ -266,14 +266,15 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         found.states.push("is cordoned".to_owned());
         found.commands.push(format!("kubectl uncordon {name}"));
     }
-    if let Some(before) = let_go_of_old_node(node, &record) {
-        let change = match before {
-            Some(before) => {
-                let annotation = format!("{SCALE_DOWN_DISABLED_ANNOTATION}={before}");
-                format!("--overwrite {}", quote(&annotation))
-            }
-            None => format!("{SCALE_DOWN_DISABLED_ANNOTATION}-"),
-        };
+    let change = match let_go_of_old_node(node, &record) {
+        ScaleDown::Keep => None,
+        ScaleDown::Remove => Some(format!("{SCALE_DOWN_DISABLED_ANNOTATION}-")),
+        ScaleDown::Set(before) => {
+            let annotation = format!("{SCALE_DOWN_DISABLED_ANNOTATION}={before}");
+            Some(format!("--overwrite {}", quote(&annotation)))
+        }
+    };
+    if let Some(change) = change {
         found.states.push("is kept from Cluster Autoscaler".to_owned());
         found
             .commands

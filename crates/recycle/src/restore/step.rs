@@ -92,26 +92,43 @@ impl Stuck {
     }
 }
 
+#[derive(PartialEq)]
+enum Kind {
+    /// On Nodes or members, or a wait.
+    Other,
+    /// It changes the group's size, or prepares that.
+    Group,
+    End,
+}
+
 impl PutBackStep {
-    /// It changes the group's size, or prepares that. Two put-backs of one group would take each other's changes for their own.
-    pub(crate) fn changes_group(&self) -> bool {
+    fn kind(&self) -> Kind {
         match self {
             Self::Protect(_)
             | Self::CordonReplacement(_)
             | Self::TerminateReplacement(_)
             | Self::Lower { .. }
             | Self::Raise { .. }
-            | Self::ExitStandby { .. } => true,
+            | Self::ExitStandby { .. } => Kind::Group,
             Self::UndoKubernetes
             | Self::Queue
             | Self::ReleaseReplacements { .. }
             | Self::Unprotect(_)
             | Self::ForgetDead
-            | Self::Wait(..)
-            | Self::Done(_)
-            | Self::LeaveInStandby(_)
-            | Self::Report(_) => false,
+            | Self::Wait(..) => Kind::Other,
+            Self::Done(_) | Self::LeaveInStandby(_) | Self::Report(_) => Kind::End,
         }
+    }
+
+    /// No other step follows.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.kind() == Kind::End
+    }
+
+    /// It changes the group's size, or prepares that. Two put-backs of one group would take each other's changes for their own.
+    pub(crate) fn changes_group(&self) -> bool {
+        self.kind() == Kind::Group
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a restore removes from the Node.
 
 use crate::base::names::{DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION};
-use crate::cluster::autoscaler::let_go_of_old_node;
+use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
 use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
 use crate::records::node_record::Record;
 
@@ -19,8 +19,7 @@ pub struct Undo {
     pub annotations: Vec<&'static str>,
     /// Remove the label that keeps the node out of load balancers.
     pub remove_label: bool,
-    /// What the annotation for Cluster Autoscaler becomes, or that it goes; the outer none: it stays as it is.
-    pub scale_down: Option<Option<String>>,
+    pub scale_down: ScaleDown,
     /// What the record says after that; none if the record cannot be read.
     pub record: Option<Record>,
 }
@@ -50,7 +49,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         .is_some_and(|value| value == EXCLUDED);
     let scale_down = known
         .filter(|_| !in_standby)
-        .and_then(|record| let_go_of_old_node(node, record));
+        .map_or(ScaleDown::Keep, |record| let_go_of_old_node(node, record));
     let annotations = [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
         .into_iter()
         .filter(|key| node.annotations.contains_key(*key))
@@ -75,7 +74,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         && !undo.uncordon
         && undo.annotations.is_empty()
         && !undo.remove_label
-        && undo.scale_down.is_none()
+        && undo.scale_down == ScaleDown::Keep
         && undo.record.as_ref() == known;
     (!is_clean).then_some(undo)
 }

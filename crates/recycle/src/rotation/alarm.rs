@@ -1,9 +1,10 @@
-//! Chooses the node that an alarm points to.
+//! Reads alarms, as EventBridge and as an SNS topic deliver them, and chooses the node that an alarm points to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::base::ids::{ClusterName, GroupName, InstanceId};
 use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
@@ -101,6 +102,61 @@ fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
     };
     cut_text(&mut text, LONGEST_REASON / 2);
     text
+}
+
+/// What CloudWatch tells a topic (CloudWatch user guide, "Notifying users on alarm changes"), as far as we read it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct AlarmMessage {
+    pub(crate) alarm_name: String,
+    pub(crate) alarm_arn: String,
+    pub(crate) old_state_value: String,
+    pub(crate) new_state_value: String,
+    pub(crate) state_change_time: String,
+    /// None of a composite alarm.
+    #[serde(default)]
+    trigger: Value,
+}
+
+impl AlarmMessage {
+    /// The event that the same change is on EventBridge's bus, as far as `select-nodes` reads it.
+    pub(crate) fn as_event(&self) -> Value {
+        let mut detail = json!({
+            "alarmName": self.alarm_name,
+            "previousState": {"value": self.old_state_value},
+            "state": {"value": self.new_state_value, "timestamp": self.state_change_time},
+        });
+        if !self.trigger.is_null() {
+            detail["configuration"] = json!({"metrics": read_metrics(&self.trigger)});
+        }
+        json!({
+            "source": "aws.cloudwatch",
+            "detail-type": "CloudWatch Alarm State Change",
+            "resources": [self.alarm_arn],
+            "detail": detail,
+        })
+    }
+}
+
+/// The alarm's metrics: those of its metric math, or the only one.
+fn read_metrics(trigger: &Value) -> Vec<Value> {
+    let metric =
+        |dimensions: &Value| json!({"metricStat": {"metric": {"dimensions": read_dimensions(dimensions)}}});
+    let Some(queries) = trigger["Metrics"].as_array() else {
+        return vec![metric(&trigger["Dimensions"])];
+    };
+    let stats = queries
+        .iter()
+        .filter_map(|query| query.pointer("/MetricStat/Metric"));
+    stats.map(|found| metric(&found["Dimensions"])).collect()
+}
+
+/// A topic is told a list of names and values, the bus an object.
+fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
+    let pairs = dimensions.as_array().into_iter().flatten();
+    pairs
+        .filter_map(|pair| Some((pair["name"].as_str()?, pair["value"].as_str()?)))
+        .collect()
 }
 
 /// The node that an alarm means, unless its group had its turn a moment ago. `machines` are the group's members, and whoever was

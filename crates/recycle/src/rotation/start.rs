@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::base::ids::short_hash;
 use crate::base::strict::{read_text, read_value};
 use crate::input::model::InvalidInput;
+use crate::rotation::alarm::AlarmMessage;
 use crate::rotation::request::parse_rotation;
 
 /// Characters of a reason: an answer stays under 8 KB, whatever an alarm is called.
@@ -142,20 +143,6 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
     }
 }
 
-/// What CloudWatch tells a topic (CloudWatch user guide, "Notifying users on alarm changes"), as far as we read it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct AlarmMessage {
-    alarm_name: String,
-    alarm_arn: String,
-    old_state_value: String,
-    new_state_value: String,
-    state_change_time: String,
-    /// None of a composite alarm.
-    #[serde(default)]
-    trigger: Value,
-}
-
 /// Only an alarm of ours that enters ALARM begins something: a topic has other listeners, and other senders.
 fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
     let alarm: AlarmMessage = match read_text(message) {
@@ -205,45 +192,6 @@ impl AlarmMessage {
             input,
         }
     }
-
-    /// The event that the same change is on EventBridge's bus, as far as `select-nodes` reads it.
-    fn as_event(&self) -> Value {
-        let mut detail = json!({
-            "alarmName": self.alarm_name,
-            "previousState": {"value": self.old_state_value},
-            "state": {"value": self.new_state_value, "timestamp": self.state_change_time},
-        });
-        if !self.trigger.is_null() {
-            detail["configuration"] = json!({"metrics": read_metrics(&self.trigger)});
-        }
-        json!({
-            "source": "aws.cloudwatch",
-            "detail-type": "CloudWatch Alarm State Change",
-            "resources": [self.alarm_arn],
-            "detail": detail,
-        })
-    }
-}
-
-/// The alarm's metrics: those of its metric math, or the only one.
-fn read_metrics(trigger: &Value) -> Vec<Value> {
-    let metric =
-        |dimensions: &Value| json!({"metricStat": {"metric": {"dimensions": read_dimensions(dimensions)}}});
-    let Some(queries) = trigger["Metrics"].as_array() else {
-        return vec![metric(&trigger["Dimensions"])];
-    };
-    let stats = queries
-        .iter()
-        .filter_map(|query| query.pointer("/MetricStat/Metric"));
-    stats.map(|found| metric(&found["Dimensions"])).collect()
-}
-
-/// A topic is told a list of names and values, the bus an object.
-fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
-    let pairs = dimensions.as_array().into_iter().flatten();
-    pairs
-        .filter_map(|pair| Some((pair["name"].as_str()?, pair["value"].as_str()?)))
-        .collect()
 }
 
 /// A rotation that makes no sense is refused when it is written, not when it is needed; what goes is not looked at.
@@ -285,6 +233,7 @@ mod tests {
     use crate::fixtures::OLD;
     use crate::rotation::alarm::{Alarmed, read_alarm};
     use crate::rotation::request::AlarmTerms;
+    use serde_json::json;
 
     const ALARM: &str = "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu";
     const TIME: &str = "2027-01-01T00:00:01.250+0000";

@@ -6,6 +6,7 @@ use crate::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
 use crate::base::names::PROGRESS_ANNOTATION;
 use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::base::names::STANDBY_TAG;
+use crate::cluster::autoscaler::ScaleDown;
 use crate::cluster::group::Member;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
@@ -644,7 +645,7 @@ fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotte
             uncordon: true,
             annotations: vec![PROGRESS_ANNOTATION],
             remove_label: true,
-            scale_down: None,
+            scale_down: ScaleDown::Keep,
             record: Some(Record {
                 schema: 1,
                 members_before: vec![id(OLD)],
@@ -708,7 +709,7 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         let left = undo.record.unwrap();
         assert_eq!(
             (undo.scale_down, left.kept, &left.kept_before),
-            (None, true, &before)
+            (ScaleDown::Keep, true, &before)
         );
         let mut clean = claimed(node, Phase::Standby, &left);
         clean.annotations.remove(PROGRESS_ANNOTATION);
@@ -719,7 +720,7 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         let undo = undo_kubernetes(&clean, &ours(), false).unwrap();
         assert_eq!(
             (undo.scale_down, undo.record.unwrap().kept),
-            (Some(before), false)
+            (before.map_or(ScaleDown::Remove, ScaleDown::Set), false)
         );
     }
 }
@@ -777,16 +778,16 @@ fn only_values_that_are_still_ours_are_undone() {
     };
     assert_eq!(
         kept(None, "true").scale_down,
-        Some(None),
+        ScaleDown::Remove,
         "nothing was there before"
     );
     assert_eq!(
         kept(Some("false"), "true").scale_down,
-        Some(Some("false".to_owned()))
+        ScaleDown::Set("false".to_owned())
     );
     assert_eq!(
         kept(None, "false").scale_down,
-        None,
+        ScaleDown::Keep,
         "changed by a person meanwhile"
     );
     assert!(!kept(None, "true").record.unwrap().kept);
