@@ -20,6 +20,7 @@ use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
 use base::error::Error;
 pub use base::exit::Exit;
+use commands::pause::Change;
 use views::output::Output;
 
 /// One invocation.
@@ -48,8 +49,10 @@ async fn obey(line: &CommandLine, output: &Output) -> Result<Exit, Error> {
         Command::Finish(wanted) => commands::drain::finish(&found().await?, output, wanted).await,
         Command::Abort(wanted) => commands::put_back::abort(&found().await?, output, wanted).await,
         Command::Restore(wanted) => commands::put_back::restore(&found().await?, output, wanted).await,
-        Command::Pause(wanted) => commands::pause::pause(&found().await?, output, wanted).await,
-        Command::Resume(wanted) => commands::pause::resume(&found().await?, output, wanted).await,
+        Command::Pause(wanted) => commands::pause::run(&found().await?, output, wanted, Change::Pause).await,
+        Command::Resume(wanted) => {
+            commands::pause::run(&found().await?, output, wanted, Change::Resume).await
+        }
         Command::Doctor(wanted) => doctor::run(&found().await?, output, wanted).await,
         Command::Report(wanted) => report::run(&found().await?, output, wanted).await,
         Command::Completions(wanted) => output.show_completions(wanted.shell),

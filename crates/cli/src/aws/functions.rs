@@ -42,7 +42,7 @@ impl Functions {
             .payload(Blob::new(question.to_string()))
             .send()
             .await
-            .map_err(|error| Error::aws(INVOKE, error))
+            .map_err(Error::of(INVOKE))
             .map_err(|error| explain(error, &name))?;
         let payload = answer.payload().map(Blob::as_ref).unwrap_or_default();
         let value: Value = serde_json::from_slice(payload).map_err(unreadable)?;

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use crate::aws::executions::Executions;
+use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Error;
 use crate::history::group::GroupStory;
 use crate::history::rotation::{AT_ONCE, LOOKS, RotationStory, describe_unread};
 
 impl RotationStory {
     /// Reads on; the groups now and then, and at the end.
-    pub(crate) async fn read_on(&mut self, executions: &Executions) -> Result<(), Error> {
-        executions.read_on(&self.arn, &mut self.story).await?;
+    pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<(), Error> {
+        states.read_on(&self.arn, &mut self.story).await?;
         if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
             // Who may not read them, or not now, sees the rotation all the same.
-            let unread = self.read_groups(executions).await.err();
+            let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
         }
         self.looks += 1;
@@ -23,9 +23,9 @@ impl RotationStory {
     }
 
     /// All of it, for who looks seldom: an outage hides what it hides, and no more.
-    pub(crate) async fn read_all(&mut self, executions: &Executions) -> Result<(), Error> {
+    pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<(), Error> {
         self.looks = 0;
-        match self.read_on(executions).await {
+        match self.read_on(states).await {
             Err(error) if error.is_outage() => {
                 self.unread = Some(describe_unread("its history", &error));
                 Ok(())
@@ -34,10 +34,10 @@ impl RotationStory {
         }
     }
 
-    async fn read_groups(&mut self, executions: &Executions) -> Result<(), Error> {
+    async fn read_groups(&mut self, states: &StepFunctions) -> Result<(), Error> {
         let mut children = BTreeMap::new();
         for map_run in &self.story.map_runs {
-            for child in executions.list_children(map_run).await? {
+            for child in states.list_children(map_run).await? {
                 self.groups.entry(child.arn.clone()).or_default();
                 let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());
                 children.insert(child.arn, is_running);
@@ -47,8 +47,8 @@ impl RotationStory {
         for (arn, group) in &mut self.groups {
             match children.get(arn) {
                 Some(is_running) if *is_running || !group.has_ended => {
-                    let is_first = group.last_id == 0;
-                    let read = read_group(executions, arn, group, *is_running);
+                    let is_first = group.cursor.last_id == 0;
+                    let read = read_group(states, arn, group, *is_running);
                     if is_first {
                         first.push(read)
                     } else {
@@ -68,12 +68,12 @@ impl RotationStory {
 
 /// Reads the history of a group's execution on. An end that tells nothing of itself its status tells.
 async fn read_group(
-    executions: &Executions,
+    states: &StepFunctions,
     arn: &str,
     group: &mut GroupStory,
     is_running: bool,
 ) -> Result<(), Error> {
-    executions.read_group_on(arn, group).await?;
+    states.read_on(arn, group).await?;
     group.has_ended |= !is_running;
     Ok(())
 }

@@ -49,22 +49,32 @@ pub(crate) enum Error {
     Output(#[from] std::io::Error),
 }
 
+/// Ends a function with [`Error::Refused`], in the words of `format!`.
+macro_rules! refuse {
+    ($($text:tt)*) => {
+        return Err($crate::base::error::Error::Refused(format!($($text)*)))
+    };
+}
+pub(crate) use refuse;
+
 /// What a function fails with that Lambda has ended (Lambda guide, "Function errors").
 const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
 
 impl Error {
     /// What AWS answered to a call. An absent identity is told with what helps.
-    pub(crate) fn aws<E>(call: &'static str, error: E) -> Self
+    pub(crate) fn of<E>(call: &'static str) -> impl FnOnce(E) -> Self
     where
         E: ProvideErrorMetadata + StdError,
     {
-        let code = error.code().map(str::to_owned);
-        let reason = match (&code, error.message()) {
-            (Some(code), Some(message)) => format!("{code}: {message}"),
-            (Some(code), None) => code.clone(),
-            (None, _) => explain(&with_causes(&error)),
-        };
-        Self::Aws { call, code, reason }
+        move |error| {
+            let code = error.code().map(str::to_owned);
+            let reason = match (&code, error.message()) {
+                (Some(code), Some(message)) => format!("{code}: {message}"),
+                (Some(code), None) => code.clone(),
+                (None, _) => explain(&with_causes(&error)),
+            };
+            Self::Aws { call, code, reason }
+        }
     }
 
     /// AWS's name of the error, if that is what it is.

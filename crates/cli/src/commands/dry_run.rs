@@ -1,22 +1,18 @@
 //! The end of a dry run, shown.
 
+use recycle::report::event::End;
 use serde_json::{Value, json};
 
-use crate::aws::executions::Executions;
+use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Error;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::End;
 use crate::views::output::Output;
 use crate::views::watch;
 
 /// A dry run waits for nothing: its end is a matter of seconds.
-pub(super) async fn wait_for_end(executions: &Executions, arn: &str) -> Result<End, Error> {
+pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End, Error> {
     loop {
-        if let Some(end) = executions
-            .describe(arn)
-            .await?
-            .and_then(|described| described.end)
-        {
+        if let Some(end) = states.find(arn).await?.and_then(|execution| execution.end) {
             return Ok(end);
         }
         watch::pause().await;

@@ -35,7 +35,6 @@ pub(crate) struct RotationStory {
 
 impl RotationStory {
     /// Nothing was read yet.
-    #[must_use]
     pub(crate) fn new(arn: &str) -> Self {
         Self {
             arn: arn.to_owned(),
@@ -47,7 +46,6 @@ impl RotationStory {
     }
 
     /// The group of a node, and what the node was selected by, as a dry run tells.
-    #[must_use]
     pub(crate) fn find_criteria(&self, node: &str) -> Option<(&str, Vec<&str>)> {
         let mut groups = self.groups();
         let group = groups.find(|group| group.nodes.iter().any(|other| other == node))?;
@@ -65,7 +63,6 @@ impl RotationStory {
     }
 
     /// What it is about, or how it has ended, in a sentence.
-    #[must_use]
     pub(crate) fn describe(&self) -> String {
         match (&self.story.end, self.story.reason()) {
             (Some(end), _) => describe_rotation_end(end),
@@ -75,7 +72,6 @@ impl RotationStory {
     }
 
     /// How far it has come; none before that is known, and after its end.
-    #[must_use]
     pub(crate) fn describe_progress(&self) -> Option<String> {
         if self.story.end.is_some() {
             return None;
@@ -88,7 +84,6 @@ impl RotationStory {
     }
 
     /// A line for each group that goes on: its name, how much of it is done, from 0 to 1, and a sentence.
-    #[must_use]
     pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
         let running = self.groups().filter(|group| !group.has_ended);
         let mut lines: Vec<(String, f64, String)> = running
@@ -103,7 +98,6 @@ impl RotationStory {
     }
 
     /// For machines.
-    #[must_use]
     pub(crate) fn document(&self) -> Value {
         let groups: Vec<Value> = self
             .groups()
@@ -173,30 +167,31 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::aws::executions::Executions;
     use jiff::Timestamp;
+    use recycle::report::event::{Event, Happened};
     use scripted_aws::ScriptedAws;
 
     use super::*;
-    use crate::history::group::{GroupEvent, GroupWhat};
+    use crate::aws::step_functions::StepFunctions;
+    use crate::history::cursor::View as _;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
     /// Three nodes, one at a time: the first took an hour, the second waits.
-    fn rotation(second: GroupWhat) -> RotationStory {
+    fn rotation(second: Happened) -> RotationStory {
         let mut group = GroupStory::default();
         let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1});
         for (id, (previous, seconds, what)) in (1..).zip([
-            (0, 0, GroupWhat::Started("workers".to_owned())),
-            (1, 0, GroupWhat::Answered(nodes)),
-            (2, 0, GroupWhat::Turn(0)),
-            (3, 3_600, GroupWhat::TurnEnded(json!({"end": "recycled"}))),
-            (2, 3_600, GroupWhat::Turn(1)),
+            (0, 0, Happened::Started(json!({"group": "workers"}))),
+            (1, 0, Happened::Answered(nodes)),
+            (2, 0, Happened::TurnBegan(0)),
+            (3, 3_600, Happened::TurnEnded(json!({"end": "recycled"}))),
+            (2, 3_600, Happened::TurnBegan(1)),
             (5, 3_600, second),
         ]) {
-            group.read(GroupEvent {
+            group.read(Event {
                 id,
                 previous,
                 at: at(seconds),
@@ -208,8 +203,8 @@ mod tests {
         rotation
     }
 
-    fn paused() -> GroupWhat {
-        GroupWhat::Answered(
+    fn paused() -> Happened {
+        Happened::Answered(
             json!({"verdict": "wait", "reason": "group workers has the tag recycle-eks:paused", "wait_seconds": 60}),
         )
     }
@@ -236,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_counted() {
-        let start = GroupWhat::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
+        let start = Happened::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
         assert_eq!(
             rotation(start).describe_progress().as_deref(),
             Some("1 of 3 done, 1 under way")
@@ -278,13 +273,13 @@ mod tests {
             .on("GetExecutionHistory", r#"{"events": []}"#)
             .on("ListExecutions", LISTED)
             .on("GetExecutionHistory", GROUP);
-        let (executions, mut told) = (Executions::new(&aws.config()), RotationStory::new("arn"));
+        let (states, mut told) = (StepFunctions::new(&aws.config()), RotationStory::new("arn"));
         for expected in [
             "its history could not be read now: ",
             "its groups could not be read now: ",
             "0 of 1 done",
         ] {
-            told.read_all(&executions).await.unwrap();
+            told.read_all(&states).await.unwrap();
             let progress = told.describe_progress().unwrap();
             assert!(progress.starts_with(expected), "{progress}");
         }
@@ -305,7 +300,7 @@ mod tests {
                 .on("ListExecutions", &LISTED.replace("RUNNING", status))
                 .on("GetExecutionHistory", GROUP);
             let mut told = RotationStory::new("arn");
-            told.read_all(&Executions::new(&aws.config())).await.unwrap();
+            told.read_all(&StepFunctions::new(&aws.config())).await.unwrap();
             assert_eq!(told.groups["child"].has_ended, has_ended, "{status}");
             assert_eq!(aws.scenes_left(), 0);
         }

@@ -1,11 +1,11 @@
 //! How a rotation has ended, group by group: its output says so, or the cause of its failure.
 
+use recycle::report::event::End;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::base::exit::Exit;
 use crate::history::end::exit_of;
-use crate::history::node::End;
 
 /// How many nodes that failed a group names at most (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
@@ -45,7 +45,6 @@ pub(crate) struct RotationEnd {
 
 impl RotationEnd {
     /// None if the end does not tell of groups.
-    #[must_use]
     pub(crate) fn read(end: &End) -> Option<Self> {
         let from_cause = || serde_json::from_str(&end.cause).unwrap_or_default();
         let told: Value = if end.output.is_null() {
@@ -62,13 +61,11 @@ impl RotationEnd {
     }
 
     /// Whether a group has ended with an error of its own.
-    #[must_use]
     pub(crate) fn has_error(&self) -> bool {
         self.groups.iter().any(|group| !group.error.is_empty())
     }
 
     /// One sentence of all groups.
-    #[must_use]
     pub(crate) fn summary(&self) -> String {
         let counted = self.groups.iter().filter_map(|group| group.recycled);
         let recycled = match (counted.clone().count(), counted.fold(0, u32::saturating_add)) {
@@ -152,7 +149,6 @@ impl GroupEnd {
 }
 
 /// One sentence, of what became of the nodes: what the rotation says of itself was written before anything began.
-#[must_use]
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),
@@ -161,7 +157,6 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
 }
 
 /// What it means for a pipeline: a rotation that has left nodes has not done what was asked.
-#[must_use]
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.is_incomplete());
     let exit = exit_of(end);

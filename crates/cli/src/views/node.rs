@@ -1,10 +1,10 @@
 //! How the story of one execution of `recycle-node` looks: the machine's boxes, the pods, the drain's time, the reason for it all.
 
 use jiff::Timestamp;
+use recycle::report::event::BOXES;
 use serde_json::{Value, json};
 
 use crate::base::times::{clock_face, moment, shortly};
-use crate::history::boxes::BOXES;
 use crate::history::end::{describe_end, exit_of};
 use crate::history::node::{Class, Drain, Story};
 use crate::views::viewer::{Frame, Line, Style, bar};
@@ -12,7 +12,6 @@ use crate::views::viewer::{Frame, Line, Style, bar};
 const BAR: usize = 30;
 
 /// All of it at a moment.
-#[must_use]
 pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
     Frame {
         clock: clock_face(story.elapsed(now)),
@@ -54,7 +53,7 @@ fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
 fn draw_boxes(story: &Story) -> Line {
     let current = current_box(story);
     let mut line = Line::new();
-    for (name, _) in BOXES {
+    for (name, ..) in BOXES {
         let times = story.entered.get(name).copied().unwrap_or(0);
         if name == "RestoreNode" && times == 0 {
             continue;
@@ -176,21 +175,18 @@ fn document(arn: &str, story: &Story) -> Value {
     document
 }
 
-/// The box that a story is in: that of the newest state which has one.
-#[must_use]
 fn current_box(story: &Story) -> &'static str {
-    let of_state = |state: &str| BOXES.iter().find(|(_, states)| states.contains(&state));
-    of_state(&story.place).map_or(BOXES[0].0, |(name, _)| name)
+    story.place.unwrap_or(BOXES[0].0)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::base::exit::Exit;
-    use crate::history::node::End;
     use recycle::base::failure::Failure;
+    use recycle::report::event::{End, Event, Happened};
 
     use super::*;
-    use crate::history::node::{Event, What};
+    use crate::base::exit::Exit;
+    use crate::history::cursor::View as _;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
@@ -202,25 +198,26 @@ mod tests {
         let run =
             json!({"node": "ip-1", "group": "workers", "draining_since": at(0).to_string(), "input": input});
         let answer = json!({"reason": "waits for 1 pod", "counts": {"awaited": 1}, "names": {"awaited": ["jobs/train"]}, "run": run});
-        let started = What::Started {
-            input: json!({"instance_id": "i-1"}),
-        };
-        let entered = |state: &str| What::Entered {
-            state: state.to_owned(),
-        };
+        let started = Happened::Started(json!({"instance_id": "i-1"}));
+        let entered = |state: &str| Happened::Entered(state.to_owned());
         let mut story = Story::default();
         let whats = [
             started,
             entered("ClaimNode"),
             entered("CheckPods"),
-            What::Answered { answer },
+            Happened::Answered(answer),
             entered("EvictPods"),
             entered("WaitForPods"),
             entered("CheckPods"),
             entered("RecordHeartbeat"),
         ];
         for (id, what) in (1..).zip(whats) {
-            story.read(Event { id, at: at(0), what });
+            story.read(Event {
+                id,
+                previous: id - 1,
+                at: at(0),
+                what,
+            });
         }
         story
     }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::aws::executions::Executions;
 use crate::aws::installation::Installation;
 use crate::base::clock;
 use crate::base::error::Error;
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::{End, Story};
+use crate::history::node::Story;
 use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
@@ -40,14 +40,19 @@ async fn pause_for_cluster() {
     }
 }
 
-/// What a look has found.
-pub(crate) enum Look {
-    /// There is more to come.
-    GoOn(Frame),
-    /// The same, and it comes no sooner than the cluster changes.
-    GoOnSlowly(Frame),
-    /// It is over.
-    Over(Frame, Exit),
+/// When to look again.
+pub(crate) enum Next {
+    Soon,
+    /// No sooner than the cluster changes.
+    Later,
+    /// Not any more: it is over.
+    Over(Exit),
+}
+
+impl Next {
+    pub(crate) fn of(over: Option<Exit>) -> Self {
+        over.map_or(Self::Soon, Self::Over)
+    }
 }
 
 /// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
@@ -57,32 +62,29 @@ pub(crate) fn hear_interrupts() -> Result<Signal, Error> {
 
 /// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
 pub(crate) async fn until_over(
-    viewer: &mut Viewer<'_>,
+    output: &Output,
     interrupts: &mut Signal,
-    mut look: impl AsyncFnMut(Timestamp) -> Result<Look, Error>,
+    mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next), Error>,
 ) -> Result<Option<Exit>, Error> {
-    let mut outages = 0;
+    let (mut viewer, mut outages) = (Viewer::new(output), 0);
     let watching = async {
         loop {
             match look(clock::now()).await {
-                Ok(Look::Over(frame, exit)) => {
-                    viewer.show(&frame)?;
-                    return Ok(exit);
-                }
-                Ok(Look::GoOn(frame)) => {
+                Ok((frame, next)) => {
                     outages = 0;
                     viewer.show(&frame)?;
+                    match next {
+                        Next::Soon => pause().await,
+                        Next::Later => pause_for_cluster().await,
+                        Next::Over(exit) => return Ok(exit),
+                    }
                 }
-                Ok(Look::GoOnSlowly(frame)) => {
-                    outages = 0;
-                    viewer.show(&frame)?;
-                    pause_for_cluster().await;
-                    continue;
+                Err(error) if error.is_outage() && outages < MOST_OUTAGES => {
+                    outages += 1;
+                    pause().await;
                 }
-                Err(error) if error.is_outage() && outages < MOST_OUTAGES => outages += 1,
                 Err(error) => return Err(error),
             }
-            pause().await;
         }
     };
     tokio::select! {
@@ -98,40 +100,27 @@ pub(crate) async fn watch_node(
     arn: &str,
     interrupts: &mut Signal,
 ) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
-    let (mut story, mut viewer) = (Story::default(), Viewer::new(output));
-    let over = until_over(&mut viewer, interrupts, async |now| {
-        executions.read_on(arn, &mut story).await?;
-        let shown = frame(arn, &story, now);
-        Ok(match &story.end {
-            Some(end) => Look::Over(shown, exit_of(end)),
-            None => Look::GoOn(shown),
-        })
+    let mut story = Story::default();
+    let over = until_over(output, interrupts, async |now| {
+        installation.states.read_on(arn, &mut story).await?;
+        let exit = story.end.as_ref().map(exit_of);
+        Ok((frame(arn, &story, now), Next::of(exit)))
     })
     .await?;
-    match (over, &story.end) {
-        (Some(exit), Some(end)) => {
-            tell_end(output, end)?;
-            Ok(exit)
-        }
-        (Some(_), None) | (None, _) => {
-            // Before the first look nothing is known but the execution.
-            let what = if story.instance().is_empty() {
-                arn
-            } else {
-                story.instance()
-            };
-            leave(output, arn, &format!("recycle-eks status --watch {what}"))
-        }
-    }
-}
-
-fn tell_end(output: &Output, end: &End) -> Result<(), Error> {
+    let Some(exit) = over else {
+        // Before the first look nothing is known but the execution.
+        let what = if story.instance().is_empty() {
+            arn
+        } else {
+            story.instance()
+        };
+        return leave(output, arn, &format!("recycle-eks status --watch {what}"));
+    };
     // A terminal's picture ends with it already.
-    if output.is_terminal {
-        return Ok(());
+    if let Some(end) = story.end.filter(|_| !output.is_terminal) {
+        output.say(describe_end(&end))?;
     }
-    output.say(describe_end(end))
+    Ok(exit)
 }
 
 /// After Ctrl-C.
@@ -139,8 +128,6 @@ pub(crate) fn leave(output: &Output, arn: &str, again: &str) -> Result<Exit, Err
     output.say(format!(
         "\nnot watched any more; {arn} goes on. To watch it again: {again}"
     ))?;
-    output.document(
-        &serde_json::json!({"execution_arn": arn, "watched": false, "exit": Exit::Unwatched.code()}),
-    )?;
+    output.document(&json!({"execution_arn": arn, "watched": false, "exit": Exit::Unwatched.code()}))?;
     Ok(Exit::Unwatched)
 }

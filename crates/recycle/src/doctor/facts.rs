@@ -23,12 +23,19 @@ pub enum Seen<T> {
 }
 
 impl<T> Seen<T> {
+    /// The answer, or else why there is none.
+    pub fn known<U>(self) -> Result<T, Seen<U>> {
+        match self {
+            Self::Found(found) => Ok(found),
+            Self::Denied(what) => Err(Seen::Denied(what)),
+            Self::Unanswered(why) => Err(Seen::Unanswered(why)),
+            Self::Failed(why) => Err(Seen::Failed(why)),
+        }
+    }
+
     /// The answer, if there is one.
     pub fn found(self) -> Option<T> {
-        match self {
-            Self::Found(found) => Some(found),
-            Self::Denied(_) | Self::Unanswered(_) | Self::Failed(_) => None,
-        }
+        self.known::<T>().ok()
     }
 
     /// The same by reference.
@@ -48,12 +55,7 @@ impl<T> Seen<T> {
 
     /// Another answer, for which more is asked.
     pub fn and_then<U>(self, ask: impl FnOnce(T) -> Seen<U>) -> Seen<U> {
-        match self {
-            Self::Found(found) => ask(found),
-            Self::Denied(what) => Seen::Denied(what),
-            Self::Unanswered(why) => Seen::Unanswered(why),
-            Self::Failed(why) => Seen::Failed(why),
-        }
+        self.known().map_or_else(|unknown| unknown, ask)
     }
 }
 
