@@ -20,10 +20,9 @@ pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
         examine_machines(seen),
         examine_inside(seen, inside),
         examine_entries(seen, is_let_in(inside)),
-        examine_sweeps(seen),
+        vec![examine_sweeps(seen)],
         examine_rules(seen),
-        examine_topic(seen),
-        examine_dead_letters(seen),
+        vec![examine_topic(seen), examine_dead_letters(seen)],
         examine_logs(seen),
         examine_groups(seen),
     ]

@@ -12,7 +12,6 @@ use crate::cluster::node::NodeList;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen<T> {
-    /// The answer.
     Found(T),
     /// Whoever asked is not allowed to; the text says to what.
     Denied(String),
@@ -62,7 +61,6 @@ impl<T> Seen<T> {
 /// What `select-nodes` sees, with its own role, from its own network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// The version of its code.
     pub version: String,
     /// The version of the API server, asked with a token.
     pub api_server: Seen<String>,
@@ -72,7 +70,6 @@ pub struct Inside {
     pub groups: Seen<Vec<String>>,
     /// How many members these groups have that EC2 knows.
     pub instances: Seen<u32>,
-    /// The cluster's Nodes.
     pub nodes: Seen<Nodes>,
     /// The members of these groups without the cluster's tag; none if the function is of a version that does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +82,6 @@ pub struct Inside {
 /// The Nodes of a cluster, as far as they look odd.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
-    /// How many there are.
     pub count: u32,
     /// Those that name no EC2 instance.
     pub without_instance: Vec<String>,
@@ -127,9 +123,7 @@ pub fn find_odd_nodes(
 pub struct Installation {
     /// The module's `name`.
     pub name: String,
-    /// The cluster.
     pub cluster: String,
-    /// Now.
     pub now: Timestamp,
     /// The version of the command line.
     pub version: String,
@@ -141,7 +135,6 @@ pub struct Installation {
     pub authentication: Seen<String>,
     /// By step: the Kubernetes groups of the access entry of the function's role; none if it has no entry.
     pub entries: BTreeMap<String, Seen<Option<Vec<String>>>>,
-    /// The cluster's groups.
     pub groups: Seen<Vec<Group>>,
     /// The module's rules.
     pub rules: Seen<Vec<Rule>>,
@@ -155,23 +148,17 @@ pub struct Installation {
     pub sweeps: Seen<Vec<Sweep>>,
 }
 
-/// A state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// `status`.
     pub status: String,
     /// The version behind the alias `live`; none without the alias.
     pub live: Option<String>,
-    /// The newest version.
     pub newest: Option<String>,
 }
 
-/// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// `State`.
     pub state: String,
-    /// `LastUpdateStatus`.
     pub last_update: String,
     /// The module's version, which its description begins with.
     pub version: Option<String>,
@@ -181,14 +168,11 @@ pub struct Function {
     pub drain_timeout: u32,
 }
 
-/// An Auto Scaling group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
     pub name: String,
     /// Minimum, desired capacity, maximum.
     pub sizes: (u32, u32, u32),
-    /// Processes that are suspended.
     pub suspended: Vec<String>,
     /// `MaxInstanceLifetime` in seconds.
     pub max_lifetime: Option<u32>,
@@ -196,40 +180,30 @@ pub struct Group {
     pub retains: bool,
     /// The status of an instance refresh that is under way.
     pub refresh: Seen<Option<String>>,
-    /// Its lifecycle hooks.
     pub hooks: Seen<Vec<Hook>>,
 }
 
-/// A lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Its name.
     pub name: String,
     /// It holds members that are terminated.
     pub on_termination: bool,
-    /// `DefaultResult`.
     pub default_result: String,
     /// `HeartbeatTimeout` in seconds.
     pub heartbeat: u32,
 }
 
-/// A rule of EventBridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
     pub name: String,
-    /// It is enabled.
     pub is_enabled: bool,
-    /// How many targets it has.
     pub targets: Seen<usize>,
     /// The text of its pattern, if it has one.
     pub pattern: Option<String>,
 }
 
-/// A topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    /// Its ARN.
     pub arn: String,
     /// Subscriptions that are confirmed.
     pub confirmed: usize,
@@ -237,13 +211,9 @@ pub struct Topic {
     pub pending: usize,
 }
 
-/// An execution of the sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// Its ARN.
     pub execution: String,
-    /// `status`.
     pub status: String,
-    /// When it began.
     pub started_at: Timestamp,
 }
