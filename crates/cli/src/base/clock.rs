@@ -5,7 +5,6 @@ use jiff::Timestamp;
 /// A file with the time (RFC 3339), for the local world of the tests, whose clock is another one.
 const CLOCK_FILE: &str = "RECYCLE_EKS_CLOCK";
 
-/// Now.
 pub(crate) fn now() -> Timestamp {
     told_by_file().unwrap_or_else(real)
 }

@@ -29,19 +29,15 @@ pub(crate) enum Error {
     /// A function of the installation failed.
     #[error("the function {function} failed: {name}: {reason}")]
     Function {
-        /// Its name.
         function: String,
         /// Its error's name.
         name: String,
-        /// Its error's text.
         reason: String,
     },
     /// An answer is not what this version understands.
     #[error("failed to read {what}: {source}")]
     Unreadable {
-        /// What was read.
         what: &'static str,
-        /// Why it cannot be understood.
         source: serde_json::Error,
     },
     /// Nobody takes what is shown.
@@ -78,46 +74,32 @@ impl Error {
     }
 
     /// AWS's name of the error, if that is what it is.
-    #[must_use]
     pub(crate) fn code(&self) -> Option<&str> {
-        match self {
-            Self::Aws { code, .. } => code.as_deref(),
-            Self::Refused(_)
-            | Self::Unreachable(_)
-            | Self::Function { .. }
-            | Self::Unreadable { .. }
-            | Self::Output(_) => None,
+        if let Self::Aws { code, .. } = self {
+            code.as_deref()
+        } else {
+            None
         }
     }
 
     /// How an invocation ends that met it.
-    #[must_use]
     pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Refused(_) => Exit::Refused,
-            Self::Unreachable(_)
-            | Self::Aws { .. }
-            | Self::Function { .. }
-            | Self::Unreadable { .. }
-            | Self::Output(_) => Exit::Failed,
+        if matches!(self, Self::Refused(_)) {
+            Exit::Refused
+        } else {
+            Exit::Failed
         }
     }
 
     /// Whether it may be over in a moment: nothing was answered, or AWS is busy.
-    #[must_use]
     pub(crate) fn is_outage(&self) -> bool {
-        let is_busy = |code: &str| {
-            ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"]
-                .iter()
-                .any(|word| code.contains(word))
-        };
+        let busy = ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"];
+        let is_busy = |code: &str| busy.iter().any(|word| code.contains(word));
+        let of_functions = [Failure::ServiceUnavailable, Failure::InternalError].map(Failure::name);
         match self {
             Self::Aws { code, .. } => code.as_deref().is_none_or(is_busy),
             Self::Function { name, .. } => {
-                ENDED_BY_LAMBDA.contains(&name.as_str())
-                    || [Failure::ServiceUnavailable, Failure::InternalError]
-                        .iter()
-                        .any(|failure| failure.name() == name)
+                ENDED_BY_LAMBDA.contains(&name.as_str()) || of_functions.contains(&name.as_str())
             }
             Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable { .. } | Self::Output(_) => false,
         }
@@ -140,10 +122,8 @@ fn with_causes(error: &dyn StdError) -> String {
 }
 
 fn explain(text: &str) -> String {
-    let is_about_credentials = ["credentials", "SSO", "token"]
-        .iter()
-        .any(|word| text.contains(word));
-    if is_about_credentials {
+    let words = ["credentials", "SSO", "token"];
+    if words.iter().any(|word| text.contains(word)) {
         format!("there are no AWS credentials (log in as for the AWS CLI, or choose a --profile): {text}")
     } else {
         text.to_owned()

@@ -13,7 +13,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &P
     let Some(node) = &wanted.node else {
         return super::rotate::plan(installation, output, wanted).await;
     };
-    let mut input = node_input(installation, node, &wanted.fields.0).await?;
+    let mut input = node_input(installation, node, &wanted.rotation.fields.0).await?;
     input["dry_run"] = true.into();
     let arn = installation.states.start(&installation.live(), &input).await?;
     let end = wait_for_end(&installation.states, &arn).await?;

@@ -37,7 +37,7 @@ pub(crate) async fn run(
     output: &Output,
     wanted: &Rotate,
 ) -> Result<Exit, Error> {
-    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, false)?;
+    let input = rotation_input(&wanted.rotation, false)?;
     let machine = installation.machine("rotate-nodes");
     let (arn, mut interrupts) = start(installation, output, &machine, &input).await?;
     if wanted.detach {
@@ -50,7 +50,7 @@ pub(crate) async fn run(
 
 /// A dry run of the rotation, whose nodes are dry runs.
 pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
-    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, true)?;
+    let input = rotation_input(&wanted.rotation, true)?;
     let states = &installation.states;
     let arn = states
         .start(&installation.machine("rotate-nodes"), &input)
