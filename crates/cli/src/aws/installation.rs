@@ -8,8 +8,6 @@ use crate::aws::functions::Functions;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Error;
 
-const WHO_AM_I: &str = "sts:GetCallerIdentity";
-
 /// What the module has installed.
 #[derive(Debug)]
 pub(crate) struct Installation {
@@ -28,11 +26,8 @@ impl Installation {
     /// Looks for it. That it is not there is a refusal, before anything is touched.
     pub(crate) async fn find(global: &Global) -> Result<Self, Error> {
         let aws = super::configuration::configure(global).await?;
-        let caller = aws_sdk_sts::Client::new(&aws)
-            .get_caller_identity()
-            .send()
-            .await
-            .map_err(Error::of(WHO_AM_I))?;
+        let identity = aws_sdk_sts::Client::new(&aws).get_caller_identity().send();
+        let caller = identity.await.map_err(Error::of("sts:GetCallerIdentity"))?;
         let region = aws.region().map(ToString::to_string).unwrap_or_default();
         let arn_prefix = states_prefix(caller.arn().unwrap_or_default(), &region);
         let mut found = Self {

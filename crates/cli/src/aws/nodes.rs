@@ -5,7 +5,7 @@ use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
 
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::{Error, refuse};
 
 /// Everything that something of ours is on; or one node, whatever is on it.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status, Error> {
@@ -25,8 +25,6 @@ pub(crate) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Nothing was asked yet.
-    #[must_use]
     pub(crate) fn new(installation: &'a Installation) -> Self {
         Self {
             installation,
@@ -48,17 +46,20 @@ impl<'a> Fleet<'a> {
 /// One node by its instance id or its name.
 pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus, Error> {
     let status = fetch_status(installation, Some(name)).await?;
-    let away = status.cluster_is_away;
-    let unreadable = status
-        .unreadable_nodes
-        .map_or_else(String::new, |why| format!("; {why}"));
-    status.nodes.into_iter().next().ok_or_else(|| {
-        let cluster = &installation.cluster;
-        match away {
-            Some(why) => Error::Unreachable(format!("{name:?} is not known, and the cluster {cluster} cannot be asked: {why}")),
-            None => Error::Refused(format!("there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{unreadable}")),
-        }
-    })
+    if let Some(node) = status.nodes.into_iter().next() {
+        return Ok(node);
+    }
+    let cluster = &installation.cluster;
+    if let Some(why) = status.cluster_is_away {
+        return Err(Error::Unreachable(format!(
+            "{name:?} is not known, and the cluster {cluster} cannot be asked: {why}"
+        )));
+    }
+    let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
+    refuse!(
+        "there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{}",
+        unreadable.unwrap_or_default()
+    )
 }
 
 /// An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.

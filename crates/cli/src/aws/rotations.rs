@@ -35,27 +35,23 @@ impl RotationStory {
     }
 
     async fn read_groups(&mut self, states: &StepFunctions) -> Result<(), Error> {
-        let mut children = BTreeMap::new();
+        let mut running = BTreeMap::new();
         for map_run in &self.story.map_runs {
             for child in states.list_children(map_run).await? {
                 self.groups.entry(child.arn.clone()).or_default();
                 let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());
-                children.insert(child.arn, is_running);
+                running.insert(child.arn, is_running);
             }
         }
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for (arn, group) in &mut self.groups {
-            match children.get(arn) {
-                Some(is_running) if *is_running || !group.has_ended => {
-                    let is_first = group.cursor.last_id == 0;
-                    let read = read_group(states, arn, group, *is_running);
-                    if is_first {
-                        first.push(read)
-                    } else {
-                        later.push(read)
-                    }
-                }
-                Some(_) | None => {}
+            let Some(is_running) = running.remove(arn) else {
+                continue;
+            };
+            if is_running || !group.has_ended {
+                let is_first = group.cursor.last_id == 0;
+                let reads = if is_first { &mut first } else { &mut later };
+                reads.push(read_group(states, arn, group, is_running));
             }
         }
         // Whole histories are read one after the other, each call at a pace.

@@ -52,14 +52,17 @@ fn list_pods(planned: &Value) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     for group in planned.as_array().into_iter().flatten() {
         let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
-        let named: Vec<&str> = texts(&group["pods"]).collect();
-        let left = group["count"]
-            .as_u64()
-            .unwrap_or(0)
-            .saturating_sub(named.len() as u64);
-        let more = (left > 0).then(|| format!("and {left} more"));
-        let names = named.into_iter().map(str::to_owned).chain(more);
-        rows.extend(names.map(|name| [name, text("class"), text("reason")]));
+        let count = group["count"].as_u64().unwrap_or(0);
+        let mut names: Vec<String> = texts(&group["pods"]).map(str::to_owned).collect();
+        let left = count.saturating_sub(names.len() as u64);
+        if left > 0 {
+            names.push(format!("and {left} more"));
+        }
+        rows.extend(
+            names
+                .into_iter()
+                .map(|name| [name, text("class"), text("reason")]),
+        );
     }
     rows
 }

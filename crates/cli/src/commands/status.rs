@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::args::flags::Status;
 use crate::aws::installation::Installation;
@@ -101,13 +102,19 @@ impl Seen {
         self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
     }
 
+    fn describe_away(&self) -> Option<String> {
+        let why = self.cluster_is_away.as_ref()?;
+        Some(format!(
+            "the cluster cannot be asked, this is what is on instances: {why}"
+        ))
+    }
+
     fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
         let mut shown = frame(&self.rotations, &self.rows, clock, now, width);
-        if let Some(why) = &self.cluster_is_away {
-            let text = format!("the cluster cannot be asked, this is what is on instances: {why}");
+        if let Some(text) = self.describe_away() {
             shown.picture.push(vec![(Style::Bad, text.clone())]);
             shown.facts.push(("cluster".to_owned(), text));
-            shown.document["cluster_is_away"] = why.as_str().into();
+            shown.document["cluster_is_away"] = json!(self.cluster_is_away);
         }
         if let Some(why) = &self.unreadable_nodes {
             shown.picture.push(vec![(Style::Bad, why.clone())]);
@@ -174,15 +181,11 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
     if let Some(why) = &seen.unreadable_nodes {
         output.say(why)?;
     }
-    match &seen.cluster_is_away {
-        Some(why) => {
-            output.say(format!(
-                "the cluster cannot be asked, this is what is on instances: {why}"
-            ))?;
-            Ok(Exit::Failed)
-        }
-        None => Ok(Exit::Done),
-    }
+    let Some(away) = seen.describe_away() else {
+        return Ok(Exit::Done);
+    };
+    output.say(away)?;
+    Ok(Exit::Failed)
 }
 
 async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit, Error> {

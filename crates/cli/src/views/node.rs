@@ -1,5 +1,7 @@
 //! How the story of one execution of `recycle-node` looks: the machine's boxes, the pods, the drain's time, the reason for it all.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use recycle::report::event::BOXES;
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 use crate::base::times::{clock_face, moment, shortly};
 use crate::history::end::{describe_end, exit_of};
 use crate::history::node::{Class, Drain, Story};
-use crate::views::viewer::{Frame, Line, Style, bar};
+use crate::views::viewer::{Frame, Line, Style, time_bar};
 
 const BAR: usize = 30;
 
@@ -26,13 +28,11 @@ fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
         Some(node) => format!("{node} ({})", story.instance()),
         None => story.instance().to_owned(),
     };
+    let group = story.group.as_deref().unwrap_or("?");
     let mut lines = vec![
         vec![
             (Style::Bold, title),
-            (
-                Style::Dim,
-                format!("   group {}", story.group.as_deref().unwrap_or("?")),
-            ),
+            (Style::Dim, format!("   group {group}")),
             (Style::Dim, format!("   {}", clock_face(story.elapsed(now)))),
         ],
         draw_boxes(story),
@@ -83,26 +83,15 @@ fn draw_drain(drain: Drain, story: &Story, now: Timestamp) -> Line {
     } else {
         now.max(drain.since)
     };
-    let (taken, whole) = (
-        at.duration_since(drain.since),
-        drain.until.duration_since(drain.since),
-    );
-    let share = if whole.is_positive() {
-        taken.as_secs_f64() / whole.as_secs_f64()
-    } else {
-        1.0
-    };
+    let taken = shortly(at.duration_since(drain.since));
+    let whole = shortly(drain.until.duration_since(drain.since));
+    let until = moment(drain.until);
     vec![
         (Style::Plain, "drain ".to_owned()),
-        (Style::Busy, bar(share, BAR)),
+        (Style::Busy, time_bar(drain.since, drain.until, at, BAR)),
         (
             Style::Dim,
-            format!(
-                " {} of {}, until {} at the latest",
-                shortly(taken),
-                shortly(whole),
-                moment(drain.until)
-            ),
+            format!(" {taken} of {whole}, until {until} at the latest"),
         ),
     ]
 }
@@ -126,19 +115,15 @@ fn list_facts(story: &Story) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     if let Some(node) = &story.node {
         let group = story.group.as_deref().unwrap_or("?");
-        facts.push((
-            "node".to_owned(),
-            format!("{node} ({}) of group {group}", story.instance()),
-        ));
+        let text = format!("{node} ({}) of group {group}", story.instance());
+        facts.push(("node".to_owned(), text));
     }
     for (pod, class) in &story.pods {
         facts.push((format!("pod {pod}"), class.name().to_owned()));
     }
     if let Some(drain) = story.drain {
-        facts.push((
-            "drain".to_owned(),
-            format!("until {} at the latest", moment(drain.until)),
-        ));
+        let text = format!("until {} at the latest", moment(drain.until));
+        facts.push(("drain".to_owned(), text));
     }
     if story.end.is_none() {
         facts.push((current_box(story).to_owned(), story.reason().to_owned()));
@@ -147,11 +132,8 @@ fn list_facts(story: &Story) -> Vec<(String, String)> {
 }
 
 fn document(arn: &str, story: &Story) -> Value {
-    let pods: serde_json::Map<String, Value> = story
-        .pods
-        .iter()
-        .map(|(pod, class)| (pod.clone(), class.name().into()))
-        .collect();
+    let pods = story.pods.iter();
+    let pods: BTreeMap<&String, &str> = pods.map(|(pod, class)| (pod, class.name())).collect();
     let mut document = json!({
         "execution_arn": arn,
         "instance_id": story.instance(),

@@ -9,6 +9,7 @@ use recycle::base::printable::printable;
 use serde_json::Value;
 
 use crate::args::flags::{CommandLine, Format};
+use crate::args::reference;
 use crate::base::error::Error;
 use crate::base::exit::Exit;
 
@@ -30,16 +31,11 @@ impl Output {
     }
 
     /// Whether a machine reads it.
-    #[must_use]
     pub(crate) fn is_json(&self) -> bool {
-        match self.format {
-            Format::Json => true,
-            Format::Table => false,
-        }
+        self.format == Format::Json
     }
 
     /// How many columns there are.
-    #[must_use]
     pub(crate) fn width(&self) -> u16 {
         if self.is_terminal {
             terminal_size().0
@@ -85,9 +81,7 @@ impl Output {
     }
 
     pub(crate) fn show_reference(&self) -> Result<Exit, Error> {
-        io::stdout()
-            .lock()
-            .write_all(crate::args::reference::render().as_bytes())?;
+        io::stdout().lock().write_all(reference::render().as_bytes())?;
         Ok(Exit::Done)
     }
 
@@ -137,7 +131,6 @@ pub(crate) const LEAST_LAST: usize = 20;
 
 /// A table without lines, as `kubectl` draws it. Where it would be too wide the last cell goes on below, and only if that has no room
 /// left, the others do.
-#[must_use]
 pub(crate) fn draw_table<Row>(head: &[&str], rows: impl IntoIterator<Item = Row>, width: u16) -> String
 where
     Row: IntoIterator<Item = String>,
@@ -163,7 +156,6 @@ where
 }
 
 /// Of all columns but the last one, with what is between them.
-#[must_use]
 pub(crate) fn width_of_others(head: &[&str], rows: &[Vec<String>]) -> usize {
     let others = head.iter().take(head.len().saturating_sub(1)).enumerate();
     let widths = others.map(|(index, title)| {
