@@ -18,7 +18,7 @@ use clap::Parser as _;
 
 use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
-use base::error::Error;
+use base::error::Result;
 pub use base::exit::Exit;
 use commands::pause::Change;
 use views::output::Output;
@@ -38,7 +38,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-async fn obey(line: &CommandLine, output: &Output) -> Result<Exit, Error> {
+async fn obey(line: &CommandLine, output: &Output) -> Result<Exit> {
     let found = || Installation::find(&line.global);
     match &line.command {
         Command::Recycle(wanted) => commands::recycle::run(&found().await?, output, wanted).await,

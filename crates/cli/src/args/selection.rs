@@ -4,13 +4,13 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use crate::args::flags::{Rotation, Selection};
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Result, refuse};
 
 /// The criteria that only narrow what others select.
 const NARROWING: [&str; 3] = ["groups", "group_tag", "node_labels"];
 
 /// The input of a rotation that a person starts.
-pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value, Error> {
+pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value> {
     let (pace, fields) = (&rotation.pace, &rotation.fields.0);
     let at_once = pace.at_once.as_deref().map(read_at_once);
     Ok(without_null(json!({
@@ -29,7 +29,7 @@ pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value
     })))
 }
 
-fn read_selection(selection: &Selection) -> Result<Value, Error> {
+fn read_selection(selection: &Selection) -> Result<Value> {
     let outdated = read_criteria(selection)?;
     let names: Vec<&str> = outdated
         .as_object()
@@ -52,7 +52,7 @@ fn read_selection(selection: &Selection) -> Result<Value, Error> {
     Ok(json!({"instance_ids": selection.instances}))
 }
 
-fn read_criteria(selection: &Selection) -> Result<Value, Error> {
+fn read_criteria(selection: &Selection) -> Result<Value> {
     if let Some(time) = &selection.launched_before
         && time.parse::<jiff::Timestamp>().is_err()
     {
@@ -94,7 +94,7 @@ fn word(choice: impl ValueEnum) -> Option<String> {
 }
 
 /// A number is one in the input, too; a percentage is a text.
-fn read_at_once(text: &str) -> Result<Value, Error> {
+fn read_at_once(text: &str) -> Result<Value> {
     let is_share = text
         .strip_suffix('%')
         .and_then(|number| number.parse::<u32>().ok())

@@ -15,7 +15,7 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_http_client::{Builder, Connector};
 
 use crate::args::flags::Global;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 const ATTEMPTS: u32 = 5;
 const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
-pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
+pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     let trusted = read_trust()?;
     let client = Builder::new().build_with_connector_fn(move |settings, components| {
         let mut connector = Connector::builder().proxy_config(ProxyConfig::from_env());
@@ -74,7 +74,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
 }
 
 /// The system's certificates, or those of a file, as the AWS CLI takes it.
-fn read_trust() -> Result<TlsContext, Error> {
+fn read_trust() -> Result<TlsContext> {
     let mut store = TrustStore::default();
     if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {
         let bundle = std::fs::read(&file).map_err(|error| {

@@ -7,7 +7,7 @@ use recycle::base::failure::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// The installation's functions.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Functions {
         &self,
         function: &str,
         question: &Value,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer> {
         let name = format!("{}-{function}", self.prefix);
         let payload = Blob::new(question.to_string());
         let call = self.client.invoke().function_name(&name).payload(payload).send();

@@ -4,10 +4,10 @@ use aws_sdk_autoscaling::Client;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter};
 use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// Those with the tag of the cluster.
-pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<AutoScalingGroup>, Error> {
+pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<AutoScalingGroup>> {
     let belongs = Filter::builder()
         .name(format!("tag:{}", cluster_tag(cluster)))
         .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::args::flags::Global;
 use crate::aws::functions::Functions;
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// What the module has installed.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Installation {
 
 impl Installation {
     /// Looks for it. That it is not there is a refusal, before anything is touched.
-    pub(crate) async fn find(global: &Global) -> Result<Self, Error> {
+    pub(crate) async fn find(global: &Global) -> Result<Self> {
         let aws = super::configuration::configure(global).await?;
         let identity = aws_sdk_sts::Client::new(&aws).get_caller_identity().send();
         let caller = identity.await.map_err(Error::of("sts:GetCallerIdentity"))?;
@@ -74,7 +74,7 @@ impl Installation {
     }
 
     /// The cluster, as the rotation's definition names it.
-    async fn read_cluster(&self, region: &str) -> Result<Option<String>, Error> {
+    async fn read_cluster(&self, region: &str) -> Result<Option<String>> {
         let machine = self.machine("rotate-nodes");
         let answer = self.states.describe_machine(&machine).await;
         let answer = answer.map_err(|error| no_installation(&self.name, region, &machine, error))?;
@@ -122,7 +122,7 @@ fn find_cluster(definition: &str) -> Option<String> {
     find_text(definition, "cluster_name", |text| !text.starts_with("{%"))
 }
 
-fn choose_cluster(told: Option<String>, global: &Global) -> Result<String, Error> {
+fn choose_cluster(told: Option<String>, global: &Global) -> Result<String> {
     match (told, &global.cluster) {
         (Some(told), Some(given)) if told != *given => Err(Error::Refused(format!(
             "--cluster must be {told:?}, the cluster of the installation {:?}, but is {given:?}",

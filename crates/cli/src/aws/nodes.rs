@@ -5,10 +5,10 @@ use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
 
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 
 /// Everything that something of ours is on; or one node, whatever is on it.
-pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status, Error> {
+pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
     let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
     installation.functions.ask("select-nodes", &question).await
 }
@@ -34,7 +34,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// What it has told last.
-    pub(crate) async fn look(&mut self) -> Result<&Status, Error> {
+    pub(crate) async fn look(&mut self) -> Result<&Status> {
         if self.looks.is_multiple_of(LOOKS) {
             self.told = fetch_status(self.installation, None).await?;
         }
@@ -44,7 +44,7 @@ impl<'a> Fleet<'a> {
 }
 
 /// One node by its instance id or its name.
-pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus, Error> {
+pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus> {
     let status = fetch_status(installation, Some(name)).await?;
     if let Some(node) = status.nodes.into_iter().next() {
         return Ok(node);
@@ -63,7 +63,7 @@ pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result
 }
 
 /// An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.
-pub(crate) async fn find_instance(installation: &Installation, name: &str) -> Result<InstanceId, Error> {
+pub(crate) async fn find_instance(installation: &Installation, name: &str) -> Result<InstanceId> {
     match name.parse() {
         Ok(id) => Ok(id),
         Err(_) => Ok(find_node(installation, name).await?.instance_id),

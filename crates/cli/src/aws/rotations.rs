@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::history::group::GroupStory;
 use crate::history::rotation::{AT_ONCE, LOOKS, RotationStory, describe_unread};
 
 impl RotationStory {
     /// Reads on; the groups now and then, and at the end.
-    pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<(), Error> {
+    pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
         states.read_on(&self.arn, &mut self.story).await?;
         if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
             // Who may not read them, or not now, sees the rotation all the same.
@@ -23,7 +23,7 @@ impl RotationStory {
     }
 
     /// All of it, for who looks seldom: an outage hides what it hides, and no more.
-    pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<(), Error> {
+    pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<()> {
         self.looks = 0;
         match self.read_on(states).await {
             Err(error) if error.is_outage() => {
@@ -34,7 +34,7 @@ impl RotationStory {
         }
     }
 
-    async fn read_groups(&mut self, states: &StepFunctions) -> Result<(), Error> {
+    async fn read_groups(&mut self, states: &StepFunctions) -> Result<()> {
         let mut running = BTreeMap::new();
         for map_run in &self.story.map_runs {
             for child in states.list_children(map_run).await? {
@@ -68,7 +68,7 @@ async fn read_group(
     arn: &str,
     group: &mut GroupStory,
     is_running: bool,
-) -> Result<(), Error> {
+) -> Result<()> {
     states.read_on(arn, group).await?;
     group.has_ended |= !is_running;
     Ok(())

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::aws::events::{to_event, to_execution, to_timestamp};
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 use crate::history::cursor::{Cursor, View};
 
 const DESCRIBE: &str = "states:DescribeExecution";
@@ -90,7 +90,7 @@ impl StepFunctions {
         }
     }
 
-    async fn ask<T, E>(&self, name: &'static str, call: impl AsyncFn() -> Result<T, E>) -> Result<T, Error>
+    async fn ask<T, E>(&self, name: &'static str, call: impl AsyncFn() -> Result<T, E>) -> Result<T>
     where
         E: ProvideErrorMetadata + StdError,
     {
@@ -102,7 +102,7 @@ impl StepFunctions {
     }
 
     /// Starts an execution; its ARN. The name makes an attempt of the SDK whose answer was lost the same execution.
-    pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String, Error> {
+    pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
         let name = clock::unique_name();
         let start = self
             .client
@@ -119,21 +119,21 @@ impl StepFunctions {
     }
 
     /// Stops an execution; `why` is what its history says.
-    pub(crate) async fn stop(&self, arn: &str, why: &str) -> Result<(), Error> {
+    pub(crate) async fn stop(&self, arn: &str, why: &str) -> Result<()> {
         let stop = self.client.stop_execution().execution_arn(arn).cause(why);
         self.ask("states:StopExecution", async || stop.clone().send().await)
             .await?;
         Ok(())
     }
 
-    pub(crate) async fn describe(&self, arn: &str) -> Result<Execution, Error> {
+    pub(crate) async fn describe(&self, arn: &str) -> Result<Execution> {
         let describe = self.client.describe_execution().execution_arn(arn);
         let answer = self.ask(DESCRIBE, async || describe.clone().send().await);
         Ok(to_execution(answer.await?))
     }
 
     /// The same; none if there is no such execution.
-    pub(crate) async fn find(&self, arn: &str) -> Result<Option<Execution>, Error> {
+    pub(crate) async fn find(&self, arn: &str) -> Result<Option<Execution>> {
         match self.describe(arn).await {
             Err(error) if error.code() == Some(NO_EXECUTION) => Ok(None),
             answer => answer.map(Some),
@@ -141,32 +141,32 @@ impl StepFunctions {
     }
 
     /// The executions that run, the newest first.
-    pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<Listed>, Error> {
+    pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         self.list(list.status_filter(ExecutionStatus::Running), Timestamp::MIN)
             .await
     }
 
     /// Those that began at this time or later, the newest first.
-    pub(crate) async fn list_since(&self, machine: &str, since: Timestamp) -> Result<Vec<Listed>, Error> {
+    pub(crate) async fn list_since(&self, machine: &str, since: Timestamp) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         self.list(list, since).await
     }
 
     /// Those that a Distributed Map has begun.
-    pub(crate) async fn list_children(&self, map_run: &str) -> Result<Vec<Listed>, Error> {
+    pub(crate) async fn list_children(&self, map_run: &str) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().map_run_arn(map_run);
         self.list(list, Timestamp::MIN).await
     }
 
     /// The last ones, the newest first, whatever their status is.
-    pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>, Error> {
+    pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         let (newest, _) = self.list_page(list.max_results(count)).await?;
         Ok(newest)
     }
 
-    async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>, Error> {
+    async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
         let (mut listed, mut token) = (Vec::new(), None);
         loop {
             let list = list.clone().max_results(MOST_LISTED).set_next_token(token);
@@ -181,10 +181,7 @@ impl StepFunctions {
     }
 
     /// A page, and the token of the next.
-    async fn list_page(
-        &self,
-        list: ListExecutionsFluentBuilder,
-    ) -> Result<(Vec<Listed>, Option<String>), Error> {
+    async fn list_page(&self, list: ListExecutionsFluentBuilder) -> Result<(Vec<Listed>, Option<String>)> {
         let answer = self.ask("states:ListExecutions", async || list.clone().send().await);
         let page = answer.await?;
         Ok((
@@ -194,12 +191,12 @@ impl StepFunctions {
     }
 
     /// An execution's whole history, from its beginning.
-    pub(crate) async fn read_history(&self, arn: &str) -> Result<Vec<Event>, Error> {
+    pub(crate) async fn read_history(&self, arn: &str) -> Result<Vec<Event>> {
         self.read_new(arn, &mut Cursor::default()).await
     }
 
     /// Reads an execution's history on.
-    pub(crate) async fn read_on(&self, arn: &str, view: &mut impl View) -> Result<(), Error> {
+    pub(crate) async fn read_on(&self, arn: &str, view: &mut impl View) -> Result<()> {
         loop {
             let is_resumed = view.cursor().token.is_some();
             for event in self.read_new(arn, view.cursor()).await? {
@@ -213,7 +210,7 @@ impl StepFunctions {
 
     /// What is new in a history, the oldest first. It is read from its end, until what was read before; where a page could not be read, from
     /// there on: what has come since, the next call reads.
-    async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>, Error> {
+    async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
         if cursor.token.is_none() {
             cursor.page = if cursor.last_id == 0 {
                 FIRST_PAGE
@@ -241,7 +238,7 @@ impl StepFunctions {
         }
     }
 
-    pub(crate) async fn describe_machine(&self, arn: &str) -> Result<DescribeStateMachineOutput, Error> {
+    pub(crate) async fn describe_machine(&self, arn: &str) -> Result<DescribeStateMachineOutput> {
         let describe = self.client.describe_state_machine().state_machine_arn(arn);
         self.ask("states:DescribeStateMachine", async || {
             describe.clone().send().await
@@ -250,7 +247,7 @@ impl StepFunctions {
     }
 
     /// The version that an alias starts.
-    pub(crate) async fn find_version(&self, alias: &str) -> Result<Option<String>, Error> {
+    pub(crate) async fn find_version(&self, alias: &str) -> Result<Option<String>> {
         let describe = self.client.describe_state_machine_alias();
         let describe = describe.state_machine_alias_arn(alias);
         let answer = self.ask("states:DescribeStateMachineAlias", async || {
@@ -260,7 +257,7 @@ impl StepFunctions {
         Ok(routes.next().map(|route| route.state_machine_version_arn))
     }
 
-    pub(crate) async fn find_newest_version(&self, machine: &str) -> Result<Option<String>, Error> {
+    pub(crate) async fn find_newest_version(&self, machine: &str) -> Result<Option<String>> {
         let list = self.client.list_state_machine_versions();
         let list = list.state_machine_arn(machine).max_results(1);
         let answer = self.ask("states:ListStateMachineVersions", async || {
@@ -274,7 +271,7 @@ impl StepFunctions {
 impl Patience {
     /// Makes a call; an outage is waited out. Where nothing was ever answered it is none: there is no such place, or no way there, or there are no
     /// credentials.
-    async fn ask<T>(&self, call: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    async fn ask<T>(&self, call: impl AsyncFn() -> Result<T>) -> Result<T> {
         let wait = |time: Duration| tokio::time::sleep(time.div_f64(self.speed));
         let mut began: Option<Instant> = None;
         loop {

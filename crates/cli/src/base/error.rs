@@ -45,6 +45,8 @@ pub(crate) enum Error {
     Output(#[from] std::io::Error),
 }
 
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Ends a function with [`Error::Refused`], in the words of `format!`.
 macro_rules! refuse {
     ($($text:tt)*) => {

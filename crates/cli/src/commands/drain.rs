@@ -13,7 +13,7 @@ use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::base::clock;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::views::output::Output;
@@ -29,11 +29,7 @@ const HOLDING: [&str; 7] = [
     "tolerates_taint",
 ];
 
-pub(crate) async fn extend(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Extend,
-) -> Result<Exit, Error> {
+pub(crate) async fn extend(installation: &Installation, output: &Output, wanted: &Extend) -> Result<Exit> {
     let by = wanted.by.as_deref().map(parse_duration).transpose()?;
     let until = wanted.until.as_deref().map(parse_time).transpose()?;
     let node = find_node(installation, &wanted.node).await?;
@@ -44,11 +40,7 @@ pub(crate) async fn extend(
     move_end(installation, output, &node, &until.to_string()).await
 }
 
-pub(crate) async fn finish(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Finish,
-) -> Result<Exit, Error> {
+pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
     let node = find_node(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
         if !output.is_terminal || !std::io::stdin().is_terminal() {
@@ -112,7 +104,7 @@ async fn move_end(
     output: &Output,
     node: &NodeStatus,
     until: &str,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let question = json!({"drain_until": {
         "instance_id": node.instance_id.as_str(),
         "cluster_name": installation.cluster,
@@ -141,7 +133,7 @@ fn describe(until: &str) -> String {
 
 /// What a person has moved it to, else what its execution says. Before the drain there is none: what is waited for then is something else,
 /// and has an end of its own.
-fn current_end(node: &NodeStatus) -> Result<Timestamp, Error> {
+fn current_end(node: &NodeStatus) -> Result<Timestamp> {
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let planned = node.progress.as_ref().map(|progress| progress.until);
     match node.drain_until.or(planned) {
@@ -153,7 +145,7 @@ fn current_end(node: &NodeStatus) -> Result<Timestamp, Error> {
     }
 }
 
-fn parse_time(text: &str) -> Result<Timestamp, Error> {
+fn parse_time(text: &str) -> Result<Timestamp> {
     text.parse().map_err(|_| {
         Error::Refused(format!(
             "--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"
@@ -162,7 +154,7 @@ fn parse_time(text: &str) -> Result<Timestamp, Error> {
 }
 
 /// Who wants the end now says `finish`, and means it.
-fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp, Error> {
+fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
         refuse!(
             "--until must be later than now ({now}), but is {until}: to end the drain now, recycle-eks finish"
@@ -172,7 +164,7 @@ fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp, Error> {
 }
 
 /// Days have 24 hours here: a drain does not know of daylight saving.
-fn parse_duration(text: &str) -> Result<SignedDuration, Error> {
+fn parse_duration(text: &str) -> Result<SignedDuration> {
     let span = text.parse::<Span>();
     let duration = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
     match duration {

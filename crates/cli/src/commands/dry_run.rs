@@ -4,13 +4,13 @@ use recycle::report::event::End;
 use serde_json::{Value, json};
 
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::history::end::{describe_end, exit_of};
 use crate::views::output::Output;
 use crate::views::watch;
 
 /// A dry run waits for nothing: its end is a matter of seconds.
-pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End, Error> {
+pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End> {
     loop {
         if let Some(end) = states.find(arn).await?.and_then(|execution| execution.end) {
             return Ok(end);
@@ -20,7 +20,7 @@ pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<En
 }
 
 /// The plan of one node.
-pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<(), Error> {
+pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<()> {
     output.document(
         &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
         "exit": exit_of(end).code()}),

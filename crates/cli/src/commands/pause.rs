@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::args::flags::Groups;
 use crate::aws::groups::list_groups;
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
@@ -44,7 +44,7 @@ pub(crate) async fn run(
     output: &Output,
     wanted: &Groups,
     change: Change,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let groups = ClusterGroups::fetch(&installation.aws, &installation.cluster).await?;
     let chosen = groups.choose(wanted)?;
     let mut done = Vec::new();
@@ -67,7 +67,7 @@ struct ClusterGroups {
 }
 
 impl ClusterGroups {
-    async fn fetch(aws: &SdkConfig, cluster: &str) -> Result<Self, Error> {
+    async fn fetch(aws: &SdkConfig, cluster: &str) -> Result<Self> {
         let client = Client::new(aws);
         let found = list_groups(&client, cluster).await?.into_iter();
         let names: BTreeSet<String> = found.filter_map(|group| group.auto_scaling_group_name).collect();
@@ -78,7 +78,7 @@ impl ClusterGroups {
         })
     }
 
-    fn choose(&self, wanted: &Groups) -> Result<Vec<String>, Error> {
+    fn choose(&self, wanted: &Groups) -> Result<Vec<String>> {
         let names = &self.names;
         if names.is_empty() {
             refuse!(
@@ -101,7 +101,7 @@ impl ClusterGroups {
     }
 
     /// `done` has the groups that were changed, also after an error.
-    async fn apply(&self, change: Change, groups: &[String], done: &mut Vec<String>) -> Result<(), Error> {
+    async fn apply(&self, change: Change, groups: &[String], done: &mut Vec<String>) -> Result<()> {
         for part in groups.chunks(AT_ONCE) {
             let tags = Some(tags(part));
             match change {

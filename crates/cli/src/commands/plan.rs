@@ -2,14 +2,14 @@
 
 use crate::args::flags::Plan;
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::commands::dry_run::{show, wait_for_end};
 use crate::commands::start::node_input;
 use crate::history::end::exit_of;
 use crate::views::output::Output;
 
-pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
     let Some(node) = &wanted.node else {
         return super::rotate::plan(installation, output, wanted).await;
     };

@@ -11,7 +11,7 @@ use tokio::signal::unix::Signal;
 use crate::args::flags::{Abort, Restore};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::{fetch_status, find_node};
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::start::start;
@@ -24,11 +24,7 @@ use crate::views::watch::{Next, hear_interrupts, leave, until_over};
 /// What the history of a stopped execution says.
 const WHY: &str = "recycle-eks abort";
 
-pub(crate) async fn abort(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Abort,
-) -> Result<Exit, Error> {
+pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     if wanted.what.starts_with("arn:") {
         return abort_execution(installation, output, wanted).await;
     }
@@ -54,7 +50,7 @@ async fn abort_claimed(
     node: &NodeStatus,
     claim: &Claim,
     detach: bool,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
     installation.states.stop(arn, WHY).await?;
@@ -69,7 +65,7 @@ async fn abort_claimed(
 }
 
 /// Refuses an abort that would bring nothing back.
-fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<(), Error> {
+fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     if claim.phase == Phase::Disposing {
         refuse!(
             "{} is being disposed of already: an abort would save nothing",
@@ -87,11 +83,7 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<(), Error> {
 }
 
 /// One of `recycle-node` is a node's. One of `rotate-nodes` takes those of its nodes with it: Step Functions stops what it waits for.
-async fn abort_execution(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Abort,
-) -> Result<Exit, Error> {
+async fn abort_execution(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     let arn = wanted.what.as_str();
     let is_of_node = installation.has_execution("recycle-node", arn);
     if !is_of_node && !installation.has_execution("rotate-nodes", arn) {
@@ -127,11 +119,7 @@ async fn abort_execution(
     Ok(Exit::Done)
 }
 
-pub(crate) async fn restore(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Restore,
-) -> Result<Exit, Error> {
+pub(crate) async fn restore(installation: &Installation, output: &Output, wanted: &Restore) -> Result<Exit> {
     let node = match &wanted.node {
         Some(name) => Some(check_restorable(installation, find_node(installation, name).await?).await?),
         None => None,
@@ -148,7 +136,7 @@ pub(crate) async fn restore(
     }
 }
 
-async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus, Error> {
+async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus> {
     if !node.is_marked {
         refuse!(
             "nothing of ours is on {}: there is nothing to put back",
@@ -168,7 +156,7 @@ async fn check_restorable(installation: &Installation, node: NodeStatus) -> Resu
     Ok(node)
 }
 
-async fn runs(installation: &Installation, claim: &Claim) -> Result<bool, Error> {
+async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
     let execution = installation.states.find(claim.fence.execution.as_str()).await?;
     Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
@@ -181,7 +169,7 @@ async fn watch_put_back(
     node: &NodeStatus,
     sweep: Option<&str>,
     interrupts: &mut Signal,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let mut is_swept = sweep.is_none();
     let id = node.instance_id.as_str();
     let mut began = None;
@@ -264,7 +252,7 @@ async fn watch_sweep(
     output: &Output,
     arn: &str,
     interrupts: &mut Signal,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let mut story = Story::default();
     let over = until_over(output, interrupts, async |now| {
         installation.states.read_on(arn, &mut story).await?;

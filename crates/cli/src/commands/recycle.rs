@@ -4,17 +4,13 @@ use serde_json::json;
 
 use crate::args::flags::Recycle;
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::commands::start::{node_input, start};
 use crate::views::output::Output;
 use crate::views::watch::watch_node;
 
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Recycle,
-) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Recycle) -> Result<Exit> {
     let input = node_input(installation, &wanted.node, &wanted.fields.0).await?;
     let (arn, mut interrupts) = start(installation, output, &installation.live(), &input).await?;
     if wanted.detach {

@@ -15,7 +15,7 @@ use crate::args::selection::rotation_input;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::Fleet;
 use crate::aws::step_functions::{Listed, StepFunctions};
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::dry_run::{show, wait_for_end};
@@ -32,11 +32,7 @@ const TRIGGER: &str = "manual";
 /// How often a rotation tries a node at most, with its retries.
 const MOST_TRIES: u32 = 11;
 
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Rotate,
-) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
     let machine = installation.machine("rotate-nodes");
     let (arn, mut interrupts) = start(installation, output, &machine, &input).await?;
@@ -49,7 +45,7 @@ pub(crate) async fn run(
 }
 
 /// A dry run of the rotation, whose nodes are dry runs.
-pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
+pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, true)?;
     let states = &installation.states;
     let arn = states
@@ -126,7 +122,7 @@ pub(super) async fn watch(
     output: &Output,
     arn: &str,
     interrupts: &mut Signal,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let (mut rotation, mut fleet) = (RotationStory::new(arn), Fleet::new(installation));
     // Nobody can be told of a node that has gone: what was seen of it last stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
@@ -184,7 +180,7 @@ async fn list_begun(
     installation: &Installation,
     rotation: &str,
     since: Option<Timestamp>,
-) -> Result<Vec<(InstanceId, Listed)>, Error> {
+) -> Result<Vec<(InstanceId, Listed)>> {
     let Some(since) = since else { return Ok(Vec::new()) };
     let machine = installation.machine("recycle-node");
     let listed = installation.states.list_since(&machine, since).await?;
@@ -218,7 +214,7 @@ async fn row_of_begun(
     listed: &Listed,
     node: Option<&NodeStatus>,
     before: Option<&Row>,
-) -> Result<Row, Error> {
+) -> Result<Row> {
     let is_running = listed.status == "RUNNING";
     if let Some(node) = node.filter(|_| is_running) {
         return Ok(with_name(row_of(node, |_| true), before));

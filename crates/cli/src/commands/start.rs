@@ -5,7 +5,7 @@ use tokio::signal::unix::Signal;
 
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_instance;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::views::output::Output;
 use crate::views::watch::hear_interrupts;
 
@@ -15,7 +15,7 @@ pub(super) async fn start(
     output: &Output,
     machine: &str,
     input: &Value,
-) -> Result<(String, Signal), Error> {
+) -> Result<(String, Signal)> {
     let arn = installation.states.start(machine, input).await?;
     let interrupts = hear_interrupts()?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
@@ -27,7 +27,7 @@ pub(super) async fn node_input(
     installation: &Installation,
     node: &str,
     fields: &Map<String, Value>,
-) -> Result<Value, Error> {
+) -> Result<Value> {
     let instance = find_instance(installation, node).await?;
     let mut input = Value::Object(fields.clone());
     input["instance_id"] = instance.as_str().into();

@@ -9,7 +9,7 @@ use crate::args::flags::Status;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::base::clock;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::history::rotation::RotationStory;
@@ -18,11 +18,7 @@ use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, hear_interrupts, until_over, watch_node};
 
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Status,
-) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Status) -> Result<Exit> {
     let node = wanted.node.as_deref();
     if let Some(arn) = node.filter(|name| name.starts_with("arn:")) {
         return watch_execution(installation, output, arn, wanted.watch).await;
@@ -64,7 +60,7 @@ async fn watch_execution(
     output: &Output,
     arn: &str,
     is_watched: bool,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let is_of_rotation = installation.has_execution("rotate-nodes", arn);
     if !is_watched || !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
         refuse!(
@@ -129,7 +125,7 @@ async fn look(
     installation: &Installation,
     node: Option<&str>,
     known: &mut BTreeMap<String, RotationStory>,
-) -> Result<Seen, Error> {
+) -> Result<Seen> {
     let status = fetch_status(installation, node).await?;
     let running = list_running(installation, "recycle-node").await?;
     let sweeps = list_running(installation, "sweep").await?;
@@ -156,13 +152,13 @@ async fn look(
 }
 
 /// The ARNs of a machine's executions that run, the newest first.
-async fn list_running(installation: &Installation, machine: &str) -> Result<Vec<String>, Error> {
+async fn list_running(installation: &Installation, machine: &str) -> Result<Vec<String>> {
     let machine = installation.machine(machine);
     let listed = installation.states.list_running(&machine).await?;
     Ok(listed.into_iter().map(|execution| execution.arn).collect())
 }
 
-fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
+fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
     output.document(&seen.frame(String::new(), now, output.width()).document)?;
     for rotation in &seen.rotations {
         output.say(format!("rotation {}: {}", rotation.execution, rotation.state))?;
@@ -188,7 +184,7 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
     Ok(Exit::Failed)
 }
 
-async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit, Error> {
+async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit> {
     let mut interrupts = hear_interrupts()?;
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
     let over = until_over(output, &mut interrupts, async |now| {

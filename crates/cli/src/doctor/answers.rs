@@ -7,10 +7,10 @@ use recycle::doctor::facts::{Function, Group, Hook, Rule, Seen};
 use recycle::input::fields::FIELDS;
 use serde_json::Value;
 
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// An answer, or why there is none.
-pub(crate) fn seen<T>(answer: Result<T, Error>) -> Seen<T> {
+pub(crate) fn seen<T>(answer: Result<T>) -> Seen<T> {
     match answer {
         Ok(found) => Seen::Found(found),
         Err(Error::Aws {
@@ -25,7 +25,7 @@ pub(crate) fn seen<T>(answer: Result<T, Error>) -> Seen<T> {
 }
 
 /// None where what is asked for is not there.
-pub(crate) fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+pub(crate) fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Err(error) if error.code().is_some_and(|code| NOT_THERE.contains(&code)) => Ok(None),
         answer => answer.map(Some),

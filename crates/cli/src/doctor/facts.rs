@@ -10,7 +10,7 @@ use recycle::doctor::facts::{Group, Installation as Facts, Machine, Rule, Seen, 
 use crate::aws::groups::list_groups;
 use crate::aws::installation::{Installation, find_text};
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 use crate::doctor::answers::{find_group, find_rule, if_there, is_of_module, seen, to_function};
 
 /// The functions that ask Kubernetes, and the one that does not: `terraform/functions.tf`.
@@ -79,7 +79,7 @@ type ByName<T> = BTreeMap<String, Seen<Option<T>>>;
 
 async fn ask_each<T>(
     names: impl IntoIterator<Item = &'static str>,
-    ask: impl AsyncFn(&'static str) -> Result<Option<T>, Error>,
+    ask: impl AsyncFn(&'static str) -> Result<Option<T>>,
 ) -> ByName<T> {
     let asked = names
         .into_iter()
@@ -112,7 +112,7 @@ struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    async fn find_function(&self, step: &str) -> Result<Option<GetFunctionConfigurationOutput>, Error> {
+    async fn find_function(&self, step: &str) -> Result<Option<GetFunctionConfigurationOutput>> {
         let lambda = aws_sdk_lambda::Client::new(&self.installation.aws);
         let name = format!("{}-{step}", self.installation.name);
         let asked = lambda.get_function_configuration().function_name(name).send();
@@ -120,7 +120,7 @@ impl Asker<'_> {
     }
 
     /// A machine with its definition. Only `recycle-node` has an alias.
-    async fn find_machine(&self, machine: &str) -> Result<Option<(Machine, String)>, Error> {
+    async fn find_machine(&self, machine: &str) -> Result<Option<(Machine, String)>> {
         let states = &self.installation.states;
         let arn = self.installation.machine(machine);
         let Some(found) = if_there(states.describe_machine(&arn).await)? else {
@@ -143,7 +143,7 @@ impl Asker<'_> {
         Ok(Some((machine, found.definition)))
     }
 
-    async fn find_authentication(&self) -> Result<String, Error> {
+    async fn find_authentication(&self) -> Result<String> {
         let eks = aws_sdk_eks::Client::new(&self.installation.aws);
         let asked = eks.describe_cluster().name(&self.installation.cluster).send();
         let answer = asked.await.map_err(Error::of("eks:DescribeCluster"))?;
@@ -172,7 +172,7 @@ impl Asker<'_> {
         join_all(asked).await.into_iter().collect()
     }
 
-    async fn find_groups(&self) -> Result<Vec<Group>, Error> {
+    async fn find_groups(&self) -> Result<Vec<Group>> {
         let scaling = aws_sdk_autoscaling::Client::new(&self.installation.aws);
         let found = list_groups(&scaling, &self.installation.cluster).await?;
         let groups = stream::iter(&found).map(|group| find_group(&scaling, group));
@@ -180,7 +180,7 @@ impl Asker<'_> {
     }
 
     /// Another installation may have a name that begins like this one's: what follows tells its rules apart.
-    async fn find_rules(&self) -> Result<Vec<Rule>, Error> {
+    async fn find_rules(&self) -> Result<Vec<Rule>> {
         let events = aws_sdk_eventbridge::Client::new(&self.installation.aws);
         let name = &self.installation.name;
         let list = events.list_rules().name_prefix(format!("{name}-"));
@@ -198,7 +198,7 @@ impl Asker<'_> {
         Ok(join_all(rules.iter().map(|rule| find_rule(&events, rule))).await)
     }
 
-    async fn find_topic(&self, arn: String) -> Result<Topic, Error> {
+    async fn find_topic(&self, arn: String) -> Result<Topic> {
         let topics = aws_sdk_sns::Client::new(&self.installation.aws);
         let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
         let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
@@ -215,7 +215,7 @@ impl Asker<'_> {
         })
     }
 
-    async fn count_dead_letters(&self) -> Result<Option<u32>, Error> {
+    async fn count_dead_letters(&self) -> Result<Option<u32>> {
         use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
 
         let queues = aws_sdk_sqs::Client::new(&self.installation.aws);
@@ -232,7 +232,7 @@ impl Asker<'_> {
         Ok(Some(number.unwrap_or_default()))
     }
 
-    async fn find_logs(&self) -> Result<BTreeMap<String, Option<u32>>, Error> {
+    async fn find_logs(&self) -> Result<BTreeMap<String, Option<u32>>> {
         let logs = aws_sdk_cloudwatchlogs::Client::new(&self.installation.aws);
         let mut found = BTreeMap::new();
         for folder in ["/aws/lambda", "/aws/vendedlogs/states"] {
@@ -248,7 +248,7 @@ impl Asker<'_> {
         Ok(found)
     }
 
-    async fn list_sweeps(&self) -> Result<Vec<Sweep>, Error> {
+    async fn list_sweeps(&self) -> Result<Vec<Sweep>> {
         let machine = self.installation.machine("sweep");
         let newest = self.installation.states.list_newest(&machine, SWEEPS).await?;
         let sweeps = newest.into_iter().map(|execution| Sweep {

@@ -14,16 +14,12 @@ use crate::args::flags::Report as Wanted;
 use crate::aws::installation::Installation;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
-use crate::base::error::{Error, refuse};
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
 /// Reads the execution, and writes its report.
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Wanted,
-) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
     let states = StepFunctions::patient(&installation.aws, Output::note);
     let execution = find_execution(installation, &states, &wanted.execution).await?;
     let events = states.read_history(&execution.arn).await?;
@@ -55,7 +51,7 @@ async fn find_execution(
     installation: &Installation,
     states: &StepFunctions,
     wanted: &str,
-) -> Result<Execution, Error> {
+) -> Result<Execution> {
     let machines = ["recycle-node", "rotate-nodes"];
     if wanted.starts_with("arn:") {
         if !machines.iter().any(|machine| is_of_machine(wanted, machine)) {
@@ -75,7 +71,7 @@ async fn find_execution(
 
 /// The reports of the executions that a rotation has started: those of its own history, or of the children of its Distributed Map. One
 /// history is in memory at a time.
-async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Vec<NodeReport>, Error> {
+async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Vec<NodeReport>> {
     let (started, map_runs) = find_started(rotation);
     let mut started = BTreeSet::from_iter(started);
     for map_run in map_runs {

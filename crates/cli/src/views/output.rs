@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::args::flags::{CommandLine, Format};
 use crate::args::reference;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 
 /// Columns where nobody says how many there are: tables that are read by people later, in a pipeline's log.
@@ -45,7 +45,7 @@ impl Output {
     }
 
     /// A line for people; none where a machine reads.
-    pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<(), Error> {
+    pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Output {
     }
 
     /// A document for machines, on one line; none where people read.
-    pub(crate) fn document(&self, document: &Value) -> Result<(), Error> {
+    pub(crate) fn document(&self, document: &Value) -> Result<()> {
         if self.is_json() {
             return Self::write(&document.to_string());
         }
@@ -61,26 +61,26 @@ impl Output {
     }
 
     /// What somebody else made, for people and machines alike.
-    pub(crate) fn write_as_it_is(&self, text: &str) -> Result<(), Error> {
+    pub(crate) fn write_as_it_is(&self, text: &str) -> Result<()> {
         Self::write(text)
     }
 
     /// A table for people.
-    pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<(), Error>
+    pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<()>
     where
         Row: IntoIterator<Item = String>,
     {
         self.say(draw_table(head, rows, self.width()))
     }
 
-    pub(crate) fn show_completions(&self, shell: Shell) -> Result<Exit, Error> {
+    pub(crate) fn show_completions(&self, shell: Shell) -> Result<Exit> {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut CommandLine::command(), "recycle-eks", &mut text);
         io::stdout().lock().write_all(&text)?;
         Ok(Exit::Done)
     }
 
-    pub(crate) fn show_reference(&self) -> Result<Exit, Error> {
+    pub(crate) fn show_reference(&self) -> Result<Exit> {
         io::stdout().lock().write_all(reference::render().as_bytes())?;
         Ok(Exit::Done)
     }
@@ -100,7 +100,7 @@ impl Output {
         error.exit()
     }
 
-    fn write(text: &str) -> Result<(), Error> {
+    fn write(text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(text))?;
         Ok(out.flush()?)

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use recycle::base::printable::printable;
 use serde_json::Value;
 
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::views::output::{Output, terminal_size};
 
 /// How a piece of text is drawn.
@@ -72,7 +72,7 @@ impl<'a> Viewer<'a> {
     }
 
     /// Shows what has changed.
-    pub(crate) fn show(&mut self, frame: &Frame) -> Result<(), Error> {
+    pub(crate) fn show(&mut self, frame: &Frame) -> Result<()> {
         if self.output.is_json() {
             if self.document != frame.document {
                 self.output.document(&frame.document)?;

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::aws::installation::Installation;
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
 use crate::history::node::Story;
@@ -56,7 +56,7 @@ impl Next {
 }
 
 /// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
-pub(crate) fn hear_interrupts() -> Result<Signal, Error> {
+pub(crate) fn hear_interrupts() -> Result<Signal> {
     signal(SignalKind::interrupt()).map_err(Error::Output)
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn hear_interrupts() -> Result<Signal, Error> {
 pub(crate) async fn until_over(
     output: &Output,
     interrupts: &mut Signal,
-    mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next), Error>,
-) -> Result<Option<Exit>, Error> {
+    mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
+) -> Result<Option<Exit>> {
     let (mut viewer, mut outages) = (Viewer::new(output), 0);
     let watching = async {
         loop {
@@ -99,7 +99,7 @@ pub(crate) async fn watch_node(
     output: &Output,
     arn: &str,
     interrupts: &mut Signal,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let mut story = Story::default();
     let over = until_over(output, interrupts, async |now| {
         installation.states.read_on(arn, &mut story).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn watch_node(
 }
 
 /// After Ctrl-C.
-pub(crate) fn leave(output: &Output, arn: &str, again: &str) -> Result<Exit, Error> {
+pub(crate) fn leave(output: &Output, arn: &str, again: &str) -> Result<Exit> {
     output.say(format!(
         "\nnot watched any more; {arn} goes on. To watch it again: {again}"
     ))?;
