@@ -7,7 +7,13 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Result;
 use crate::history::group::GroupStory;
-use crate::history::rotation::{AT_ONCE, LOOKS, RotationStory, describe_unread};
+use crate::history::rotation::{RotationStory, describe_unread};
+
+/// How many looks of a watch share one look at the groups: each has a history of its own.
+const LOOKS: u32 = 6;
+
+/// How many histories are read at the same time.
+const AT_ONCE: usize = 4;
 
 impl RotationStory {
     /// Reads on; the groups now and then, and at the end.

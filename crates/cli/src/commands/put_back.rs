@@ -6,7 +6,6 @@ use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, Phase, has_ended};
 use recycle::report::event::End;
 use serde_json::{Value, json};
-use tokio::signal::unix::Signal;
 
 use crate::args::flags::{Abort, Restore};
 use crate::aws::installation::Installation;
@@ -19,7 +18,7 @@ use crate::history::end::describe_end;
 use crate::history::node::Story;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
-use crate::views::watch::{Next, hear_interrupts, leave, until_over};
+use crate::views::watch::{Next, Watch};
 
 /// What the history of a stopped execution says.
 const WHY: &str = "recycle-eks abort";
@@ -61,7 +60,7 @@ async fn abort_claimed(
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_put_back(installation, output, node, None, &mut hear_interrupts()?).await
+    watch_put_back(installation, &mut Watch::begin(output)?, node, None).await
 }
 
 /// Refuses an abort that would bring nothing back.
@@ -125,14 +124,14 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
         None => None,
     };
     let input = json!({"started_by": "recycle-eks restore"});
-    let (arn, mut interrupts) = start(installation, output, &installation.machine("sweep"), &input).await?;
+    let (arn, mut watch) = start(installation, output, &installation.machine("sweep"), &input).await?;
     if wanted.detach {
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
     match node {
-        Some(node) => watch_put_back(installation, output, &node, Some(&arn), &mut interrupts).await,
-        None => watch_sweep(installation, output, &arn, &mut interrupts).await,
+        Some(node) => watch_put_back(installation, &mut watch, &node, Some(&arn)).await,
+        None => watch_sweep(installation, &mut watch, &arn).await,
     }
 }
 
@@ -165,15 +164,14 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
 /// stood in the way may be mended.
 async fn watch_put_back(
     installation: &Installation,
-    output: &Output,
+    watch: &mut Watch<'_>,
     node: &NodeStatus,
     sweep: Option<&str>,
-    interrupts: &mut Signal,
 ) -> Result<Exit> {
     let mut is_swept = sweep.is_none();
     let id = node.instance_id.as_str();
     let mut began = None;
-    let over = until_over(output, interrupts, async |now| {
+    let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         if let Some(arn) = sweep.filter(|_| !is_swept) {
             let execution = installation.states.find(arn).await?;
@@ -185,12 +183,11 @@ async fn watch_put_back(
         let (text, exit) = judge_put_back(found, status.cluster_is_away.as_deref(), is_swept);
         let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
-    })
-    .await?;
-    over.map_or_else(
-        || leave(output, id, &format!("recycle-eks status --watch {id}")),
-        Ok,
-    )
+    });
+    match over.await? {
+        Some(exit) => Ok(exit),
+        None => watch.leave(id, &format!("recycle-eks status --watch {id}")),
+    }
 }
 
 /// How far the put-back is, and how it has ended if it has.
@@ -247,14 +244,9 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
 }
 
 /// Until the sweep has ended.
-async fn watch_sweep(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit> {
+async fn watch_sweep(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let mut story = Story::default();
-    let over = until_over(output, interrupts, async |now| {
+    let over = watch.until_over(async |now| {
         installation.states.read_on(arn, &mut story).await?;
         let (text, exit) = match &story.end {
             Some(end) if end.status == "SUCCEEDED" => (describe_sweep(end), Some(Exit::Done)),
@@ -263,9 +255,11 @@ async fn watch_sweep(
         };
         let shown = frame_of("sweep", text.trim_end(), clock_face(story.elapsed(now)), exit);
         Ok((shown, Next::of(exit)))
-    })
-    .await?;
-    over.map_or_else(|| leave(output, arn, "recycle-eks status"), Ok)
+    });
+    match over.await? {
+        Some(exit) => Ok(exit),
+        None => watch.leave(arn, "recycle-eks status"),
+    }
 }
 
 /// How it has ended, and the nodes that it has mended.

@@ -8,16 +8,15 @@ use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::commands::start::{node_input, start};
 use crate::views::output::Output;
-use crate::views::watch::watch_node;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Recycle) -> Result<Exit> {
     let input = node_input(installation, &wanted.node, &wanted.fields.0).await?;
-    let (arn, mut interrupts) = start(installation, output, &installation.live(), &input).await?;
+    let (arn, mut watch) = start(installation, output, &installation.live(), &input).await?;
     if wanted.detach {
         let instance = input["instance_id"].as_str().unwrap_or_default();
         output.say(format!("to watch it: recycle-eks status --watch {instance}"))?;
         output.document(&json!({"execution_arn": arn, "instance_id": instance}))?;
         return Ok(Exit::Done);
     }
-    watch_node(installation, output, &arn, &mut interrupts).await
+    watch.watch_node(installation, &arn).await
 }

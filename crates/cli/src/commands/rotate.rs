@@ -8,7 +8,6 @@ use recycle::input::start::Start;
 use recycle::notify::status::NodeStatus;
 use recycle::report::event::End;
 use serde_json::json;
-use tokio::signal::unix::Signal;
 
 use crate::args::flags::{Plan, Rotate};
 use crate::args::selection::rotation_input;
@@ -26,7 +25,7 @@ use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows};
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
-use crate::views::watch::{Next, leave, until_over};
+use crate::views::watch::{Next, Watch};
 
 const TRIGGER: &str = "manual";
 /// How often a rotation tries a node at most, with its retries.
@@ -35,13 +34,13 @@ const MOST_TRIES: u32 = 11;
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
     let machine = installation.machine("rotate-nodes");
-    let (arn, mut interrupts) = start(installation, output, &machine, &input).await?;
+    let (arn, mut watching) = start(installation, output, &machine, &input).await?;
     if wanted.detach {
         output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
-    watch(installation, output, &arn, &mut interrupts).await
+    watch(installation, &mut watching, &arn).await
 }
 
 /// A dry run of the rotation, whose nodes are dry runs.
@@ -117,16 +116,12 @@ fn describe_choice(instance: &InstanceId, group: &str, criteria: &[&str]) -> Str
 }
 
 /// Until the rotation has ended.
-pub(super) async fn watch(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit> {
+pub(super) async fn watch(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (mut rotation, mut fleet) = (RotationStory::new(arn), Fleet::new(installation));
     // Nobody can be told of a node that has gone: what was seen of it last stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let over = until_over(output, interrupts, async |now| {
+    let output = watch.output;
+    let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
         let story = &rotation.story;
         let begun = list_begun(installation, arn, story.started).await?;
@@ -156,12 +151,11 @@ pub(super) async fn watch(
             show_end(&mut shown, end);
         }
         Ok((shown, Next::of(story.end.as_ref().map(exit_of_rotation))))
-    })
-    .await?;
-    over.map_or_else(
-        || leave(output, arn, &format!("recycle-eks status --watch {arn}")),
-        Ok,
-    )
+    });
+    match over.await? {
+        Some(exit) => Ok(exit),
+        None => watch.leave(arn, &format!("recycle-eks status --watch {arn}")),
+    }
 }
 
 fn show_end(shown: &mut Frame, end: &End) {

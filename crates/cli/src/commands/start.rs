@@ -1,25 +1,24 @@
 //! Starts executions.
 
 use serde_json::{Map, Value};
-use tokio::signal::unix::Signal;
 
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_instance;
 use crate::base::error::Result;
 use crate::views::output::Output;
-use crate::views::watch::hear_interrupts;
+use crate::views::watch::Watch;
 
 /// Starts an execution of a machine and says so; its ARN, and what hears Ctrl-C from then on.
-pub(super) async fn start(
+pub(super) async fn start<'a>(
     installation: &Installation,
-    output: &Output,
+    output: &'a Output,
     machine: &str,
     input: &Value,
-) -> Result<(String, Signal)> {
+) -> Result<(String, Watch<'a>)> {
     let arn = installation.states.start(machine, input).await?;
-    let interrupts = hear_interrupts()?;
+    let watch = Watch::begin(output)?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
-    Ok((arn, interrupts))
+    Ok((arn, watch))
 }
 
 /// The input of an execution of `recycle-node`: these fields, and which node it is.

@@ -16,7 +16,7 @@ use crate::history::rotation::RotationStory;
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows, table};
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
-use crate::views::watch::{Next, hear_interrupts, until_over, watch_node};
+use crate::views::watch::{Next, Watch};
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Status) -> Result<Exit> {
     let node = wanted.node.as_deref();
@@ -36,7 +36,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
     }
     match seen.only_running().filter(|_| node.is_some()) {
         // Of one node that is worked on there is more to see.
-        Some(arn) => watch_node(installation, output, &arn, &mut hear_interrupts()?).await,
+        Some(arn) => Watch::begin(output)?.watch_node(installation, &arn).await,
         None => watch(installation, output, node).await,
     }
 }
@@ -70,11 +70,11 @@ async fn watch_execution(
     if installation.states.find(arn).await?.is_none() {
         refuse!("there is no execution {arn}");
     }
-    let mut interrupts = hear_interrupts()?;
+    let mut watch = Watch::begin(output)?;
     if is_of_rotation {
-        return super::rotate::watch(installation, output, arn, &mut interrupts).await;
+        return super::rotate::watch(installation, &mut watch, arn).await;
     }
-    watch_node(installation, output, arn, &mut interrupts).await
+    watch.watch_node(installation, arn).await
 }
 
 /// What there was at a moment.
@@ -185,9 +185,9 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
 }
 
 async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit> {
-    let mut interrupts = hear_interrupts()?;
+    let mut watch = Watch::begin(output)?;
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
-    let over = until_over(output, &mut interrupts, async |now| {
+    let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         let seen = look(installation, node, &mut known).await?;
         let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
@@ -197,11 +197,11 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
         } else {
             (shown, Next::Later)
         })
-    })
-    .await?;
+    });
+    let over = over.await?;
     // Of one node that is worked on there is more to see.
     if let Some(arn) = begun {
-        return watch_node(installation, output, &arn, &mut interrupts).await;
+        return watch.watch_node(installation, &arn).await;
     }
     if over.is_none() {
         output.say("\nnot watched any more; executions that run go on")?;

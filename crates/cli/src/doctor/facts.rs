@@ -40,20 +40,20 @@ const AT_ONCE: usize = 5;
 
 /// Asks every service.
 pub(crate) async fn gather(installation: &Installation) -> Facts {
-    let asker = Asker { installation };
     let steps = IN_CLUSTER.into_iter().chain(OTHERS);
     let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
-        ask_each(steps, async |step| asker.find_function(step).await),
-        ask_each(MACHINES, async |machine| asker.find_machine(machine).await),
-        asker.find_authentication(),
-        asker.find_groups(),
-        asker.find_rules(),
-        asker.count_dead_letters(),
-        asker.find_logs(),
-        asker.list_sweeps(),
+        ask_each(steps, async |step| find_function(installation, step).await),
+        ask_each(MACHINES, async |machine| find_machine(installation, machine)
+            .await),
+        find_authentication(installation),
+        find_groups(installation),
+        find_rules(installation),
+        count_dead_letters(installation),
+        find_logs(installation),
+        list_sweeps(installation),
     );
     let topic = match find_topic_arn(&machines).known() {
-        Ok(arn) => seen(asker.find_topic(arn).await),
+        Ok(arn) => seen(find_topic(installation, arn).await),
         Err(unknown) => unknown,
     };
     Facts {
@@ -63,7 +63,7 @@ pub(crate) async fn gather(installation: &Installation) -> Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machines: known(machines, |(machine, _)| machine),
         authentication: seen(authentication),
-        entries: asker.find_entries(&functions).await,
+        entries: find_entries(installation, &functions).await,
         functions: known(functions, |function| to_function(&function)),
         groups: seen(groups),
         rules: seen(rules),
@@ -107,157 +107,157 @@ fn find_topic_arn(machines: &ByName<(Machine, String)>) -> Seen<String> {
     })
 }
 
-struct Asker<'a> {
-    installation: &'a Installation,
+async fn find_function(
+    installation: &Installation,
+    step: &str,
+) -> Result<Option<GetFunctionConfigurationOutput>> {
+    let lambda = aws_sdk_lambda::Client::new(&installation.aws);
+    let name = format!("{}-{step}", installation.name);
+    let asked = lambda.get_function_configuration().function_name(name).send();
+    if_there(asked.await.map_err(Error::of("lambda:GetFunctionConfiguration")))
 }
 
-impl Asker<'_> {
-    async fn find_function(&self, step: &str) -> Result<Option<GetFunctionConfigurationOutput>> {
-        let lambda = aws_sdk_lambda::Client::new(&self.installation.aws);
-        let name = format!("{}-{step}", self.installation.name);
-        let asked = lambda.get_function_configuration().function_name(name).send();
-        if_there(asked.await.map_err(Error::of("lambda:GetFunctionConfiguration")))
+/// A machine with its definition. Only `recycle-node` has an alias.
+async fn find_machine(installation: &Installation, machine: &str) -> Result<Option<(Machine, String)>> {
+    let states = &installation.states;
+    let arn = installation.machine(machine);
+    let Some(found) = if_there(states.describe_machine(&arn).await)? else {
+        return Ok(None);
+    };
+    let (mut live, mut newest) = (None, None);
+    if machine == "recycle-node" {
+        let alias = installation.live();
+        let (of_alias, of_machine) =
+            tokio::join!(states.find_version(&alias), states.find_newest_version(&arn));
+        live = if_there(of_alias)?.flatten();
+        newest = of_machine?;
     }
+    let status = found.status().map(|status| status.as_str().to_owned());
+    let machine = Machine {
+        status: status.unwrap_or_default(),
+        live,
+        newest,
+    };
+    Ok(Some((machine, found.definition)))
+}
 
-    /// A machine with its definition. Only `recycle-node` has an alias.
-    async fn find_machine(&self, machine: &str) -> Result<Option<(Machine, String)>> {
-        let states = &self.installation.states;
-        let arn = self.installation.machine(machine);
-        let Some(found) = if_there(states.describe_machine(&arn).await)? else {
-            return Ok(None);
+async fn find_authentication(installation: &Installation) -> Result<String> {
+    let eks = aws_sdk_eks::Client::new(&installation.aws);
+    let asked = eks.describe_cluster().name(&installation.cluster).send();
+    let answer = asked.await.map_err(Error::of("eks:DescribeCluster"))?;
+    let access = answer.cluster().and_then(|cluster| cluster.access_config());
+    let mode = access.and_then(|access| access.authentication_mode());
+    Ok(mode.map_or("CONFIG_MAP", |mode| mode.as_str()).to_owned())
+}
+
+/// The entries of those functions that are there and ask Kubernetes.
+async fn find_entries(
+    installation: &Installation,
+    functions: &ByName<GetFunctionConfigurationOutput>,
+) -> ByName<Vec<String>> {
+    let eks = aws_sdk_eks::Client::new(&installation.aws);
+    let roles = IN_CLUSTER.into_iter().filter_map(|step| {
+        let function = functions.get(step)?.as_ref().found()?.as_ref()?;
+        Some((step, function.role()?))
+    });
+    let asked = roles.map(async |(step, role)| {
+        let question = eks.describe_access_entry().principal_arn(role);
+        let asked = question.cluster_name(&installation.cluster).send();
+        let entry = match asked.await.map_err(Error::of("eks:DescribeAccessEntry")) {
+            Err(error) if error.code() == Some(NO_ENTRIES) => Ok(None),
+            answer => if_there(answer),
         };
-        let (mut live, mut newest) = (None, None);
-        if machine == "recycle-node" {
-            let alias = self.installation.live();
-            let (of_alias, of_machine) =
-                tokio::join!(states.find_version(&alias), states.find_newest_version(&arn));
-            live = if_there(of_alias)?.flatten();
-            newest = of_machine?;
+        let groups = entry.map(|answer| Some(answer?.access_entry()?.kubernetes_groups().to_vec()));
+        (step.to_owned(), seen(groups))
+    });
+    join_all(asked).await.into_iter().collect()
+}
+
+async fn find_groups(installation: &Installation) -> Result<Vec<Group>> {
+    let scaling = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let found = list_groups(&scaling, &installation.cluster).await?;
+    let groups = stream::iter(&found).map(|group| find_group(&scaling, group));
+    Ok(groups.buffered(AT_ONCE).collect().await)
+}
+
+/// Another installation may have a name that begins like this one's: what follows tells its rules apart.
+async fn find_rules(installation: &Installation) -> Result<Vec<Rule>> {
+    let events = aws_sdk_eventbridge::Client::new(&installation.aws);
+    let name = &installation.name;
+    let list = events.list_rules().name_prefix(format!("{name}-"));
+    let (mut rules, mut token) = (Vec::new(), None);
+    loop {
+        let asked = list.clone().set_next_token(token).send();
+        let page = asked.await.map_err(Error::of("events:ListRules"))?;
+        let found = page.rules.into_iter().flatten();
+        rules.extend(found.filter(|rule| is_of_module(rule.name().unwrap_or_default(), name)));
+        token = page.next_token;
+        if token.is_none() {
+            break;
         }
-        let status = found.status().map(|status| status.as_str().to_owned());
-        let machine = Machine {
-            status: status.unwrap_or_default(),
-            live,
-            newest,
-        };
-        Ok(Some((machine, found.definition)))
     }
+    Ok(join_all(rules.iter().map(|rule| find_rule(&events, rule))).await)
+}
 
-    async fn find_authentication(&self) -> Result<String> {
-        let eks = aws_sdk_eks::Client::new(&self.installation.aws);
-        let asked = eks.describe_cluster().name(&self.installation.cluster).send();
-        let answer = asked.await.map_err(Error::of("eks:DescribeCluster"))?;
-        let access = answer.cluster().and_then(|cluster| cluster.access_config());
-        let mode = access.and_then(|access| access.authentication_mode());
-        Ok(mode.map_or("CONFIG_MAP", |mode| mode.as_str()).to_owned())
+async fn find_topic(installation: &Installation, arn: String) -> Result<Topic> {
+    let topics = aws_sdk_sns::Client::new(&installation.aws);
+    let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
+    let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
+    let found = found.map_err(Error::of("sns:ListSubscriptionsByTopic"))?;
+    // One that was ended is listed for days as `Deleted`, and tells nobody.
+    let count = |is_meant: fn(&str) -> bool| {
+        let arns = found.iter().filter_map(|each| each.subscription_arn());
+        arns.filter(|arn| is_meant(arn)).count()
+    };
+    Ok(Topic {
+        confirmed: count(|arn| arn.starts_with("arn:")),
+        pending: count(|arn| arn == "PendingConfirmation"),
+        arn,
+    })
+}
+
+async fn count_dead_letters(installation: &Installation) -> Result<Option<u32>> {
+    use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
+
+    let queues = aws_sdk_sqs::Client::new(&installation.aws);
+    let name = format!("{}-dead-letters", installation.name);
+    let asked = queues.get_queue_url().queue_name(name).send();
+    let Some(answer) = if_there(asked.await.map_err(Error::of("sqs:GetQueueUrl")))? else {
+        return Ok(None);
+    };
+    let question = queues.get_queue_attributes().set_queue_url(answer.queue_url);
+    let asked = question.attribute_names(ApproximateNumberOfMessages).send();
+    let answer = asked.await.map_err(Error::of("sqs:GetQueueAttributes"))?;
+    let attributes = answer.attributes();
+    let number = attributes.and_then(|all| all.get(&ApproximateNumberOfMessages)?.parse().ok());
+    Ok(Some(number.unwrap_or_default()))
+}
+
+async fn find_logs(installation: &Installation) -> Result<BTreeMap<String, Option<u32>>> {
+    let logs = aws_sdk_cloudwatchlogs::Client::new(&installation.aws);
+    let mut found = BTreeMap::new();
+    for folder in ["/aws/lambda", "/aws/vendedlogs/states"] {
+        let prefix = format!("{folder}/{}-", installation.name);
+        let list = logs.describe_log_groups().log_group_name_prefix(prefix);
+        let groups: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
+        let groups = groups.map_err(Error::of("logs:DescribeLogGroups"))?;
+        found.extend(groups.into_iter().filter_map(|group| {
+            let days = group.retention_in_days.and_then(|days| u32::try_from(days).ok());
+            Some((group.log_group_name?, days))
+        }));
     }
+    Ok(found)
+}
 
-    /// The entries of those functions that are there and ask Kubernetes.
-    async fn find_entries(&self, functions: &ByName<GetFunctionConfigurationOutput>) -> ByName<Vec<String>> {
-        let eks = aws_sdk_eks::Client::new(&self.installation.aws);
-        let roles = IN_CLUSTER.into_iter().filter_map(|step| {
-            let function = functions.get(step)?.as_ref().found()?.as_ref()?;
-            Some((step, function.role()?))
-        });
-        let asked = roles.map(async |(step, role)| {
-            let question = eks.describe_access_entry().principal_arn(role);
-            let asked = question.cluster_name(&self.installation.cluster).send();
-            let entry = match asked.await.map_err(Error::of("eks:DescribeAccessEntry")) {
-                Err(error) if error.code() == Some(NO_ENTRIES) => Ok(None),
-                answer => if_there(answer),
-            };
-            let groups = entry.map(|answer| Some(answer?.access_entry()?.kubernetes_groups().to_vec()));
-            (step.to_owned(), seen(groups))
-        });
-        join_all(asked).await.into_iter().collect()
-    }
-
-    async fn find_groups(&self) -> Result<Vec<Group>> {
-        let scaling = aws_sdk_autoscaling::Client::new(&self.installation.aws);
-        let found = list_groups(&scaling, &self.installation.cluster).await?;
-        let groups = stream::iter(&found).map(|group| find_group(&scaling, group));
-        Ok(groups.buffered(AT_ONCE).collect().await)
-    }
-
-    /// Another installation may have a name that begins like this one's: what follows tells its rules apart.
-    async fn find_rules(&self) -> Result<Vec<Rule>> {
-        let events = aws_sdk_eventbridge::Client::new(&self.installation.aws);
-        let name = &self.installation.name;
-        let list = events.list_rules().name_prefix(format!("{name}-"));
-        let (mut rules, mut token) = (Vec::new(), None);
-        loop {
-            let asked = list.clone().set_next_token(token).send();
-            let page = asked.await.map_err(Error::of("events:ListRules"))?;
-            let found = page.rules.into_iter().flatten();
-            rules.extend(found.filter(|rule| is_of_module(rule.name().unwrap_or_default(), name)));
-            token = page.next_token;
-            if token.is_none() {
-                break;
-            }
-        }
-        Ok(join_all(rules.iter().map(|rule| find_rule(&events, rule))).await)
-    }
-
-    async fn find_topic(&self, arn: String) -> Result<Topic> {
-        let topics = aws_sdk_sns::Client::new(&self.installation.aws);
-        let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
-        let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
-        let found = found.map_err(Error::of("sns:ListSubscriptionsByTopic"))?;
-        // One that was ended is listed for days as `Deleted`, and tells nobody.
-        let count = |is_meant: fn(&str) -> bool| {
-            let arns = found.iter().filter_map(|each| each.subscription_arn());
-            arns.filter(|arn| is_meant(arn)).count()
-        };
-        Ok(Topic {
-            confirmed: count(|arn| arn.starts_with("arn:")),
-            pending: count(|arn| arn == "PendingConfirmation"),
-            arn,
-        })
-    }
-
-    async fn count_dead_letters(&self) -> Result<Option<u32>> {
-        use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
-
-        let queues = aws_sdk_sqs::Client::new(&self.installation.aws);
-        let name = format!("{}-dead-letters", self.installation.name);
-        let asked = queues.get_queue_url().queue_name(name).send();
-        let Some(answer) = if_there(asked.await.map_err(Error::of("sqs:GetQueueUrl")))? else {
-            return Ok(None);
-        };
-        let question = queues.get_queue_attributes().set_queue_url(answer.queue_url);
-        let asked = question.attribute_names(ApproximateNumberOfMessages).send();
-        let answer = asked.await.map_err(Error::of("sqs:GetQueueAttributes"))?;
-        let attributes = answer.attributes();
-        let number = attributes.and_then(|all| all.get(&ApproximateNumberOfMessages)?.parse().ok());
-        Ok(Some(number.unwrap_or_default()))
-    }
-
-    async fn find_logs(&self) -> Result<BTreeMap<String, Option<u32>>> {
-        let logs = aws_sdk_cloudwatchlogs::Client::new(&self.installation.aws);
-        let mut found = BTreeMap::new();
-        for folder in ["/aws/lambda", "/aws/vendedlogs/states"] {
-            let prefix = format!("{folder}/{}-", self.installation.name);
-            let list = logs.describe_log_groups().log_group_name_prefix(prefix);
-            let groups: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
-            let groups = groups.map_err(Error::of("logs:DescribeLogGroups"))?;
-            found.extend(groups.into_iter().filter_map(|group| {
-                let days = group.retention_in_days.and_then(|days| u32::try_from(days).ok());
-                Some((group.log_group_name?, days))
-            }));
-        }
-        Ok(found)
-    }
-
-    async fn list_sweeps(&self) -> Result<Vec<Sweep>> {
-        let machine = self.installation.machine("sweep");
-        let newest = self.installation.states.list_newest(&machine, SWEEPS).await?;
-        let sweeps = newest.into_iter().map(|execution| Sweep {
-            execution: execution.arn,
-            status: execution.status,
-            started_at: execution.started_at,
-        });
-        Ok(sweeps.collect())
-    }
+async fn list_sweeps(installation: &Installation) -> Result<Vec<Sweep>> {
+    let machine = installation.machine("sweep");
+    let newest = installation.states.list_newest(&machine, SWEEPS).await?;
+    let sweeps = newest.into_iter().map(|execution| Sweep {
+        execution: execution.arn,
+        status: execution.status,
+        started_at: execution.started_at,
+    });
+    Ok(sweeps.collect())
 }
 
 #[cfg(test)]

@@ -10,12 +10,6 @@ use crate::history::group::{Counts, GroupStory, Wait};
 use crate::history::node::Story;
 use crate::history::rotation_end::describe_rotation_end;
 
-/// How many looks of a watch share one look at the groups: each has a history of its own.
-pub(crate) const LOOKS: u32 = 6;
-
-/// How many histories are read at the same time.
-pub(crate) const AT_ONCE: usize = 4;
-
 /// How many reasons to wait a group names.
 const MOST_REASONS: usize = 3;
 
@@ -34,7 +28,6 @@ pub(crate) struct RotationStory {
 }
 
 impl RotationStory {
-    /// Nothing was read yet.
     pub(crate) fn new(arn: &str) -> Self {
         Self {
             arn: arn.to_owned(),

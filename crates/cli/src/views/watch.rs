@@ -55,79 +55,80 @@ impl Next {
     }
 }
 
-/// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
-pub(crate) fn hear_interrupts() -> Result<Signal> {
-    signal(SignalKind::interrupt()).map_err(Error::Output)
+/// Watches something for a person, until it is over or they press Ctrl-C.
+pub(crate) struct Watch<'a> {
+    pub output: &'a Output,
+    interrupts: Signal,
 }
 
-/// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
-pub(crate) async fn until_over(
-    output: &Output,
-    interrupts: &mut Signal,
-    mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
-) -> Result<Option<Exit>> {
-    let (mut viewer, mut outages) = (Viewer::new(output), 0);
-    let watching = async {
-        loop {
-            match look(clock::now()).await {
-                Ok((frame, next)) => {
-                    outages = 0;
-                    viewer.show(&frame)?;
-                    match next {
-                        Next::Soon => pause().await,
-                        Next::Later => pause_for_cluster().await,
-                        Next::Over(exit) => return Ok(exit),
+impl<'a> Watch<'a> {
+    /// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
+    pub(crate) fn begin(output: &'a Output) -> Result<Self> {
+        let interrupts = signal(SignalKind::interrupt()).map_err(Error::Output)?;
+        Ok(Self { output, interrupts })
+    }
+
+    /// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
+    pub(crate) async fn until_over(
+        &mut self,
+        mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
+    ) -> Result<Option<Exit>> {
+        let (mut viewer, mut outages) = (Viewer::new(self.output), 0);
+        let watching = async {
+            loop {
+                match look(clock::now()).await {
+                    Ok((frame, next)) => {
+                        outages = 0;
+                        viewer.show(&frame)?;
+                        match next {
+                            Next::Soon => pause().await,
+                            Next::Later => pause_for_cluster().await,
+                            Next::Over(exit) => return Ok(exit),
+                        }
                     }
+                    Err(error) if error.is_outage() && outages < MOST_OUTAGES => {
+                        outages += 1;
+                        pause().await;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.is_outage() && outages < MOST_OUTAGES => {
-                    outages += 1;
-                    pause().await;
-                }
-                Err(error) => return Err(error),
             }
-        }
-    };
-    tokio::select! {
-        over = watching => over.map(Some),
-        _ = interrupts.recv() => Ok(None),
-    }
-}
-
-/// Watches an execution of `recycle-node` to its end.
-pub(crate) async fn watch_node(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit> {
-    let mut story = Story::default();
-    let over = until_over(output, interrupts, async |now| {
-        installation.states.read_on(arn, &mut story).await?;
-        let exit = story.end.as_ref().map(exit_of);
-        Ok((frame(arn, &story, now), Next::of(exit)))
-    })
-    .await?;
-    let Some(exit) = over else {
-        // Before the first look nothing is known but the execution.
-        let what = if story.instance().is_empty() {
-            arn
-        } else {
-            story.instance()
         };
-        return leave(output, arn, &format!("recycle-eks status --watch {what}"));
-    };
-    // A terminal's picture ends with it already.
-    if let Some(end) = story.end.filter(|_| !output.is_terminal) {
-        output.say(describe_end(&end))?;
+        tokio::select! {
+            over = watching => over.map(Some),
+            _ = self.interrupts.recv() => Ok(None),
+        }
     }
-    Ok(exit)
-}
 
-/// After Ctrl-C.
-pub(crate) fn leave(output: &Output, arn: &str, again: &str) -> Result<Exit> {
-    output.say(format!(
-        "\nnot watched any more; {arn} goes on. To watch it again: {again}"
-    ))?;
-    output.document(&json!({"execution_arn": arn, "watched": false, "exit": Exit::Unwatched.code()}))?;
-    Ok(Exit::Unwatched)
+    /// After Ctrl-C.
+    pub(crate) fn leave(&self, arn: &str, again: &str) -> Result<Exit> {
+        let exit = Exit::Unwatched;
+        self.output.say(format!(
+            "\nnot watched any more; {arn} goes on. To watch it again: {again}"
+        ))?;
+        self.output
+            .document(&json!({"execution_arn": arn, "watched": false, "exit": exit.code()}))?;
+        Ok(exit)
+    }
+
+    /// Watches an execution of `recycle-node` to its end.
+    pub(crate) async fn watch_node(&mut self, installation: &Installation, arn: &str) -> Result<Exit> {
+        let mut story = Story::default();
+        let over = self.until_over(async |now| {
+            installation.states.read_on(arn, &mut story).await?;
+            let exit = story.end.as_ref().map(exit_of);
+            Ok((frame(arn, &story, now), Next::of(exit)))
+        });
+        let Some(exit) = over.await? else {
+            // Before the first look nothing is known but the execution.
+            let instance = Some(story.instance()).filter(|instance| !instance.is_empty());
+            let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
+            return self.leave(arn, &again);
+        };
+        // A terminal's picture ends with it already.
+        if let Some(end) = story.end.filter(|_| !self.output.is_terminal) {
+            self.output.say(describe_end(&end))?;
+        }
+        Ok(exit)
+    }
 }
