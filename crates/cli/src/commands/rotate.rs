@@ -53,21 +53,20 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     let end = wait_for_end(states, &arn).await?;
     let started = states.find(&arn).await?.map(|execution| execution.started_at);
     let planned = RotationEnd::read(&end);
-    match &planned {
-        Some(planned) => {
-            output.say(if exit_of(&end) == Exit::Done {
-                "planned: nothing was touched".to_owned()
-            } else {
-                format!(
-                    "{}: not everything could be planned; nothing was touched",
-                    end.outcome()
-                )
-            })?;
-            for (group, why) in planned.list_planned() {
-                output.say(format!("{group}: {why}"))?;
-            }
+    if let Some(planned) = &planned {
+        output.say(if exit_of(&end) == Exit::Done {
+            "planned: nothing was touched".to_owned()
+        } else {
+            format!(
+                "{}: not everything could be planned; nothing was touched",
+                end.outcome()
+            )
+        })?;
+        for (group, why) in planned.list_planned() {
+            output.say(format!("{group}: {why}"))?;
         }
-        None => output.say(describe_end(&end))?,
+    } else {
+        output.say(describe_end(&end))?;
     }
     let mut rotation = RotationStory::new(&arn);
     rotation.read_all(states).await?;

@@ -43,8 +43,7 @@ pub(crate) async fn gather(installation: &Installation) -> Facts {
     let steps = IN_CLUSTER.into_iter().chain(OTHERS);
     let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
         ask_each(steps, async |step| find_function(installation, step).await),
-        ask_each(MACHINES, async |machine| find_machine(installation, machine)
-            .await),
+        ask_each(MACHINES, async |name| find_machine(installation, name).await),
         find_authentication(installation),
         find_groups(installation),
         find_rules(installation),

@@ -50,20 +50,6 @@ pub(crate) struct Counts {
     pub under_way: usize,
 }
 
-impl std::ops::Add for Counts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            nodes: self.nodes + other.nodes,
-            done: self.done + other.done,
-            failed: self.failed + other.failed,
-            left: self.left + other.left,
-            under_way: self.under_way + other.under_way,
-        }
-    }
-}
-
 /// What is known of a group's execution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct GroupStory {
@@ -171,12 +157,13 @@ impl GroupStory {
         self.turns.insert(index, turn);
     }
 
-    /// How many nodes stand how. After the execution's end none is under way.
     pub(crate) fn count(&self) -> Counts {
-        let mut counts = Counts {
-            nodes: self.nodes.len(),
-            ..Counts::default()
-        };
+        self.count_on(Counts::default())
+    }
+
+    /// Adds this group's nodes. After the execution's end none is under way.
+    pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
+        counts.nodes += self.nodes.len();
         for turn in self.turns.values() {
             match turn {
                 Turn::Recycled => counts.done += 1,

@@ -49,12 +49,6 @@ impl RotationStory {
         self.groups.values().filter(|group| !group.nodes.is_empty())
     }
 
-    fn count(&self) -> Counts {
-        self.groups()
-            .map(GroupStory::count)
-            .fold(Counts::default(), |all, group| all + group)
-    }
-
     /// What it is about, or how it has ended, in a sentence.
     pub(crate) fn describe(&self) -> String {
         match (&self.story.end, self.story.reason()) {
@@ -72,7 +66,8 @@ impl RotationStory {
         if let Some(unread) = &self.unread {
             return Some(unread.clone());
         }
-        let counts = self.count();
+        let counts = Counts::default();
+        let counts = self.groups().fold(counts, |counts, group| group.count_on(counts));
         (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
@@ -83,7 +78,9 @@ impl RotationStory {
             .map(|group| {
                 let counts = group.count();
                 let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
-                (group.group.clone(), share, describe_group(group))
+                let mut parts = vec![describe_counts(counts)];
+                parts.extend(describe_waits(group));
+                (group.group.clone(), share, parts.join("; "))
             })
             .collect();
         lines.sort_by(|one, other| one.0.cmp(&other.0));
@@ -92,17 +89,15 @@ impl RotationStory {
 
     /// For machines.
     pub(crate) fn document(&self) -> Value {
-        let groups: Vec<Value> = self
-            .groups()
-            .map(|group| {
-                let counts = group.count();
-                let waits = group.list_waits().map(|(node, wait)| {
-                    json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
-                });
-                json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
-                    "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
-            })
-            .collect();
+        let groups = self.groups().map(|group| {
+            let counts = group.count();
+            let waits = group.list_waits().map(|(node, wait)| {
+                json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
+            });
+            json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
+                "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
+        });
+        let groups: Vec<Value> = groups.collect();
         json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread})
     }
 }
@@ -113,12 +108,6 @@ pub(crate) fn describe_unread(what: &str, error: &Error) -> String {
     } else {
         format!("{what} cannot be read: {error}")
     }
-}
-
-fn describe_group(group: &GroupStory) -> String {
-    let mut parts = vec![describe_counts(group.count())];
-    parts.extend(describe_waits(group));
-    parts.join("; ")
 }
 
 fn describe_counts(counts: Counts) -> String {
@@ -145,11 +134,8 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
         }
     }
     let told = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
-        let since = waits
-            .iter()
-            .map(|(_, wait)| wait.since)
-            .min()
-            .map_or_else(String::new, moment);
+        let since = waits.iter().map(|(_, wait)| wait.since).min();
+        let since = since.map_or_else(String::new, moment);
         match waits.as_slice() {
             [(node, _)] => format!("{node} waits since {since}: {reason}"),
             several => format!("{} nodes wait since {since}: {reason}", several.len()),
