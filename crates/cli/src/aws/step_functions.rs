@@ -12,7 +12,7 @@ use aws_sdk_sfn::operation::describe_state_machine::DescribeStateMachineOutput;
 use aws_sdk_sfn::operation::list_executions::builders::ListExecutionsFluentBuilder;
 use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use jiff::Timestamp;
-use recycle::report::event::{Event, Execution};
+use recycle::report::event::{Event, Execution, name_execution};
 use serde_json::Value;
 
 use crate::aws::events::{to_event, to_execution, to_timestamp};
@@ -113,7 +113,9 @@ impl StepFunctions {
         let answer = self.ask("states:StartExecution", async || start.clone().send().await);
         match answer.await {
             // It has begun, and has ended before the second attempt.
-            Err(error) if error.code() == Some("ExecutionAlreadyExists") => Ok(arn_of(machine, &name)),
+            Err(error) if error.code() == Some("ExecutionAlreadyExists") => {
+                Ok(name_execution(machine, &name))
+            }
             answer => Ok(answer?.execution_arn),
         }
     }
@@ -309,13 +311,6 @@ fn to_listed(execution: ExecutionListItem) -> Listed {
         status: execution.status.as_str().to_owned(),
         started_at: to_timestamp(&execution.start_date),
     }
-}
-
-/// `machine` may name an alias or a version.
-fn arn_of(machine: &str, name: &str) -> String {
-    let parts: Vec<&str> = machine.split(':').take(7).collect();
-    let machine = parts.join(":").replace(":stateMachine:", ":execution:");
-    format!("{machine}:{name}")
 }
 
 #[cfg(test)]

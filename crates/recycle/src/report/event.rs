@@ -15,6 +15,14 @@ pub struct Execution {
     pub end: Option<End>,
 }
 
+/// The ARN of an execution of a machine, which may be named by an alias or a version: those have no executions of their own.
+#[must_use]
+pub fn name_execution(machine: &str, name: &str) -> String {
+    let parts: Vec<&str> = machine.split(':').take(7).collect();
+    let machine = parts.join(":").replacen(":stateMachine:", ":execution:", 1);
+    format!("{machine}:{name}")
+}
+
 /// How an execution has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {

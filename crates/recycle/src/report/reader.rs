@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::report::event::{Event, Execution, Happened, find_box};
+use crate::report::event::{Event, Execution, Happened, find_box, name_execution};
 use crate::report::parts::{
     Look, MOST_PODS, MOST_TROUBLES, NodeReport, SeenPod, Span, Told, Trouble, summarize, thin,
 };
@@ -51,7 +51,7 @@ pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     let (mut started, mut map_runs) = (Vec::new(), Vec::new());
     for event in events {
         match &event.what {
-            Happened::Scheduled(arguments) => started.extend(name_execution(arguments)),
+            Happened::Scheduled(arguments) => started.extend(read_start(arguments)),
             Happened::MapRun(arn) => map_runs.push(arn.clone()),
             Happened::Started(_)
             | Happened::Entered(_)
@@ -67,13 +67,10 @@ pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     (started, map_runs)
 }
 
-/// The ARN of the execution that StartExecution begins with these arguments. A machine's alias has no executions of its own.
-fn name_execution(arguments: &Value) -> Option<String> {
-    let machine = arguments.get("StateMachineArn")?.as_str()?;
-    let name = arguments.get("Name")?.as_str()?;
-    let parts: Vec<&str> = machine.split(':').take(7).collect();
-    let whole = parts.join(":").replacen(":stateMachine:", ":execution:", 1);
-    Some(format!("{whole}:{name}"))
+/// The ARN of the execution that StartExecution begins with these arguments.
+fn read_start(arguments: &Value) -> Option<String> {
+    let machine = arguments["StateMachineArn"].as_str()?;
+    Some(name_execution(machine, arguments["Name"].as_str()?))
 }
 
 /// Reads a history, one event after the other.
