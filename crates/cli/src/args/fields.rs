@@ -38,7 +38,7 @@ impl<const OF_ROTATION: bool> FromArgMatches for Fields<OF_ROTATION> {
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        // Only who parses twice into one value asks for it.
+        // clap calls this only to parse into the same value twice.
         Err(clap::Error::new(ErrorKind::InvalidSubcommand))
     }
 }

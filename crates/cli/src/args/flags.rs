@@ -100,7 +100,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// How an invocation ends whose reader has gone: who watches has not seen the end.
+    /// How an invocation ends if its output is closed. A command that watches has not shown the end then.
     pub(crate) fn exit_unread(&self) -> Exit {
         let watches = match self {
             Self::Recycle(wanted) => !wanted.detach,

@@ -59,7 +59,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     let Some(profile) = &global.profile else {
         return Ok(config);
     };
-    // Whoever writes a profile means it: credentials in the environment do not count then, as for the AWS CLI. The SDK takes them first.
+    // As for the AWS CLI, a profile that is given comes before credentials in the environment. The SDK by itself takes those first.
     let provider = ProviderConfig::without_region()
         .with_region(config.region().cloned())
         .with_http_client(client);

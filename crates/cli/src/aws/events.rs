@@ -61,7 +61,7 @@ fn what_of(event: &HistoryEvent) -> Option<Happened> {
     Some(Happened::Started(to_json(started.input())))
 }
 
-/// Who stops an execution need not say why, nor need Step Functions: then the event has no details.
+/// The end that an event tells. The event has no details if no reason was given when the execution was stopped.
 fn end_of(event: &HistoryEvent) -> Option<Happened> {
     let ends = [
         (HistoryEventType::ExecutionSucceeded, "SUCCEEDED"),

@@ -82,7 +82,7 @@ impl Installation {
     }
 }
 
-/// Whoever may look at their own installation only is not told whether there is another one.
+/// AWS denies access to a caller who may see their own installation only. The denial does not say whether another installation exists.
 fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result, refuse};
 
-/// Everything that something of ours is on; or one node, whatever is on it.
+/// Fetches every node that carries a mark of recycle-eks, or one node whether it does or not.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
     let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
     installation.functions.ask("select-nodes", &question).await
@@ -16,7 +16,7 @@ pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>
 /// How many looks of a watch share one answer of `select-nodes`, which reads the whole cluster: it is asked every twelve seconds.
 const LOOKS: u32 = 6;
 
-/// What `select-nodes` tells of the whole cluster, to somebody who watches.
+/// What `select-nodes` answers of the whole cluster while a command watches.
 #[derive(Debug)]
 pub(crate) struct Fleet<'a> {
     installation: &'a Installation,

@@ -28,7 +28,7 @@ impl RotationStory {
         Ok(())
     }
 
-    /// All of it, for who looks seldom: an outage hides what it hides, and no more.
+    /// Reads on in the rotation and in its groups. An outage of AWS hides the progress, and is no error.
     pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<()> {
         self.looks = 0;
         match self.read_on(states).await {

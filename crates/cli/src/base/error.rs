@@ -40,7 +40,7 @@ pub(crate) enum Error {
         what: &'static str,
         source: serde_json::Error,
     },
-    /// Nobody takes what is shown.
+    /// The output could not be written.
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
 }
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// Whether whoever read our output has gone, as `head` does.
+    /// Whether the reader has closed the output, as `head` does.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }

@@ -153,7 +153,7 @@ fn parse_time(text: &str) -> Result<Timestamp> {
     })
 }
 
-/// Who wants the end now says `finish`, and means it.
+/// Refuses a time that is not in the future: `finish` ends a drain now.
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
         refuse!(
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Only who is certain to be put back is not asked about: the story on the Node is the node's own to write.
+    /// Only a node that is certain to be put back needs no question. What its Node says of the end is no proof, because the node can write it.
     #[test]
     fn the_pods_that_an_end_would_end_are_named_first() {
         let back = "the node is put back";

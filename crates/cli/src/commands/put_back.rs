@@ -160,8 +160,8 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
     Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
 
-/// Until nothing of ours is on the node, or it is a person's. That it was a person's before the `sweep` has looked at it does not count: what
-/// stood in the way may be mended.
+/// Watches until the node carries no mark of recycle-eks, or needs a person. That it needed one before the `sweep` has looked at it does not
+/// count: the cause may be mended.
 async fn watch_put_back(
     installation: &Installation,
     watch: &mut Watch<'_>,

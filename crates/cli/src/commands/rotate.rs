@@ -117,7 +117,7 @@ fn describe_choice(instance: &InstanceId, group: &str, criteria: &[&str]) -> Str
 /// Until the rotation has ended.
 pub(super) async fn watch(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (mut rotation, mut fleet) = (RotationStory::new(arn), Fleet::new(installation));
-    // Nobody can be told of a node that has gone: what was seen of it last stays.
+    // `select-nodes` does not answer of a node that has gone, so its last row stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let output = watch.output;
     let over = watch.until_over(async |now| {
@@ -168,7 +168,8 @@ fn show_end(shown: &mut Frame, end: &End) {
     shown.document["exit"] = exit_of_rotation(end).code().into();
 }
 
-/// The executions that a rotation has begun, the last try of each node, in the order in which they began: anybody can compute their names.
+/// The executions that a rotation has begun, the last try of each node, in the order in which they began. They are found by their names, which
+/// follow from the rotation and the instance.
 async fn list_begun(
     installation: &Installation,
     rotation: &str,

@@ -93,7 +93,7 @@ impl Seen {
         row.execution.clone().filter(|arn| self.running.contains(arn))
     }
 
-    /// Nothing of ours is on anything; that of a cluster that cannot be asked nobody knows.
+    /// Whether no rotation runs and no node carries a mark of recycle-eks. Of a cluster that cannot be asked this is unknown.
     fn is_quiet(&self) -> bool {
         self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
     }

@@ -203,7 +203,7 @@ async fn find_topic(installation: &Installation, arn: String) -> Result<Topic> {
     let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
     let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
     let found = found.map_err(Error::of("sns:ListSubscriptionsByTopic"))?;
-    // One that was ended is listed for days as `Deleted`, and tells nobody.
+    // SNS lists a subscription that was ended for days as `Deleted`, and sends it nothing.
     let count = |is_meant: fn(&str) -> bool| {
         let arns = found.iter().filter_map(|each| each.subscription_arn());
         arns.filter(|arn| is_meant(arn)).count()

@@ -115,7 +115,7 @@ impl Story {
         self.node = text("/run/node").or_else(|| self.node.take());
         self.group = text("/run/group").or_else(|| self.group.take());
         self.drain = read_drain(&answer).or(self.drain);
-        // Who has no pods to tell of says nothing of them: their names are the observer's.
+        // Only `check-pods` and a dry run name pods.
         if self.state == "CheckPods" || answer["verdict"] == "planned" {
             self.learn_pods(&answer);
         }

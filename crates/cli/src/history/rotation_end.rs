@@ -15,7 +15,7 @@ const UNKNOWN: &str = "nobody knows how many were recycled";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct GroupEnd {
     group: String,
-    /// None: its execution broke, and nobody has counted.
+    /// None if its execution broke before it counted.
     recycled: Option<u32>,
     #[serde(default)]
     failed: Vec<FailedNode>,

@@ -11,7 +11,7 @@ use crate::history::rotation::RotationStory;
 use crate::views::output::{LEAST_LAST, draw_table, width_of_others};
 use crate::views::viewer::{Frame, Line, Style, bar, time_bar};
 
-/// The step of a node that nothing of ours is on.
+/// The step of a node that carries no mark of recycle-eks.
 const QUIET: &str = "-";
 const BAR: usize = 12;
 const HEAD: [&str; 8] = ["group", "node", "step", "since", "", "until", "then", "what"];
@@ -35,7 +35,7 @@ const LAYOUTS: [(bool, &[usize]); 7] = [
 /// A node in the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
-    /// Its group, if anybody says so.
+    /// Its group, or a dash if that is unknown.
     pub group: String,
     pub instance: String,
     /// Its node's name, else its instance.
@@ -55,7 +55,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Nothing of ours is on it.
+    /// Whether it carries no mark of recycle-eks.
     pub(crate) fn is_quiet(&self) -> bool {
         self.step == QUIET
     }

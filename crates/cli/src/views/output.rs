@@ -13,7 +13,7 @@ use crate::args::reference;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 
-/// Columns where nobody says how many there are: tables that are read by people later, in a pipeline's log.
+/// Columns where there is no terminal: a person reads the table later, in the log of a pipeline.
 const WIDTH_WITHOUT_TERMINAL: u16 = 160;
 
 /// Where it goes, and how.
@@ -60,7 +60,7 @@ impl Output {
         Ok(())
     }
 
-    /// What somebody else made, for people and machines alike.
+    /// Writes a whole text, whatever the format is.
     pub(crate) fn write_as_it_is(&self, text: &str) -> Result<()> {
         Self::write(text)
     }

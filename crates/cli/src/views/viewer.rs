@@ -104,7 +104,7 @@ impl<'a> Viewer<'a> {
         let mut out = io::stdout().lock();
         let (columns, rows) = terminal_size();
         if self.drawn > 0 && self.columns != columns {
-            // Terminals differ in what they make of lines that do not fit any more: nobody knows where the picture is now.
+            // Terminals wrap lines that no longer fit in different ways, so the place of the picture is unknown.
             queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
         } else if self.drawn > 0 {
             queue!(out, MoveToPreviousLine(self.drawn))?;

@@ -62,7 +62,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
+    /// Hears Ctrl-C from now on. Call this before you print what was started: a person who presses Ctrl-C then reads that it goes on.
     pub(crate) fn begin(output: &'a Output) -> Result<Self> {
         let interrupts = signal(SignalKind::interrupt()).map_err(Error::Output)?;
         Ok(Self { output, interrupts })

@@ -1,6 +1,6 @@
 //! What can be wrong with an installation: facts in, findings out, each with its mend.
 //!
-//! Who gathers the facts, it does not know: `select-nodes` those that only a function sees, the command line the others.
+//! `select-nodes` gathers the facts that only a function sees, the command line gathers the others.
 
 use crate::doctor::access::{examine_entries, is_let_in};
 use crate::doctor::events::{

@@ -13,9 +13,9 @@ use crate::cluster::node::NodeList;
 #[serde(rename_all = "snake_case")]
 pub enum Seen<T> {
     Found(T),
-    /// Whoever asked is not allowed to; the text says to what.
+    /// The caller is not allowed to ask; the text names the permission.
     Denied(String),
-    /// Nobody knows, this time: the call was throttled, or not answered. The text says why.
+    /// The call was throttled, or not answered; the text says why.
     Unanswered(String),
     /// What was answered is wrong, or nothing can answer; the text says why.
     Failed(String),

@@ -37,7 +37,7 @@ pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
     reader.finish(execution)
 }
 
-/// The report of a rotation with those of its nodes. Who reads them keeps the report of each, not its history: that has up to 25,000 events.
+/// The report of a rotation with those of its nodes. It takes the report of each node, because a history has up to 25,000 events.
 #[must_use]
 pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<NodeReport>) -> RotationReport {
     nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));
