@@ -18,8 +18,9 @@ use clap::Parser as _;
 
 use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
-use base::error::Error;
+use base::error::Result;
 pub use base::exit::Exit;
+use commands::pause::Change;
 use views::output::Output;
 
 /// One invocation.
@@ -31,13 +32,13 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let output = Output::new(line.global.output);
     match obey(&line, &output).await {
         Ok(exit) => exit,
-        // Whoever has closed our output wants to hear no more.
+        // The reader has closed the output: print nothing more.
         Err(error) if error.is_broken_pipe() => line.command.exit_unread(),
         Err(error) => output.show_error(&error),
     }
 }
 
-async fn obey(line: &CommandLine, output: &Output) -> Result<Exit, Error> {
+async fn obey(line: &CommandLine, output: &Output) -> Result<Exit> {
     let found = || Installation::find(&line.global);
     match &line.command {
         Command::Recycle(wanted) => commands::recycle::run(&found().await?, output, wanted).await,
@@ -48,8 +49,10 @@ async fn obey(line: &CommandLine, output: &Output) -> Result<Exit, Error> {
         Command::Finish(wanted) => commands::drain::finish(&found().await?, output, wanted).await,
         Command::Abort(wanted) => commands::put_back::abort(&found().await?, output, wanted).await,
         Command::Restore(wanted) => commands::put_back::restore(&found().await?, output, wanted).await,
-        Command::Pause(wanted) => commands::pause::pause(&found().await?, output, wanted).await,
-        Command::Resume(wanted) => commands::pause::resume(&found().await?, output, wanted).await,
+        Command::Pause(wanted) => commands::pause::run(&found().await?, output, wanted, Change::Pause).await,
+        Command::Resume(wanted) => {
+            commands::pause::run(&found().await?, output, wanted, Change::Resume).await
+        }
         Command::Doctor(wanted) => doctor::run(&found().await?, output, wanted).await,
         Command::Report(wanted) => report::run(&found().await?, output, wanted).await,
         Command::Completions(wanted) => output.show_completions(wanted.shell),

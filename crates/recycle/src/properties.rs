@@ -50,7 +50,7 @@ use crate::records::node_record::Record;
 use crate::records::owner::Owner;
 use crate::records::progress::Progress;
 use crate::records::restore_log::{Deeds, GaveUp};
-use crate::report::event::{Event, Execution, Happened};
+use crate::report::event::{End, Event, Execution, Happened};
 use crate::report::history::{report_node, report_rotation};
 use crate::report::reader::find_started;
 use crate::restore::step::PutBackStep;
@@ -667,11 +667,11 @@ proptest! {
         answers in proptest::collection::vec(
             (select(vec!["CheckPods", "EvictPods", "ClaimNode", "Other"]),
             prop_oneof![
-                5 => spoiled(vec![json!({"Payload": {
+                5 => spoiled(vec![json!({
                     "verdict": "wait", "reason": "it waits", "counts": {"awaited": 1}, "names": {"awaited": ["default/a"]},
                     "tell": {"event": "blocked", "severity": "warning", "subject": "a", "blocks": ["b"]},
                     "run": whole_run(),
-                }}), json!({"StateMachineArn": "arn:aws:states:eu-west-1:1:stateMachine:m:live", "Name": "a"})]),
+                }), json!({"StateMachineArn": "arn:aws:states:eu-west-1:1:stateMachine:m:live", "Name": "a"})]),
                 1 => any_json(),
             ], any_time()),
             0..5,
@@ -685,21 +685,18 @@ proptest! {
             Happened::Answered(answer.clone()),
             Happened::Failed { error: "E".to_owned(), cause: cause.clone() },
         ].map(|what| (*at, what)));
+        let events: Vec<Event> = (0..).zip(events).map(|(id, (at, what))| Event { id, previous: id, at, what }).collect();
         let execution = Execution {
             arn: ARN.to_owned(),
-            status: "FAILED".to_owned(),
+            input,
             started_at: ends,
             ended_at: Some(ends),
-            input,
-            output,
-            error: Some("E".to_owned()),
-            cause: Some(cause.clone()),
-            events: (0..).zip(events).map(|(id, (at, what))| Event { id, at, what }).collect(),
+            end: Some(End { status: "FAILED".to_owned(), output, error: "E".to_owned(), cause: cause.clone() }),
         };
-        let _ = find_started(&execution.events);
-        let report = report_node(&execution);
+        let _ = find_started(&events);
+        let report = report_node(&execution, &events);
         prop_assert!(serde_json::to_value(&report).is_ok());
-        let _ = report_rotation(&execution, vec![report]);
+        let _ = report_rotation(&execution, &events, vec![report]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use recycle::input::fields::{FIELDS, Field, Kind};
+use recycle::input::fields::{Choice, FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
 /// What says which node it is; that is the command's own argument.
@@ -14,21 +14,43 @@ const BY_TRIGGERS: [&str; 2] = ["interrupted_at", "hook"];
 const BY_ROTATIONS: [&str; 2] = ["urgency", "dry_run"];
 const HEADING: &str = "Fields of an execution's input";
 
-/// Every field that a person may set, as given.
+/// The fields that a person has set, as given: all that they may set, or those that a rotation may set for each of its nodes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct NodeFields(pub Map<String, Value>);
+pub(crate) struct Fields<const OF_ROTATION: bool>(pub Map<String, Value>);
 
-/// Those that a rotation may set for each of its nodes, as given.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct RotationFields(pub Map<String, Value>);
+pub(crate) type NodeFields = Fields<false>;
+pub(crate) type RotationFields = Fields<true>;
 
-fn node_fields() -> impl Iterator<Item = &'static Field> {
-    let others = [WHICH_NODE, BY_TRIGGERS].concat();
-    FIELDS.iter().filter(move |field| !others.contains(&field.name))
+impl<const OF_ROTATION: bool> Fields<OF_ROTATION> {
+    fn list() -> impl Iterator<Item = &'static Field> {
+        let mut others = [WHICH_NODE, BY_TRIGGERS].concat();
+        if OF_ROTATION {
+            others.extend(BY_ROTATIONS);
+        }
+        FIELDS.iter().filter(move |field| !others.contains(&field.name))
+    }
 }
 
-fn rotation_fields() -> impl Iterator<Item = &'static Field> {
-    node_fields().filter(|field| !BY_ROTATIONS.contains(&field.name))
+impl<const OF_ROTATION: bool> FromArgMatches for Fields<OF_ROTATION> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = Self::list().filter_map(|field| Some((field.name.to_owned(), value_of(field, matches)?)));
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        // clap calls this only to parse into the same value twice.
+        Err(clap::Error::new(ErrorKind::InvalidSubcommand))
+    }
+}
+
+impl<const OF_ROTATION: bool> Args for Fields<OF_ROTATION> {
+    fn augment_args(command: Command) -> Command {
+        command.args(Self::list().map(flag_of))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
 fn flag_of(field: &'static Field) -> Arg {
@@ -38,18 +60,10 @@ fn flag_of(field: &'static Field) -> Arg {
         .help_heading(HEADING);
     match field.kind {
         Kind::Flag => arg.action(ArgAction::SetTrue),
-        Kind::OneOf(choices) => {
-            let values = choices.iter().map(|choice| choice.value);
-            arg.value_name("WHAT")
-                .value_parser(PossibleValuesParser::new(values))
-        }
-        Kind::SomeOf(choices) => {
-            let values = choices.iter().map(|choice| choice.value);
-            let arg = arg
-                .value_name("WHAT")
-                .value_parser(PossibleValuesParser::new(values));
-            arg.value_delimiter(',').action(ArgAction::Append)
-        }
+        Kind::OneOf(choices) => one_of(arg, choices),
+        Kind::SomeOf(choices) => one_of(arg, choices)
+            .value_delimiter(',')
+            .action(ArgAction::Append),
         Kind::Namespaces => arg
             .value_name("NAMESPACE")
             .value_delimiter(',')
@@ -62,6 +76,12 @@ fn flag_of(field: &'static Field) -> Arg {
     }
 }
 
+fn one_of(arg: Arg, choices: &'static [Choice]) -> Arg {
+    let values = choices.iter().map(|choice| choice.value);
+    arg.value_name("WHAT")
+        .value_parser(PossibleValuesParser::new(values))
+}
+
 /// The documentation's words, without its marks.
 fn help_of(field: &Field) -> String {
     let meaning = field.meaning.replace('`', "");
@@ -72,12 +92,6 @@ fn help_of(field: &Field) -> String {
             default.trim_matches('"')
         ),
     }
-}
-
-fn read(fields: impl Iterator<Item = &'static Field>, matches: &ArgMatches) -> Map<String, Value> {
-    fields
-        .filter_map(|field| Some((field.name.to_owned(), value_of(field, matches)?)))
-        .collect()
 }
 
 fn value_of(field: &Field, matches: &ArgMatches) -> Option<Value> {
@@ -93,34 +107,6 @@ fn value_of(field: &Field, matches: &ArgMatches) -> Option<Value> {
         }
     }
 }
-
-macro_rules! flags {
-    ($name:ident, $fields:ident) => {
-        impl FromArgMatches for $name {
-            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-                Ok(Self(read($fields(), matches)))
-            }
-
-            fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-                // Only who parses twice into one value asks for it.
-                Err(clap::Error::new(ErrorKind::InvalidSubcommand))
-            }
-        }
-
-        impl Args for $name {
-            fn augment_args(command: Command) -> Command {
-                command.args($fields().map(flag_of))
-            }
-
-            fn augment_args_for_update(command: Command) -> Command {
-                Self::augment_args(command)
-            }
-        }
-    };
-}
-
-flags!(NodeFields, node_fields);
-flags!(RotationFields, rotation_fields);
 
 #[cfg(test)]
 mod tests {
@@ -186,6 +172,6 @@ mod tests {
     #[test]
     fn what_only_triggers_know_is_no_flag() {
         assert!(parse(&["--hook", "{}"]).is_err());
-        assert!(rotation_fields().all(|field| field.name != "urgency"));
+        assert!(RotationFields::list().all(|field| field.name != "urgency"));
     }
 }

@@ -4,8 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::args::fields::{NodeFields, RotationFields};
-use crate::base::exit::Exit;
-use crate::base::exit::list_exits;
+use crate::base::exit::{Exit, list_exits};
 
 /// Retires EKS worker nodes whose pods need hours to finish: starts, shows, changes and ends what the state machines do.
 #[derive(Debug, Parser)]
@@ -17,10 +16,8 @@ use crate::base::exit::list_exits;
 )]
 #[command(after_help = list_exits())]
 pub(crate) struct CommandLine {
-    /// Where, and how it is shown.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -51,7 +48,6 @@ pub(crate) struct Global {
     pub output: Format,
 }
 
-/// How something is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables and sentences.
@@ -60,7 +56,6 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Recycle one node, and watch it
@@ -105,8 +100,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// How an invocation ends whose reader has gone: who watches has not seen the end.
-    #[must_use]
+    /// How an invocation ends if its output is closed. A command that watches has not shown the end then.
     pub(crate) fn exit_unread(&self) -> Exit {
         let watches = match self {
             Self::Recycle(wanted) => !wanted.detach,
@@ -128,13 +122,11 @@ impl Command {
     }
 }
 
-/// `recycle`.
 #[derive(Debug, Args)]
 pub(crate) struct Recycle {
     /// The instance id, or the name of its Node
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: String,
-    /// Fields of the execution's input.
     #[command(flatten)]
     pub fields: NodeFields,
     /// Start it and come back
@@ -142,36 +134,31 @@ pub(crate) struct Recycle {
     pub detach: bool,
 }
 
-/// `rotate`.
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
-    /// Which nodes.
     #[command(flatten)]
-    pub selection: Selection,
-    /// How fast, and when not.
-    #[command(flatten)]
-    pub pace: Pace,
-    /// Fields of each node's execution.
-    #[command(flatten)]
-    pub fields: RotationFields,
+    pub rotation: Rotation,
     /// Start it and come back
     #[arg(long)]
     pub detach: bool,
 }
 
-/// `plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     /// One node: the instance id, or the name of its Node; else write a selection
     #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = Selection::FLAGS)]
     pub node: Option<String>,
-    /// Which nodes.
+    #[command(flatten)]
+    pub rotation: Rotation,
+}
+
+/// A rotation: which nodes, how fast, and the fields of each node's execution.
+#[derive(Debug, Args)]
+pub(crate) struct Rotation {
     #[command(flatten)]
     pub selection: Selection,
-    /// How fast, and when not.
     #[command(flatten)]
     pub pace: Pace,
-    /// Fields of each node's execution.
     #[command(flatten)]
     pub fields: RotationFields,
 }
@@ -213,7 +200,6 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Their names.
     pub(crate) const FLAGS: [&'static str; 10] = [
         "instances",
         "launch_template",
@@ -258,7 +244,6 @@ pub(crate) struct Pace {
     pub mark: Option<Mark>,
 }
 
-/// Whether a group goes on after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
     /// It begins no other node once more than the budget have failed.
@@ -267,7 +252,6 @@ pub(crate) enum OnFailure {
     Continue,
 }
 
-/// How outdated nodes are marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mark {
     /// By a taint PreferNoSchedule.
@@ -278,7 +262,6 @@ pub(crate) enum Mark {
     None,
 }
 
-/// `status`.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Only this node: an instance id, or the name of a Node; with --watch the ARN of an execution, too
@@ -289,7 +272,6 @@ pub(crate) struct Status {
     pub watch: bool,
 }
 
-/// `extend`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("end").required(true))]
 pub(crate) struct Extend {
@@ -304,7 +286,6 @@ pub(crate) struct Extend {
     pub by: Option<String>,
 }
 
-/// `finish`.
 #[derive(Debug, Args)]
 pub(crate) struct Finish {
     /// The instance id, or the name of its Node
@@ -315,7 +296,6 @@ pub(crate) struct Finish {
     pub yes: bool,
 }
 
-/// `abort`.
 #[derive(Debug, Args)]
 pub(crate) struct Abort {
     /// The instance id, or the name of its Node; or the ARN of an execution, of a rotation too
@@ -326,7 +306,6 @@ pub(crate) struct Abort {
     pub detach: bool,
 }
 
-/// `restore`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Restore {
@@ -353,7 +332,6 @@ pub(crate) struct Groups {
     pub all: bool,
 }
 
-/// `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Show what is as it should be, too
@@ -372,7 +350,6 @@ pub(crate) struct Report {
     pub file: Option<std::path::PathBuf>,
 }
 
-/// `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell

@@ -50,25 +50,18 @@ fn push_command(page: &mut String, command: &Command, told: &mut Told) {
         .collect();
     for heading in headings {
         let flags = flags_under(command, heading);
-        match told.get(heading) {
-            Some((before, known)) => {
-                let missing: Vec<String> = known
-                    .difference(&flags)
-                    .map(|flag| format!("`--{flag}`"))
-                    .collect();
-                let without = if missing.is_empty() {
-                    String::new()
-                } else {
-                    format!(", without {}", missing.join(", "))
-                };
-                page.push_str(&format!(
-                    "\n{heading}: as for [`{before}`](#{before}){without}.\n"
-                ));
-            }
-            None => {
-                told.insert(heading.to_owned(), (command.get_name().to_owned(), flags));
-            }
-        }
+        let Some((before, known)) = told.get(heading) else {
+            told.insert(heading.to_owned(), (command.get_name().to_owned(), flags));
+            continue;
+        };
+        let missing = known.difference(&flags).map(|flag| format!("`--{flag}`"));
+        let without = match missing.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => none,
+            missing => format!(", without {missing}"),
+        };
+        page.push_str(&format!(
+            "\n{heading}: as for [`{before}`](#{before}){without}.\n"
+        ));
     }
 }
 

@@ -1,131 +1,100 @@
 //! The flags of `rotate` and `plan` as the input of `rotate-nodes`. What is wrong with one of them is said before anything is started.
 
+use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use crate::args::flags::{Mark, OnFailure, Pace, Selection};
-use crate::base::error::Error;
+use crate::args::flags::{Rotation, Selection};
+use crate::base::error::{Result, refuse};
+
+/// The criteria that only narrow what others select.
+const NARROWING: [&str; 3] = ["groups", "group_tag", "node_labels"];
 
 /// The input of a rotation that a person starts.
-pub(crate) fn rotation_input(
-    selection: &Selection,
-    pace: &Pace,
-    fields: &Map<String, Value>,
-    dry_run: bool,
-) -> Result<Value, Error> {
-    let mut input = Map::new();
-    input.insert("trigger".to_owned(), "manual".into());
-    input.insert("selection".to_owned(), read_selection(selection)?);
-    input.extend(read_pace(pace)?);
-    if dry_run {
-        input.insert("dry_run".to_owned(), true.into());
-    }
-    if !fields.is_empty() {
-        input.insert("recycle".to_owned(), Value::Object(fields.clone()));
-    }
-    Ok(Value::Object(input))
+pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value> {
+    let (pace, fields) = (&rotation.pace, &rotation.fields.0);
+    let at_once = pace.at_once.as_deref().map(read_at_once);
+    Ok(without_null(json!({
+        "trigger": "manual",
+        "selection": read_selection(&rotation.selection)?,
+        "at_once": at_once.transpose()?,
+        "wait_between_nodes_seconds": pace.wait_between_nodes_seconds,
+        "start_no_new_node_after": pace.start_no_new_node_after,
+        "on_failure": pace.on_failure.map(word),
+        "failure_budget": pace.failure_budget,
+        "retries": pace.retries,
+        "wait_for_pending_pods": pace.ignore_pending_pods.then_some(false),
+        "mark": pace.mark.map(word),
+        "dry_run": dry_run.then_some(true),
+        "recycle": (!fields.is_empty()).then_some(fields),
+    })))
 }
 
-fn read_selection(selection: &Selection) -> Result<Value, Error> {
+fn read_selection(selection: &Selection) -> Result<Value> {
     let outdated = read_criteria(selection)?;
-    let names_criteria = !outdated.is_empty();
-    match (selection.instances.is_empty(), names_criteria) {
-        (false, true) => refuse("--instance names the nodes: it goes with no other flag of the selection"),
-        (false, false) => Ok(json!({"instance_ids": selection.instances})),
-        (true, _) if !has_criterion(selection) => refuse(
-            "the selection needs one of --launch-template, --ami, --kubelet, --older-than-hours, --launched-before, --all or --instance; \
-             --group, --group-tag and --node-labels narrow it",
-        ),
-        (true, _) => Ok(json!({"outdated": outdated})),
-    }
-}
-
-fn has_criterion(selection: &Selection) -> bool {
-    selection.launch_template
-        || selection.ami
-        || selection.kubelet
-        || selection.all
-        || selection.older_than_hours.is_some()
-        || selection.launched_before.is_some()
-}
-
-fn read_criteria(selection: &Selection) -> Result<Map<String, Value>, Error> {
-    let mut outdated = Map::new();
-    let flags = [
-        ("launch_template", selection.launch_template),
-        ("ami", selection.ami),
-        ("kubelet", selection.kubelet),
-        ("all", selection.all),
-    ];
-    for (name, _) in flags.into_iter().filter(|(_, given)| *given) {
-        outdated.insert(name.to_owned(), true.into());
-    }
-    if let Some(hours) = selection.older_than_hours {
-        outdated.insert("older_than_hours".to_owned(), hours.into());
-    }
-    if let Some(time) = &selection.launched_before {
-        if time.parse::<jiff::Timestamp>().is_err() {
-            return refuse(&format!(
-                "--launched-before must be a time such as 2027-01-31T18:00:00Z, but is {time:?}"
-            ));
+    let names: Vec<&str> = outdated
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    if selection.instances.is_empty() {
+        if names.iter().all(|name| NARROWING.contains(name)) {
+            refuse!(
+                "the selection needs one of --launch-template, --ami, --kubelet, --older-than-hours, --launched-before, --all or --instance; \
+                 --group, --group-tag and --node-labels narrow it"
+            );
         }
-        outdated.insert("launched_before".to_owned(), time.as_str().into());
+        return Ok(json!({"outdated": outdated}));
     }
-    if !selection.groups.is_empty() {
-        outdated.insert("groups".to_owned(), json!(selection.groups));
+    if !names.is_empty() {
+        refuse!("--instance names the nodes: it goes with no other flag of the selection");
     }
-    if let Some(tag) = &selection.group_tag {
-        let Some((key, value)) = tag.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return refuse(&format!("--group-tag must be KEY=VALUE, but is {tag:?}"));
-        };
-        outdated.insert("group_tag".to_owned(), json!({"key": key, "value": value}));
-    }
-    if let Some(labels) = &selection.node_labels {
-        outdated.insert("node_labels".to_owned(), labels.as_str().into());
-    }
-    Ok(outdated)
+    Ok(json!({"instance_ids": selection.instances}))
 }
 
-fn read_pace(pace: &Pace) -> Result<Map<String, Value>, Error> {
-    let mut input = Map::new();
-    let numbers = [
-        ("wait_between_nodes_seconds", pace.wait_between_nodes_seconds),
-        ("failure_budget", pace.failure_budget),
-        ("retries", pace.retries),
-    ];
-    for (name, number) in numbers {
-        if let Some(number) = number {
-            input.insert(name.to_owned(), number.into());
-        }
+fn read_criteria(selection: &Selection) -> Result<Value> {
+    if let Some(time) = &selection.launched_before
+        && time.parse::<jiff::Timestamp>().is_err()
+    {
+        refuse!("--launched-before must be a time such as 2027-01-31T18:00:00Z, but is {time:?}");
     }
-    if let Some(at_once) = &pace.at_once {
-        input.insert("at_once".to_owned(), read_at_once(at_once)?);
+    let group_tag = match &selection.group_tag {
+        None => None,
+        Some(tag) => match tag.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Some(json!({"key": key, "value": value})),
+            Some(_) | None => refuse!("--group-tag must be KEY=VALUE, but is {tag:?}"),
+        },
+    };
+    Ok(without_null(json!({
+        "launch_template": selection.launch_template.then_some(true),
+        "ami": selection.ami.then_some(true),
+        "kubelet": selection.kubelet.then_some(true),
+        "all": selection.all.then_some(true),
+        "older_than_hours": selection.older_than_hours,
+        "launched_before": selection.launched_before,
+        "groups": (!selection.groups.is_empty()).then_some(&selection.groups),
+        "group_tag": group_tag,
+        "node_labels": selection.node_labels,
+    })))
+}
+
+/// The fields that were given.
+fn without_null(mut fields: Value) -> Value {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
-    if let Some(time) = &pace.start_no_new_node_after {
-        input.insert("start_no_new_node_after".to_owned(), time.as_str().into());
-    }
-    if let Some(what) = pace.on_failure {
-        let what = match what {
-            OnFailure::Stop => "stop",
-            OnFailure::Continue => "continue",
-        };
-        input.insert("on_failure".to_owned(), what.into());
-    }
-    if pace.ignore_pending_pods {
-        input.insert("wait_for_pending_pods".to_owned(), false.into());
-    }
-    if let Some(mark) = pace.mark {
-        let mark = match mark {
-            Mark::Soft => "soft",
-            Mark::Hard => "hard",
-            Mark::None => "none",
-        };
-        input.insert("mark".to_owned(), mark.into());
-    }
-    Ok(input)
+    fields
+}
+
+/// A choice, as it is written on the command line and in the input.
+fn word(choice: impl ValueEnum) -> Option<String> {
+    choice
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
 }
 
 /// A number is one in the input, too; a percentage is a text.
-fn read_at_once(text: &str) -> Result<Value, Error> {
+fn read_at_once(text: &str) -> Result<Value> {
     let is_share = text
         .strip_suffix('%')
         .and_then(|number| number.parse::<u32>().ok())
@@ -133,14 +102,10 @@ fn read_at_once(text: &str) -> Result<Value, Error> {
     match text.parse::<u32>() {
         Ok(number) if number >= 1 => Ok(number.into()),
         Ok(_) | Err(_) if is_share => Ok(text.into()),
-        Ok(_) | Err(_) => refuse(&format!(
-            "--at-once must be a number from 1 or a percentage such as 25%, but is {text:?}"
-        )),
+        Ok(_) | Err(_) => {
+            refuse!("--at-once must be a number from 1 or a percentage such as 25%, but is {text:?}")
+        }
     }
-}
-
-fn refuse<T>(text: &str) -> Result<T, Error> {
-    Err(Error::Refused(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -148,8 +113,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::flags::Command;
-    use crate::args::flags::CommandLine;
+    use crate::args::flags::{Command, CommandLine};
 
     fn input_of(flags: &str) -> Result<Value, String> {
         let line = ["recycle-eks", "rotate"]
@@ -159,8 +123,7 @@ mod tests {
         let Command::Rotate(rotate) = line.command else {
             panic!("{:?}", line.command)
         };
-        rotation_input(&rotate.selection, &rotate.pace, &rotate.fields.0, false)
-            .map_err(|error| error.to_string())
+        rotation_input(&rotate.rotation, false).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -15,7 +15,7 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_http_client::{Builder, Connector};
 
 use crate::args::flags::Global;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,8 +25,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 const ATTEMPTS: u32 = 5;
 const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
-/// Loads it.
-pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
+pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     let trusted = read_trust()?;
     let client = Builder::new().build_with_connector_fn(move |settings, components| {
         let mut connector = Connector::builder().proxy_config(ProxyConfig::from_env());
@@ -55,21 +54,18 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
     }
     let config = loader.load().await;
     if config.region().is_none() {
-        return Err(Error::Refused(
-            "there is no region: write --region, set AWS_REGION, or put one into the profile".to_owned(),
-        ));
+        refuse!("there is no region: write --region, set AWS_REGION, or put one into the profile");
     }
     let Some(profile) = &global.profile else {
         return Ok(config);
     };
-    // Whoever writes a profile means it: credentials in the environment do not count then, as for the AWS CLI. The SDK takes them first.
+    // As for the AWS CLI, a profile that is given comes before credentials in the environment. The SDK by itself takes those first.
+    let provider = ProviderConfig::without_region()
+        .with_region(config.region().cloned())
+        .with_http_client(client);
     let of_profile = ProfileFileCredentialsProvider::builder()
         .profile_name(profile)
-        .configure(
-            &ProviderConfig::without_region()
-                .with_region(config.region().cloned())
-                .with_http_client(client),
-        )
+        .configure(&provider)
         .build();
     Ok(config
         .into_builder()
@@ -78,7 +74,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig, Error> {
 }
 
 /// The system's certificates, or those of a file, as the AWS CLI takes it.
-fn read_trust() -> Result<TlsContext, Error> {
+fn read_trust() -> Result<TlsContext> {
     let mut store = TrustStore::default();
     if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {
         let bundle = std::fs::read(&file).map_err(|error| {

@@ -7,14 +7,10 @@ use recycle::base::failure::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::base::error::Error;
-
-const INVOKE: &str = "lambda:InvokeFunction";
-/// Lambda's alias for the version that was not published: what the module deployed last.
-const NOT_THERE: &str = "ResourceNotFoundException";
+use crate::base::error::{Error, Result};
 
 /// The installation's functions.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Functions {
     client: Client,
     prefix: String,
@@ -33,17 +29,12 @@ impl Functions {
         &self,
         function: &str,
         question: &Value,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer> {
         let name = format!("{}-{function}", self.prefix);
-        let answer = self
-            .client
-            .invoke()
-            .function_name(&name)
-            .payload(Blob::new(question.to_string()))
-            .send()
-            .await
-            .map_err(|error| Error::aws(INVOKE, error))
-            .map_err(|error| explain(error, &name))?;
+        let payload = Blob::new(question.to_string());
+        let call = self.client.invoke().function_name(&name).payload(payload).send();
+        let answer = call.await.map_err(Error::of("lambda:InvokeFunction"));
+        let answer = answer.map_err(|error| explain(error, &name))?;
         let payload = answer.payload().map(Blob::as_ref).unwrap_or_default();
         let value: Value = serde_json::from_slice(payload).map_err(unreadable)?;
         if answer.function_error().is_some() {
@@ -61,7 +52,7 @@ fn unreadable(source: serde_json::Error) -> Error {
 }
 
 fn explain(error: Error, name: &str) -> Error {
-    if error.code() == Some(NOT_THERE) {
+    if error.code() == Some("ResourceNotFoundException") {
         return Error::Refused(format!(
             "there is no function {name}: is --name right, and --region?"
         ));

@@ -5,39 +5,34 @@ use serde_json::Value;
 
 use crate::args::flags::Global;
 use crate::aws::functions::Functions;
-use crate::base::error::Error;
+use crate::aws::step_functions::StepFunctions;
+use crate::base::error::{Error, Result};
 
-const WHO_AM_I: &str = "sts:GetCallerIdentity";
-const DESCRIBE: &str = "states:DescribeStateMachine";
-
-/// What the module has installed, by name.
-#[derive(Debug, Clone)]
+/// What the module has installed.
+#[derive(Debug)]
 pub(crate) struct Installation {
     /// The AWS configuration, for further clients.
     pub aws: SdkConfig,
     /// The module's variable `name`.
     pub name: String,
-    /// Its cluster.
     pub cluster: String,
-    /// The functions.
     pub functions: Functions,
+    pub states: StepFunctions,
     /// `arn:<partition>:states:<region>:<account>:`
     arn_prefix: String,
 }
 
 impl Installation {
     /// Looks for it. That it is not there is a refusal, before anything is touched.
-    pub(crate) async fn find(global: &Global) -> Result<Self, Error> {
+    pub(crate) async fn find(global: &Global) -> Result<Self> {
         let aws = super::configuration::configure(global).await?;
-        let caller = aws_sdk_sts::Client::new(&aws)
-            .get_caller_identity()
-            .send()
-            .await
-            .map_err(|error| Error::aws(WHO_AM_I, error))?;
+        let identity = aws_sdk_sts::Client::new(&aws).get_caller_identity().send();
+        let caller = identity.await.map_err(Error::of("sts:GetCallerIdentity"))?;
         let region = aws.region().map(ToString::to_string).unwrap_or_default();
         let arn_prefix = states_prefix(caller.arn().unwrap_or_default(), &region);
         let mut found = Self {
             functions: Functions::new(&aws, &global.name),
+            states: StepFunctions::new(&aws),
             aws,
             name: global.name.clone(),
             cluster: String::new(),
@@ -49,19 +44,16 @@ impl Installation {
     }
 
     /// The ARN of a state machine: `recycle-node`, `rotate-nodes` or `sweep`.
-    #[must_use]
     pub(crate) fn machine(&self, machine: &str) -> String {
         format!("{}stateMachine:{}-{machine}", self.arn_prefix, self.name)
     }
 
     /// What is started of `recycle-node`: the version that is live.
-    #[must_use]
     pub(crate) fn live(&self) -> String {
         format!("{}:live", self.machine("recycle-node"))
     }
 
     /// Where it is, for people who have several.
-    #[must_use]
     pub(crate) fn place(&self) -> String {
         let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
         format!(
@@ -73,25 +65,24 @@ impl Installation {
     }
 
     /// The ARN of an execution of it.
-    #[must_use]
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
     }
 
+    pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {
+        arn.starts_with(&self.execution(machine, ""))
+    }
+
     /// The cluster, as the rotation's definition names it.
-    async fn read_cluster(&self, region: &str) -> Result<Option<String>, Error> {
+    async fn read_cluster(&self, region: &str) -> Result<Option<String>> {
         let machine = self.machine("rotate-nodes");
-        let answer = aws_sdk_sfn::Client::new(&self.aws)
-            .describe_state_machine()
-            .state_machine_arn(&machine)
-            .send()
-            .await
-            .map_err(|error| no_installation(&self.name, region, &machine, Error::aws(DESCRIBE, error)))?;
+        let answer = self.states.describe_machine(&machine).await;
+        let answer = answer.map_err(|error| no_installation(&self.name, region, &machine, error))?;
         Ok(find_cluster(answer.definition()))
     }
 }
 
-/// Whoever may look at their own installation only is not told whether there is another one.
+/// AWS denies access to a caller who may see their own installation only. The denial does not say whether another installation exists.
 fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
@@ -109,23 +100,29 @@ fn states_prefix(caller: &str, region: &str) -> String {
     format!("arn:{}:states:{region}:{}:", part(1), part(4))
 }
 
-/// The first `cluster_name` of a definition that is no expression.
-fn find_cluster(definition: &str) -> Option<String> {
-    fn search(value: &Value) -> Option<&str> {
+/// The first text under this name in a machine's definition that is meant.
+pub(crate) fn find_text(definition: &str, name: &str, is_meant: fn(&str) -> bool) -> Option<String> {
+    fn search<'a>(value: &'a Value, name: &str, is_meant: fn(&str) -> bool) -> Option<&'a str> {
         match value {
-            Value::Object(fields) => fields
-                .get("cluster_name")
-                .and_then(Value::as_str)
-                .filter(|text| !text.starts_with("{%"))
-                .or_else(|| fields.values().find_map(search)),
-            Value::Array(values) => values.iter().find_map(search),
+            Value::Object(fields) => {
+                let text = fields.get(name).and_then(Value::as_str);
+                let mut others = fields.values();
+                text.filter(|text| is_meant(text))
+                    .or_else(|| others.find_map(|value| search(value, name, is_meant)))
+            }
+            Value::Array(values) => values.iter().find_map(|value| search(value, name, is_meant)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         }
     }
-    search(&serde_json::from_str(definition).ok()?).map(str::to_owned)
+    search(&serde_json::from_str(definition).ok()?, name, is_meant).map(str::to_owned)
 }
 
-fn choose_cluster(told: Option<String>, global: &Global) -> Result<String, Error> {
+/// The cluster that a definition names; an expression is none.
+fn find_cluster(definition: &str) -> Option<String> {
+    find_text(definition, "cluster_name", |text| !text.starts_with("{%"))
+}
+
+fn choose_cluster(told: Option<String>, global: &Global) -> Result<String> {
     match (told, &global.cluster) {
         (Some(told), Some(given)) if told != *given => Err(Error::Refused(format!(
             "--cluster must be {told:?}, the cluster of the installation {:?}, but is {given:?}",
@@ -171,7 +168,7 @@ mod tests {
     fn an_installation_that_one_may_not_look_at_is_none() {
         let told = |code: &str| {
             let answered = Error::Aws {
-                call: DESCRIBE,
+                call: "states:DescribeStateMachine",
                 code: Some(code.to_owned()),
                 reason: "no".to_owned(),
             };

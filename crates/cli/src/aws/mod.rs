@@ -1,8 +1,10 @@
 //! What is asked of AWS.
 
 pub(crate) mod configuration;
-pub(crate) mod executions;
+mod events;
 pub(crate) mod functions;
+pub(crate) mod groups;
 pub(crate) mod installation;
 pub(crate) mod nodes;
 pub(crate) mod rotations;
+pub(crate) mod step_functions;

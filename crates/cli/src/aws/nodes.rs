@@ -5,10 +5,10 @@ use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
 
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 
-/// Everything that something of ours is on; or one node, whatever is on it.
-pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status, Error> {
+/// Fetches every node that carries a mark of recycle-eks, or one node whether it does or not.
+pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
     let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
     installation.functions.ask("select-nodes", &question).await
 }
@@ -16,7 +16,7 @@ pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>
 /// How many looks of a watch share one answer of `select-nodes`, which reads the whole cluster: it is asked every twelve seconds.
 const LOOKS: u32 = 6;
 
-/// What `select-nodes` tells of the whole cluster, to somebody who watches.
+/// What `select-nodes` answers of the whole cluster while a command watches.
 #[derive(Debug)]
 pub(crate) struct Fleet<'a> {
     installation: &'a Installation,
@@ -25,8 +25,6 @@ pub(crate) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Nothing was asked yet.
-    #[must_use]
     pub(crate) fn new(installation: &'a Installation) -> Self {
         Self {
             installation,
@@ -36,7 +34,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// What it has told last.
-    pub(crate) async fn look(&mut self) -> Result<&Status, Error> {
+    pub(crate) async fn look(&mut self) -> Result<&Status> {
         if self.looks.is_multiple_of(LOOKS) {
             self.told = fetch_status(self.installation, None).await?;
         }
@@ -46,23 +44,26 @@ impl<'a> Fleet<'a> {
 }
 
 /// One node by its instance id or its name.
-pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus, Error> {
+pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus> {
     let status = fetch_status(installation, Some(name)).await?;
-    let away = status.cluster_is_away;
-    let unreadable = status
-        .unreadable_nodes
-        .map_or_else(String::new, |why| format!("; {why}"));
-    status.nodes.into_iter().next().ok_or_else(|| {
-        let cluster = &installation.cluster;
-        match away {
-            Some(why) => Error::Unreachable(format!("{name:?} is not known, and the cluster {cluster} cannot be asked: {why}")),
-            None => Error::Refused(format!("there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{unreadable}")),
-        }
-    })
+    if let Some(node) = status.nodes.into_iter().next() {
+        return Ok(node);
+    }
+    let cluster = &installation.cluster;
+    if let Some(why) = status.cluster_is_away {
+        return Err(Error::Unreachable(format!(
+            "{name:?} is not known, and the cluster {cluster} cannot be asked: {why}"
+        )));
+    }
+    let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
+    refuse!(
+        "there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{}",
+        unreadable.unwrap_or_default()
+    )
 }
 
 /// An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.
-pub(crate) async fn find_instance(installation: &Installation, name: &str) -> Result<InstanceId, Error> {
+pub(crate) async fn find_instance(installation: &Installation, name: &str) -> Result<InstanceId> {
     match name.parse() {
         Ok(id) => Ok(id),
         Err(_) => Ok(find_node(installation, name).await?.instance_id),

@@ -4,28 +4,34 @@ use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use crate::aws::executions::Executions;
-use crate::base::error::Error;
+use crate::aws::step_functions::StepFunctions;
+use crate::base::error::Result;
 use crate::history::group::GroupStory;
-use crate::history::rotation::{AT_ONCE, LOOKS, RotationStory, describe_unread};
+use crate::history::rotation::{RotationStory, describe_unread};
+
+/// How many looks of a watch share one look at the groups: each has a history of its own.
+const LOOKS: u32 = 6;
+
+/// How many histories are read at the same time.
+const AT_ONCE: usize = 4;
 
 impl RotationStory {
     /// Reads on; the groups now and then, and at the end.
-    pub(crate) async fn read_on(&mut self, executions: &Executions) -> Result<(), Error> {
-        executions.read_on(&self.arn, &mut self.story).await?;
+    pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
+        states.read_on(&self.arn, &mut self.story).await?;
         if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
             // Who may not read them, or not now, sees the rotation all the same.
-            let unread = self.read_groups(executions).await.err();
+            let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
         }
         self.looks += 1;
         Ok(())
     }
 
-    /// All of it, for who looks seldom: an outage hides what it hides, and no more.
-    pub(crate) async fn read_all(&mut self, executions: &Executions) -> Result<(), Error> {
+    /// Reads on in the rotation and in its groups. An outage of AWS hides the progress, and is no error.
+    pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<()> {
         self.looks = 0;
-        match self.read_on(executions).await {
+        match self.read_on(states).await {
             Err(error) if error.is_outage() => {
                 self.unread = Some(describe_unread("its history", &error));
                 Ok(())
@@ -34,28 +40,24 @@ impl RotationStory {
         }
     }
 
-    async fn read_groups(&mut self, executions: &Executions) -> Result<(), Error> {
-        let mut children = BTreeMap::new();
+    async fn read_groups(&mut self, states: &StepFunctions) -> Result<()> {
+        let mut running = BTreeMap::new();
         for map_run in &self.story.map_runs {
-            for child in executions.list_children(map_run).await? {
+            for child in states.list_children(map_run).await? {
                 self.groups.entry(child.arn.clone()).or_default();
                 let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());
-                children.insert(child.arn, is_running);
+                running.insert(child.arn, is_running);
             }
         }
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for (arn, group) in &mut self.groups {
-            match children.get(arn) {
-                Some(is_running) if *is_running || !group.has_ended => {
-                    let is_first = group.last_id == 0;
-                    let read = read_group(executions, arn, group, *is_running);
-                    if is_first {
-                        first.push(read)
-                    } else {
-                        later.push(read)
-                    }
-                }
-                Some(_) | None => {}
+            let Some(is_running) = running.remove(arn) else {
+                continue;
+            };
+            if is_running || !group.has_ended {
+                let is_first = group.cursor.last_id == 0;
+                let reads = if is_first { &mut first } else { &mut later };
+                reads.push(read_group(states, arn, group, is_running));
             }
         }
         // Whole histories are read one after the other, each call at a pace.
@@ -68,12 +70,12 @@ impl RotationStory {
 
 /// Reads the history of a group's execution on. An end that tells nothing of itself its status tells.
 async fn read_group(
-    executions: &Executions,
+    states: &StepFunctions,
     arn: &str,
     group: &mut GroupStory,
     is_running: bool,
-) -> Result<(), Error> {
-    executions.read_group_on(arn, group).await?;
+) -> Result<()> {
+    states.read_on(arn, group).await?;
     group.has_ended |= !is_running;
     Ok(())
 }

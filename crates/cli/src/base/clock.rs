@@ -5,12 +5,11 @@ use jiff::Timestamp;
 /// A file with the time (RFC 3339), for the local world of the tests, whose clock is another one.
 const CLOCK_FILE: &str = "RECYCLE_EKS_CLOCK";
 
-/// Now.
 pub(crate) fn now() -> Timestamp {
     told_by_file().unwrap_or_else(real)
 }
 
-/// A name that no other invocation has: nobody starts two executions within a nanosecond in one process.
+/// A name that no other execution has: one process does not start two executions within a nanosecond.
 pub(crate) fn unique_name() -> String {
     format!("recycle-eks-{}-{}", real().as_nanosecond(), std::process::id())
 }

@@ -29,91 +29,85 @@ pub(crate) enum Error {
     /// A function of the installation failed.
     #[error("the function {function} failed: {name}: {reason}")]
     Function {
-        /// Its name.
         function: String,
         /// Its error's name.
         name: String,
-        /// Its error's text.
         reason: String,
     },
     /// An answer is not what this version understands.
     #[error("failed to read {what}: {source}")]
     Unreadable {
-        /// What was read.
         what: &'static str,
-        /// Why it cannot be understood.
         source: serde_json::Error,
     },
-    /// Nobody takes what is shown.
+    /// The output could not be written.
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
 }
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Ends a function with [`Error::Refused`], in the words of `format!`.
+macro_rules! refuse {
+    ($($text:tt)*) => {
+        return Err($crate::base::error::Error::Refused(format!($($text)*)))
+    };
+}
+pub(crate) use refuse;
 
 /// What a function fails with that Lambda has ended (Lambda guide, "Function errors").
 const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
 
 impl Error {
     /// What AWS answered to a call. An absent identity is told with what helps.
-    pub(crate) fn aws<E>(call: &'static str, error: E) -> Self
+    pub(crate) fn of<E>(call: &'static str) -> impl FnOnce(E) -> Self
     where
         E: ProvideErrorMetadata + StdError,
     {
-        let code = error.code().map(str::to_owned);
-        let reason = match (&code, error.message()) {
-            (Some(code), Some(message)) => format!("{code}: {message}"),
-            (Some(code), None) => code.clone(),
-            (None, _) => explain(&with_causes(&error)),
-        };
-        Self::Aws { call, code, reason }
+        move |error| {
+            let code = error.code().map(str::to_owned);
+            let reason = match (&code, error.message()) {
+                (Some(code), Some(message)) => format!("{code}: {message}"),
+                (Some(code), None) => code.clone(),
+                (None, _) => explain(&with_causes(&error)),
+            };
+            Self::Aws { call, code, reason }
+        }
     }
 
     /// AWS's name of the error, if that is what it is.
-    #[must_use]
     pub(crate) fn code(&self) -> Option<&str> {
-        match self {
-            Self::Aws { code, .. } => code.as_deref(),
-            Self::Refused(_)
-            | Self::Unreachable(_)
-            | Self::Function { .. }
-            | Self::Unreadable { .. }
-            | Self::Output(_) => None,
+        if let Self::Aws { code, .. } = self {
+            code.as_deref()
+        } else {
+            None
         }
     }
 
     /// How an invocation ends that met it.
-    #[must_use]
     pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Refused(_) => Exit::Refused,
-            Self::Unreachable(_)
-            | Self::Aws { .. }
-            | Self::Function { .. }
-            | Self::Unreadable { .. }
-            | Self::Output(_) => Exit::Failed,
+        if matches!(self, Self::Refused(_)) {
+            Exit::Refused
+        } else {
+            Exit::Failed
         }
     }
 
     /// Whether it may be over in a moment: nothing was answered, or AWS is busy.
-    #[must_use]
     pub(crate) fn is_outage(&self) -> bool {
-        let is_busy = |code: &str| {
-            ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"]
-                .iter()
-                .any(|word| code.contains(word))
-        };
+        let busy = ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"];
+        let is_busy = |code: &str| busy.iter().any(|word| code.contains(word));
+        let of_functions = [Failure::ServiceUnavailable, Failure::InternalError].map(Failure::name);
         match self {
             Self::Aws { code, .. } => code.as_deref().is_none_or(is_busy),
             Self::Function { name, .. } => {
-                ENDED_BY_LAMBDA.contains(&name.as_str())
-                    || [Failure::ServiceUnavailable, Failure::InternalError]
-                        .iter()
-                        .any(|failure| failure.name() == name)
+                ENDED_BY_LAMBDA.contains(&name.as_str()) || of_functions.contains(&name.as_str())
             }
             Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable { .. } | Self::Output(_) => false,
         }
     }
 
-    /// Whether whoever read our output has gone, as `head` does.
+    /// Whether the reader has closed the output, as `head` does.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
@@ -130,10 +124,8 @@ fn with_causes(error: &dyn StdError) -> String {
 }
 
 fn explain(text: &str) -> String {
-    let is_about_credentials = ["credentials", "SSO", "token"]
-        .iter()
-        .any(|word| text.contains(word));
-    if is_about_credentials {
+    let words = ["credentials", "SSO", "token"];
+    if words.iter().any(|word| text.contains(word)) {
         format!("there are no AWS credentials (log in as for the AWS CLI, or choose a --profile): {text}")
     } else {
         text.to_owned()

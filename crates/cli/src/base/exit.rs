@@ -2,31 +2,22 @@
 
 use std::process::ExitCode;
 
-/// How an invocation ended.
+/// How an invocation ended; what each means, [`Exit::meaning`] says. 2 is what a command line's parser ends with everywhere, 130 what Ctrl-C
+/// does in every shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// As asked.
-    Done,
-    /// AWS could not be asked, or refused.
-    Failed,
-    /// What was asked makes no sense or is not allowed; nothing was touched.
-    Refused,
-    /// It was begun and failed; what it had touched is put back.
-    PutBack,
-    /// It failed, and a person is needed.
-    NeedsPerson,
-    /// Another execution works on the node, or has taken it over.
-    Others,
-    /// `doctor` has found a problem.
-    Findings,
-    /// `doctor` has found warnings, or what it was not allowed to look at, and no problem.
-    Warnings,
-    /// Ctrl-C while it was watched, or nobody reads any more; it goes on.
-    Unwatched,
+    Done = 0,
+    Failed = 1,
+    Refused = 2,
+    PutBack = 3,
+    NeedsPerson = 4,
+    Others = 5,
+    Findings = 6,
+    Warnings = 7,
+    Unwatched = 130,
 }
 
 impl Exit {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Done,
         Self::Failed,
@@ -39,20 +30,9 @@ impl Exit {
         Self::Unwatched,
     ];
 
-    /// The number. 2 is what a command line's parser ends with everywhere, 130 what Ctrl-C does in every shell.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Refused => 2,
-            Self::PutBack => 3,
-            Self::NeedsPerson => 4,
-            Self::Others => 5,
-            Self::Findings => 6,
-            Self::Warnings => 7,
-            Self::Unwatched => 130,
-        }
+        self as u8
     }
 
     /// What it means, for the documentation.

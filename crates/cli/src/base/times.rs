@@ -3,14 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 
 /// Hours, minutes, seconds: `20:03:11`.
-#[must_use]
 pub(crate) fn clock_face(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// The two largest units: `2d 4h`, `3h 20m`, `45s`.
-#[must_use]
 pub(crate) fn shortly(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let units = [
@@ -23,17 +21,13 @@ pub(crate) fn shortly(duration: SignedDuration) -> String {
         .iter()
         .position(|(count, _)| *count > 0)
         .unwrap_or(units.len() - 1);
-    let told = units[largest..]
-        .iter()
-        .take(2)
-        .filter(|(count, unit)| *count > 0 || *unit == units[largest].1);
-    told.map(|(count, unit)| format!("{count}{unit}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let told = units[largest..].iter().take(2);
+    let told = told.filter(|(count, unit)| *count > 0 || *unit == units[largest].1);
+    let told: Vec<String> = told.map(|(count, unit)| format!("{count}{unit}")).collect();
+    told.join(" ")
 }
 
 /// To the minute, in UTC: `2027-01-01 20:00Z`.
-#[must_use]
 pub(crate) fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%MZ").to_string()
 }

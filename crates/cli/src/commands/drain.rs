@@ -2,17 +2,18 @@
 
 use std::io::IsTerminal as _;
 
-use jiff::{SignedDuration, Span, Timestamp};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::Phase;
+use recycle::records::progress::Progress;
 use serde_json::{Value, json};
 
 use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::views::output::Output;
@@ -28,11 +29,7 @@ const HOLDING: [&str; 7] = [
     "tolerates_taint",
 ];
 
-pub(crate) async fn extend(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Extend,
-) -> Result<Exit, Error> {
+pub(crate) async fn extend(installation: &Installation, output: &Output, wanted: &Extend) -> Result<Exit> {
     let by = wanted.by.as_deref().map(parse_duration).transpose()?;
     let until = wanted.until.as_deref().map(parse_time).transpose()?;
     let node = find_node(installation, &wanted.node).await?;
@@ -43,25 +40,21 @@ pub(crate) async fn extend(
     move_end(installation, output, &node, &until.to_string()).await
 }
 
-pub(crate) async fn finish(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Finish,
-) -> Result<Exit, Error> {
+pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
     let node = find_node(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
         if !output.is_terminal || !std::io::stdin().is_terminal() {
-            return Err(Error::Refused(format!(
+            refuse!(
                 "{warning} If that is meant: recycle-eks finish --yes {}",
                 wanted.node
-            )));
+            );
         }
         output.say(&warning)?;
         Output::note("end the drain? Only yes ends it:");
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer)?;
         if answer.trim() != "yes" {
-            return Err(Error::Refused("nothing was done".to_owned()));
+            refuse!("nothing was done");
         }
     }
     move_end(installation, output, &node, "now").await
@@ -77,24 +70,10 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
     if is_put_back && claim.urgency == Urgency::Planned {
         return None;
     }
-    let pods = progress.map_or_else(Vec::new, |progress| {
-        HOLDING
-            .into_iter()
-            .filter_map(|class| Some((class, progress.counts.get(class)?, progress.names.get(class)?)))
-            .map(|(class, count, names)| {
-                let more = if *count as usize > names.len() {
-                    ", …"
-                } else {
-                    ""
-                };
-                format!("{count} {class} ({}{more})", names.join(", "))
-            })
-            .collect()
-    });
-    let pods = match (progress, pods.is_empty()) {
-        (None, _) => "pods that have not been looked at yet".to_owned(),
-        (Some(_), true) => "no pod".to_owned(),
-        (Some(_), false) => pods.join(", "),
+    let pods = match progress.map(list_holding) {
+        None => "pods that have not been looked at yet".to_owned(),
+        Some(none) if none.is_empty() => "no pod".to_owned(),
+        Some(pods) => pods.join(", "),
     };
     let then = if is_put_back {
         "its group terminates the instance"
@@ -107,21 +86,31 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
     ))
 }
 
+/// The pods that end with the instance, as far as the last look named them.
+fn list_holding(progress: &Progress) -> Vec<String> {
+    let found = HOLDING
+        .into_iter()
+        .filter_map(|class| Some((class, *progress.counts.get(class)?, progress.names.get(class)?)));
+    let texts = found.map(|(class, count, names)| {
+        let is_all = count as usize <= names.len();
+        let more = if is_all { "" } else { ", …" };
+        format!("{count} {class} ({}{more})", names.join(", "))
+    });
+    texts.collect()
+}
+
 async fn move_end(
     installation: &Installation,
     output: &Output,
     node: &NodeStatus,
     until: &str,
-) -> Result<Exit, Error> {
-    let asked = json!({
+) -> Result<Exit> {
+    let question = json!({"drain_until": {
         "instance_id": node.instance_id.as_str(),
         "cluster_name": installation.cluster,
         "until": until,
-    });
-    let moved: Value = installation
-        .functions
-        .ask("taint-node", &json!({"drain_until": asked}))
-        .await?;
+    }});
+    let moved: Value = installation.functions.ask("taint-node", &question).await?;
     let ends = moved["until"].as_str().unwrap_or(until);
     let cut = if moved["asked"].as_str().is_some_and(|asked| asked != ends) {
         ", 30 days after it began, which is the longest"
@@ -138,32 +127,25 @@ async fn move_end(
 }
 
 fn describe(until: &str) -> String {
-    until.parse().map_or_else(
-        |_| until.to_owned(),
-        |time: Timestamp| format!("at {}", moment(time)),
-    )
+    let time = until.parse::<Timestamp>();
+    time.map_or_else(|_| until.to_owned(), |time| format!("at {}", moment(time)))
 }
 
 /// What a person has moved it to, else what its execution says. Before the drain there is none: what is waited for then is something else,
 /// and has an end of its own.
-fn current_end(node: &NodeStatus) -> Result<Timestamp, Error> {
-    let drains = match node.claim.as_ref().map(|claim| claim.phase) {
-        Some(Phase::Draining | Phase::Waiting) => true,
-        Some(Phase::Claimed | Phase::Turn | Phase::Standby | Phase::Disposing) | None => false,
-    };
+fn current_end(node: &NodeStatus) -> Result<Timestamp> {
+    let phase = node.claim.as_ref().map(|claim| claim.phase);
     let planned = node.progress.as_ref().map(|progress| progress.until);
-    node.drain_until
-        .or(planned)
-        .filter(|_| drains)
-        .ok_or_else(|| {
-            Error::Refused(format!(
-                "--by moves the end of a running drain, but {} has none yet: write --until, or wait until it drains",
-                node.instance_id
-            ))
-        })
+    match node.drain_until.or(planned) {
+        Some(end) if matches!(phase, Some(Phase::Draining | Phase::Waiting)) => Ok(end),
+        Some(_) | None => refuse!(
+            "--by moves the end of a running drain, but {} has none yet: write --until, or wait until it drains",
+            node.instance_id
+        ),
+    }
 }
 
-fn parse_time(text: &str) -> Result<Timestamp, Error> {
+fn parse_time(text: &str) -> Result<Timestamp> {
     text.parse().map_err(|_| {
         Error::Refused(format!(
             "--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"
@@ -171,31 +153,23 @@ fn parse_time(text: &str) -> Result<Timestamp, Error> {
     })
 }
 
-/// Who wants the end now says `finish`, and means it.
-fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp, Error> {
-    if until > now {
-        return Ok(until);
+/// Refuses a time that is not in the future: `finish` ends a drain now.
+fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
+    if until <= now {
+        refuse!(
+            "--until must be later than now ({now}), but is {until}: to end the drain now, recycle-eks finish"
+        );
     }
-    Err(Error::Refused(format!(
-        "--until must be later than now ({now}), but is {until}: to end the drain now, recycle-eks finish"
-    )))
+    Ok(until)
 }
 
 /// Days have 24 hours here: a drain does not know of daylight saving.
-fn parse_duration(text: &str) -> Result<SignedDuration, Error> {
-    let refuse = || {
-        Error::Refused(format!(
-            "--by must be a duration such as 6h or 1d, but is {text:?}"
-        ))
-    };
-    let span: Span = text.parse().map_err(|_| refuse())?;
-    let duration = span
-        .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| refuse())?;
-    if duration.is_positive() {
-        Ok(duration)
-    } else {
-        Err(refuse())
+fn parse_duration(text: &str) -> Result<SignedDuration> {
+    let span = text.parse::<Span>();
+    let duration = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    match duration {
+        Ok(duration) if duration.is_positive() => Ok(duration),
+        Ok(_) | Err(_) => refuse!("--by must be a duration such as 6h or 1d, but is {text:?}"),
     }
 }
 
@@ -222,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Only who is certain to be put back is not asked about: the story on the Node is the node's own to write.
+    /// Only a node that is certain to be put back needs no question. What its Node says of the end is no proof, because the node can write it.
     #[test]
     fn the_pods_that_an_end_would_end_are_named_first() {
         let back = "the node is put back";

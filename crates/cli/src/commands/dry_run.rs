@@ -1,22 +1,18 @@
 //! The end of a dry run, shown.
 
+use recycle::report::event::End;
 use serde_json::{Value, json};
 
-use crate::aws::executions::Executions;
-use crate::base::error::Error;
+use crate::aws::step_functions::StepFunctions;
+use crate::base::error::Result;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::End;
 use crate::views::output::Output;
 use crate::views::watch;
 
 /// A dry run waits for nothing: its end is a matter of seconds.
-pub(super) async fn wait_for_end(executions: &Executions, arn: &str) -> Result<End, Error> {
+pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End> {
     loop {
-        if let Some(end) = executions
-            .describe(arn)
-            .await?
-            .and_then(|described| described.end)
-        {
+        if let Some(end) = states.find(arn).await?.and_then(|execution| execution.end) {
             return Ok(end);
         }
         watch::pause().await;
@@ -24,7 +20,7 @@ pub(super) async fn wait_for_end(executions: &Executions, arn: &str) -> Result<E
 }
 
 /// The plan of one node.
-pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<(), Error> {
+pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<()> {
     output.document(
         &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
         "exit": exit_of(end).code()}),
@@ -56,14 +52,17 @@ fn list_pods(planned: &Value) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     for group in planned.as_array().into_iter().flatten() {
         let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
-        let named: Vec<&str> = texts(&group["pods"]).collect();
-        let left = group["count"]
-            .as_u64()
-            .unwrap_or(0)
-            .saturating_sub(named.len() as u64);
-        let more = (left > 0).then(|| format!("and {left} more"));
-        let names = named.into_iter().map(str::to_owned).chain(more);
-        rows.extend(names.map(|name| [name, text("class"), text("reason")]));
+        let count = group["count"].as_u64().unwrap_or(0);
+        let mut names: Vec<String> = texts(&group["pods"]).map(str::to_owned).collect();
+        let left = count.saturating_sub(names.len() as u64);
+        if left > 0 {
+            names.push(format!("and {left} more"));
+        }
+        rows.extend(
+            names
+                .into_iter()
+                .map(|name| [name, text("class"), text("reason")]),
+        );
     }
     rows
 }

@@ -7,4 +7,5 @@ pub(crate) mod plan;
 pub(crate) mod put_back;
 pub(crate) mod recycle;
 pub(crate) mod rotate;
+mod start;
 pub(crate) mod status;

@@ -4,137 +4,116 @@ use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::Client;
-use aws_sdk_autoscaling::types::{Filter, Tag};
+use aws_sdk_autoscaling::types::Tag;
 use recycle::base::names::PAUSED_TAG;
-use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
+use recycle::cluster::cluster_tag::cluster_tag;
 use serde_json::json;
 
 use crate::args::flags::Groups;
+use crate::aws::groups::list_groups;
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-const DESCRIBE: &str = "autoscaling:DescribeAutoScalingGroups";
-const TAG: &str = "autoscaling:CreateOrUpdateTags";
-const UNTAG: &str = "autoscaling:DeleteTags";
 /// Groups of one call: one that is refused leaves few behind.
 const AT_ONCE: usize = 20;
 
-pub(crate) async fn pause(
+/// What is done to the groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    Pause,
+    Resume,
+}
+
+impl Change {
+    /// In a word, and what it means for rotations.
+    fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pause => (
+                "paused",
+                "rotations begin no other node of it; those that are under way go on",
+            ),
+            Self::Resume => ("resumed", "rotations that wait for it go on when they look again"),
+        }
+    }
+}
+
+pub(crate) async fn run(
     installation: &Installation,
     output: &Output,
     wanted: &Groups,
-) -> Result<Exit, Error> {
-    let groups = ClusterGroups::fetch(installation).await?;
+    change: Change,
+) -> Result<Exit> {
+    let groups = ClusterGroups::fetch(&installation.aws, &installation.cluster).await?;
     let chosen = groups.choose(wanted)?;
     let mut done = Vec::new();
-    let ended = groups.pause(&chosen, &mut done).await;
-    let meaning = "rotations begin no other node of it; those that are under way go on";
-    tell(output, &done, "paused", meaning)?;
-    ended.map(|()| Exit::Done)
-}
-
-pub(crate) async fn resume(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Groups,
-) -> Result<Exit, Error> {
-    let groups = ClusterGroups::fetch(installation).await?;
-    let chosen = groups.choose(wanted)?;
-    let mut done = Vec::new();
-    let ended = groups.resume(&chosen, &mut done).await;
-    let meaning = "rotations that wait for it go on when they look again";
-    tell(output, &done, "resumed", meaning)?;
-    ended.map(|()| Exit::Done)
-}
-
-/// What was done is told, also if the rest is refused.
-fn tell(output: &Output, groups: &[String], what: &str, meaning: &str) -> Result<(), Error> {
-    for group in groups {
+    let ended = groups.apply(change, &chosen, &mut done).await;
+    // What was done is told, also if the rest is refused.
+    let (what, meaning) = change.describe();
+    for group in &done {
         output.say(format!("{what} {group}: {meaning}"))?;
     }
-    output.document(&json!({what: groups}))
+    output.document(&json!({what: done}))?;
+    ended.map(|()| Exit::Done)
 }
 
 /// The groups of the cluster.
 struct ClusterGroups {
     client: Client,
     cluster: String,
-    names: BTreeSet<String>,
+    /// In the order of the alphabet.
+    names: Vec<String>,
 }
 
 impl ClusterGroups {
-    async fn fetch(installation: &Installation) -> Result<Self, Error> {
-        Self::fetch_of(&installation.aws, &installation.cluster).await
-    }
-
-    async fn fetch_of(aws: &SdkConfig, cluster: &str) -> Result<Self, Error> {
+    async fn fetch(aws: &SdkConfig, cluster: &str) -> Result<Self> {
         let client = Client::new(aws);
-        let belongs = Filter::builder()
-            .name(format!("tag:{}", cluster_tag(cluster)))
-            .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
-            .build();
-        let mut pages = client
-            .describe_auto_scaling_groups()
-            .filters(belongs)
-            .into_paginator()
-            .send();
-        let mut names = BTreeSet::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Error::aws(DESCRIBE, error))?;
-            names.extend(
-                page.auto_scaling_groups()
-                    .iter()
-                    .filter_map(|group| group.auto_scaling_group_name.clone()),
-            );
-        }
+        let found = list_groups(&client, cluster).await?.into_iter();
+        let names: BTreeSet<String> = found.filter_map(|group| group.auto_scaling_group_name).collect();
         Ok(Self {
+            names: names.into_iter().collect(),
             client,
             cluster: cluster.to_owned(),
-            names,
         })
     }
 
-    fn choose(&self, wanted: &Groups) -> Result<Vec<String>, Error> {
-        if self.names.is_empty() {
-            return Err(Error::Refused(format!(
+    fn choose(&self, wanted: &Groups) -> Result<Vec<String>> {
+        let names = &self.names;
+        if names.is_empty() {
+            refuse!(
                 "cluster {} has no Auto Scaling group: none has the tag {} with the value owned or shared",
                 self.cluster,
                 cluster_tag(&self.cluster)
-            )));
+            );
         }
         if wanted.all {
-            return Ok(self.names.iter().cloned().collect());
+            return Ok(names.clone());
         }
-        match wanted.groups.iter().find(|group| !self.names.contains(*group)) {
-            Some(unknown) => Err(Error::Refused(format!(
+        if let Some(unknown) = wanted.groups.iter().find(|group| !names.contains(group)) {
+            refuse!(
                 "GROUP must be a group of cluster {} ({}), but is {unknown:?}",
                 self.cluster,
-                self.names
-                    .iter()
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))),
-            None => Ok(wanted.groups.clone()),
+                names.join(", ")
+            );
         }
+        Ok(wanted.groups.clone())
     }
 
-    /// `done` has those that were paused, also after an error.
-    async fn pause(&self, groups: &[String], done: &mut Vec<String>) -> Result<(), Error> {
+    /// `done` has the groups that were changed, also after an error.
+    async fn apply(&self, change: Change, groups: &[String], done: &mut Vec<String>) -> Result<()> {
         for part in groups.chunks(AT_ONCE) {
-            let tagged = self.client.create_or_update_tags().set_tags(Some(tags(part)));
-            tagged.send().await.map_err(|error| Error::aws(TAG, error))?;
-            done.extend_from_slice(part);
-        }
-        Ok(())
-    }
-
-    async fn resume(&self, groups: &[String], done: &mut Vec<String>) -> Result<(), Error> {
-        for part in groups.chunks(AT_ONCE) {
-            let untagged = self.client.delete_tags().set_tags(Some(tags(part)));
-            untagged.send().await.map_err(|error| Error::aws(UNTAG, error))?;
+            let tags = Some(tags(part));
+            match change {
+                Change::Pause => {
+                    let tag = self.client.create_or_update_tags().set_tags(tags).send();
+                    tag.await.map_err(Error::of("autoscaling:CreateOrUpdateTags"))?;
+                }
+                Change::Resume => {
+                    let untag = self.client.delete_tags().set_tags(tags).send();
+                    untag.await.map_err(Error::of("autoscaling:DeleteTags"))?;
+                }
+            }
             done.extend_from_slice(part);
         }
         Ok(())
@@ -175,7 +154,7 @@ mod tests {
     #[tokio::test]
     async fn only_groups_of_the_cluster_can_be_meant() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", TWO_GROUPS);
-        let groups = ClusterGroups::fetch_of(&aws.config(), "world").await.unwrap();
+        let groups = ClusterGroups::fetch(&aws.config(), "world").await.unwrap();
         assert_eq!(groups.choose(&wanted(&["b"], false)).unwrap(), ["b"]);
         assert_eq!(groups.choose(&wanted(&[], true)).unwrap(), ["a", "b"]);
         let refusal = groups
@@ -200,11 +179,11 @@ mod tests {
             .on("DescribeAutoScalingGroups", TWO_GROUPS)
             .on("CreateOrUpdateTags", "")
             .on("DeleteTags", "");
-        let groups = ClusterGroups::fetch_of(&aws.config(), "world").await.unwrap();
+        let groups = ClusterGroups::fetch(&aws.config(), "world").await.unwrap();
         let chosen = ["a".to_owned()];
         let mut done = Vec::new();
-        groups.pause(&chosen, &mut done).await.unwrap();
-        groups.resume(&chosen, &mut done).await.unwrap();
+        groups.apply(Change::Pause, &chosen, &mut done).await.unwrap();
+        groups.apply(Change::Resume, &chosen, &mut done).await.unwrap();
         assert_eq!(done, ["a", "a"]);
         for call in &aws.calls()[1..] {
             assert!(
@@ -223,12 +202,12 @@ mod tests {
             )
             .on("CreateOrUpdateTags", "")
             .refuses("CreateOrUpdateTags", 403, "AccessDenied", "no");
-        let groups = ClusterGroups::fetch_of(&aws.config(), "world").await.unwrap();
+        let groups = ClusterGroups::fetch(&aws.config(), "world").await.unwrap();
         let refusal = groups.choose(&wanted(&[], true)).unwrap_err().to_string();
         assert!(refusal.contains("has no Auto Scaling group"), "{refusal}");
         let many: Vec<String> = (0..21).map(|number| number.to_string()).collect();
         let mut done = Vec::new();
-        groups.pause(&many, &mut done).await.unwrap_err();
+        groups.apply(Change::Pause, &many, &mut done).await.unwrap_err();
         assert_eq!(done.len(), 20);
     }
 }

@@ -4,66 +4,55 @@ use jiff::Timestamp;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, Phase, has_ended};
+use recycle::report::event::End;
 use serde_json::{Value, json};
-use tokio::signal::unix::Signal;
 
 use crate::args::flags::{Abort, Restore};
-use crate::aws::executions::Executions;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::{fetch_status, find_node};
-use crate::base::error::Error;
+use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
+use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::Story;
 use crate::views::output::Output;
-use crate::views::viewer::{Frame, Style, Viewer};
-use crate::views::watch::{Look, hear_interrupts, leave, until_over};
+use crate::views::viewer::{Frame, Style};
+use crate::views::watch::{Next, Watch};
 
 /// What the history of a stopped execution says.
 const WHY: &str = "recycle-eks abort";
 
-pub(crate) async fn abort(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Abort,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
+pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     if wanted.what.starts_with("arn:") {
-        return abort_execution(installation, output, &executions, wanted).await;
+        return abort_execution(installation, output, wanted).await;
     }
     let node = find_node(installation, &wanted.what).await?;
     let Some(claim) = &node.claim else {
-        return Err(Error::Refused(format!(
-            "nobody works on {}: there is nothing to abort",
-            describe(&node)
-        )));
+        refuse!("nobody works on {}: there is nothing to abort", describe(&node));
     };
-    if !runs(&executions, claim).await? {
-        return Err(Error::Refused(format!(
+    if !runs(installation, claim).await? {
+        refuse!(
             "the execution that worked on {} has ended already ({}): to put the node back, recycle-eks restore {}",
             describe(&node),
             claim.fence.execution,
             node.instance_id
-        )));
+        );
     }
-    abort_claimed(installation, output, &executions, &node, claim, wanted.detach).await
+    abort_claimed(installation, output, &node, claim, wanted.detach).await
 }
 
 /// The execution that holds the node.
 async fn abort_claimed(
     installation: &Installation,
     output: &Output,
-    executions: &Executions,
     node: &NodeStatus,
     claim: &Claim,
     detach: bool,
-) -> Result<Exit, Error> {
-    if let Some(why) = refuse_abort(node, claim) {
-        return Err(Error::Refused(why));
-    }
+) -> Result<Exit> {
+    check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
-    executions.stop(arn, WHY).await?;
+    installation.states.stop(arn, WHY).await?;
     output.say(format!(
         "stopped {arn}; the sweep puts the node back, about five minutes later"
     ))?;
@@ -71,61 +60,53 @@ async fn abort_claimed(
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_put_back(installation, output, node, None, &mut hear_interrupts()?).await
+    watch_put_back(installation, &mut Watch::begin(output)?, node, None).await
 }
 
-/// Why an abort would bring nothing back.
-fn refuse_abort(node: &NodeStatus, claim: &Claim) -> Option<String> {
+/// Refuses an abort that would bring nothing back.
+fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     if claim.phase == Phase::Disposing {
-        return Some(format!(
+        refuse!(
             "{} is being disposed of already: an abort would save nothing",
             describe(node)
-        ));
+        );
     }
     match claim.urgency {
-        Urgency::Hook => Some(format!(
+        Urgency::Hook => refuse!(
             "{} is being ended by its group, and waits in a lifecycle hook: it cannot be put back, and the sweep would begin another \
              execution; its pods run on, and are waited for as long as the hook lives",
             describe(node)
-        )),
-        Urgency::Planned | Urgency::Spot | Urgency::Interruption => None,
+        ),
+        Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }
 }
 
 /// One of `recycle-node` is a node's. One of `rotate-nodes` takes those of its nodes with it: Step Functions stops what it waits for.
-async fn abort_execution(
-    installation: &Installation,
-    output: &Output,
-    executions: &Executions,
-    wanted: &Abort,
-) -> Result<Exit, Error> {
+async fn abort_execution(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     let arn = wanted.what.as_str();
-    let is_of_node = arn.starts_with(&installation.execution("recycle-node", ""));
-    if !is_of_node && !arn.starts_with(&installation.execution("rotate-nodes", "")) {
-        return Err(Error::Refused(format!(
+    let is_of_node = installation.has_execution("recycle-node", arn);
+    if !is_of_node && !installation.has_execution("rotate-nodes", arn) {
+        refuse!(
             "EXECUTION must be an execution of recycle-node or rotate-nodes of the installation {:?} ({}), but is {arn}",
             installation.name,
             installation.place()
-        )));
+        );
     }
-    let Some(described) = executions.describe(arn).await? else {
-        return Err(Error::Refused(format!("there is no execution {arn}")));
+    let Some(execution) = installation.states.find(arn).await? else {
+        refuse!("there is no execution {arn}");
     };
-    if described.end.is_some() {
-        return Err(Error::Refused(format!("the execution {arn} has ended already")));
+    if execution.end.is_some() {
+        refuse!("the execution {arn} has ended already");
     }
-    let instance = described.input["instance_id"].as_str().filter(|_| is_of_node);
-    if let Some(instance) = instance {
+    let instance = execution.input["instance_id"].as_str();
+    if let Some(instance) = instance.filter(|_| is_of_node) {
         let node = find_node(installation, instance).await?;
-        let claim = node
-            .claim
-            .as_ref()
-            .filter(|claim| claim.fence.execution.as_str() == arn);
-        if let Some(claim) = claim {
-            return abort_claimed(installation, output, executions, &node, claim, wanted.detach).await;
+        let claim = node.claim.as_ref();
+        if let Some(claim) = claim.filter(|claim| claim.fence.execution.as_str() == arn) {
+            return abort_claimed(installation, output, &node, claim, wanted.detach).await;
         }
     }
-    executions.stop(arn, WHY).await?;
+    installation.states.stop(arn, WHY).await?;
     output.say(match is_of_node {
         true => format!("stopped {arn}; it has not touched its node"),
         false => format!(
@@ -137,133 +118,106 @@ async fn abort_execution(
     Ok(Exit::Done)
 }
 
-pub(crate) async fn restore(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Restore,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
+pub(crate) async fn restore(installation: &Installation, output: &Output, wanted: &Restore) -> Result<Exit> {
     let node = match &wanted.node {
-        Some(name) => Some(check_restorable(&executions, find_node(installation, name).await?).await?),
+        Some(name) => Some(check_restorable(installation, find_node(installation, name).await?).await?),
         None => None,
     };
-    let arn = executions
-        .start(
-            &installation.machine("sweep"),
-            &json!({"started_by": "recycle-eks restore"}),
-        )
-        .await?;
-    let mut interrupts = hear_interrupts()?;
-    output.say(format!("started {arn}\n{}", installation.place()))?;
+    let input = json!({"started_by": "recycle-eks restore"});
+    let (arn, mut watch) = start(installation, output, &installation.machine("sweep"), &input).await?;
     if wanted.detach {
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
     match node {
-        Some(node) => watch_put_back(installation, output, &node, Some(&arn), &mut interrupts).await,
-        None => watch_sweep(installation, output, &arn, &mut interrupts).await,
+        Some(node) => watch_put_back(installation, &mut watch, &node, Some(&arn)).await,
+        None => watch_sweep(installation, &mut watch, &arn).await,
     }
 }
 
-async fn check_restorable(executions: &Executions, node: NodeStatus) -> Result<NodeStatus, Error> {
+async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus> {
     if !node.is_marked {
-        return Err(Error::Refused(format!(
+        refuse!(
             "nothing of ours is on {}: there is nothing to put back",
             describe(&node)
-        )));
+        );
     }
     if let Some(claim) = &node.claim
-        && runs(executions, claim).await?
+        && runs(installation, claim).await?
     {
-        return Err(Error::Refused(format!(
+        refuse!(
             "{} is being worked on by {}: stop that with recycle-eks abort {}",
             describe(&node),
             claim.fence.execution,
             node.instance_id
-        )));
+        );
     }
     Ok(node)
 }
 
-async fn runs(executions: &Executions, claim: &Claim) -> Result<bool, Error> {
-    let described = executions.describe(claim.fence.execution.as_str()).await?;
-    Ok(described.is_some_and(|described| described.end.is_none_or(|end| !has_ended(&end.status))))
+async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
+    let execution = installation.states.find(claim.fence.execution.as_str()).await?;
+    Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
 
-/// Until nothing of ours is on the node, or it is a person's. That it was a person's before the `sweep` has looked at it does not count: what
-/// stood in the way may be mended.
+/// Watches until the node carries no mark of recycle-eks, or needs a person. That it needed one before the `sweep` has looked at it does not
+/// count: the cause may be mended.
 async fn watch_put_back(
     installation: &Installation,
-    output: &Output,
+    watch: &mut Watch<'_>,
     node: &NodeStatus,
     sweep: Option<&str>,
-    interrupts: &mut Signal,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
+) -> Result<Exit> {
     let mut is_swept = sweep.is_none();
     let id = node.instance_id.as_str();
-    let mut viewer = Viewer::new(output);
     let mut began = None;
-    let over = until_over(&mut viewer, interrupts, async |now| {
+    let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         if let Some(arn) = sweep.filter(|_| !is_swept) {
-            let described = executions.describe(arn).await?;
-            is_swept = described.is_none_or(|described| described.end.is_some());
+            let execution = installation.states.find(arn).await?;
+            is_swept = execution.is_none_or(|execution| execution.end.is_some());
         }
         let status = fetch_status(installation, Some(id)).await?;
-        let clock = clock_face(now.duration_since(began));
-        let found = status
-            .nodes
-            .into_iter()
-            .find(|found| found.instance_id.as_str() == id);
-        let (text, exit) = judge_put_back(found.as_ref(), status.cluster_is_away.as_deref(), is_swept);
-        let shown = frame_of(id, &text, clock, exit);
-        Ok(match exit {
-            Some(exit) => Look::Over(shown, exit),
-            None => Look::GoOnSlowly(shown),
-        })
-    })
-    .await?;
-    match over {
+        let mut nodes = status.nodes.iter();
+        let found = nodes.find(|found| found.instance_id == node.instance_id);
+        let (text, exit) = judge_put_back(found, status.cluster_is_away.as_deref(), is_swept);
+        let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
+        Ok((shown, exit.map_or(Next::Later, Next::Over)))
+    });
+    match over.await? {
         Some(exit) => Ok(exit),
-        None => leave(output, id, &format!("recycle-eks status --watch {id}")),
+        None => watch.leave(id, &format!("recycle-eks status --watch {id}")),
     }
 }
 
 /// How far the put-back is, and how it has ended if it has.
 fn judge_put_back(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
-    let gone = || {
-        (
-            "gone: its instance is terminated, there is nothing to put back".to_owned(),
-            Some(Exit::PutBack),
-        )
-    };
-    if node.is_some_and(|node| node.is_gone) {
-        return gone();
-    }
-    if let Some(why) = away {
-        return (format!("the cluster cannot be asked: {why}"), None);
-    }
-    match node {
-        None => gone(),
-        Some(node) if !node.is_marked => (
-            "put back: nothing of ours is on it any more".to_owned(),
-            Some(Exit::Done),
-        ),
-        Some(node) if node.gave_up_at.is_some() && is_swept => (
-            "there is no way back by itself: a person is needed; the notification has the commands"
-                .to_owned(),
-            Some(Exit::NeedsPerson),
-        ),
-        Some(node) => {
-            let progress = node.progress.as_ref().map(|progress| progress.summary.as_str());
-            let holder = node.claim.as_ref().map(|claim| claim.fence.execution.as_str());
-            let text = match holder {
-                Some(holder) => format!("held by {holder}: {}", progress.unwrap_or("no story yet")),
-                None => progress.unwrap_or("waits for the sweep").to_owned(),
-            };
-            (text, None)
+    let over = |text: &str, exit| (text.to_owned(), Some(exit));
+    let gone = "gone: its instance is terminated, there is nothing to put back";
+    match (node, away) {
+        (Some(node), _) if node.is_gone => over(gone, Exit::PutBack),
+        (_, Some(why)) => (format!("the cluster cannot be asked: {why}"), None),
+        (None, None) => over(gone, Exit::PutBack),
+        (Some(node), None) if !node.is_marked => {
+            over("put back: nothing of ours is on it any more", Exit::Done)
         }
+        (Some(node), None) if node.gave_up_at.is_some() && is_swept => over(
+            "there is no way back by itself: a person is needed; the notification has the commands",
+            Exit::NeedsPerson,
+        ),
+        (Some(node), None) => (describe_holder(node), None),
+    }
+}
+
+fn describe_holder(node: &NodeStatus) -> String {
+    let progress = node.progress.as_ref().map(|progress| progress.summary.as_str());
+    match &node.claim {
+        Some(claim) => format!(
+            "held by {}: {}",
+            claim.fence.execution,
+            progress.unwrap_or("no story yet")
+        ),
+        None => progress.unwrap_or("waits for the sweep").to_owned(),
     }
 }
 
@@ -290,46 +244,28 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
 }
 
 /// Until the sweep has ended.
-async fn watch_sweep(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
-    let (mut story, mut viewer) = (Story::default(), Viewer::new(output));
-    let over = until_over(&mut viewer, interrupts, async |now| {
-        executions.read_on(arn, &mut story).await?;
-        let clock = clock_face(story.elapsed(now));
-        let exit = story.end.as_ref().map(|end| {
-            if end.status == "SUCCEEDED" {
-                Exit::Done
-            } else {
-                Exit::NeedsPerson
-            }
-        });
-        let text = match &story.end {
-            Some(end) => format!("{} {}", describe_end(end), list_mended(&end.output)),
-            None => story.reason().to_owned(),
+async fn watch_sweep(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
+    let mut story = Story::default();
+    let over = watch.until_over(async |now| {
+        installation.states.read_on(arn, &mut story).await?;
+        let (text, exit) = match &story.end {
+            Some(end) if end.status == "SUCCEEDED" => (describe_sweep(end), Some(Exit::Done)),
+            Some(end) => (describe_sweep(end), Some(Exit::NeedsPerson)),
+            None => (story.reason().to_owned(), None),
         };
-        let shown = frame_of("sweep", text.trim_end(), clock, exit);
-        Ok(match exit {
-            Some(exit) => Look::Over(shown, exit),
-            None => Look::GoOn(shown),
-        })
-    })
-    .await?;
-    match over {
+        let shown = frame_of("sweep", text.trim_end(), clock_face(story.elapsed(now)), exit);
+        Ok((shown, Next::of(exit)))
+    });
+    match over.await? {
         Some(exit) => Ok(exit),
-        None => leave(output, arn, "recycle-eks status"),
+        None => watch.leave(arn, "recycle-eks status"),
     }
 }
 
-fn list_mended(output: &Value) -> String {
-    match output.get("nodes") {
-        Some(nodes) => nodes.to_string(),
-        None => String::new(),
-    }
+/// How it has ended, and the nodes that it has mended.
+fn describe_sweep(end: &End) -> String {
+    let nodes = end.output.get("nodes").map(Value::to_string);
+    format!("{} {}", describe_end(end), nodes.unwrap_or_default())
 }
 
 fn describe(node: &NodeStatus) -> String {
@@ -412,9 +348,10 @@ mod tests {
             ("draining", "hook", Some("its pods run on")),
         ] {
             let node = claimed(phase, urgency);
-            let refusal = refuse_abort(&node, node.claim.as_ref().unwrap());
+            let refusal = check_abortable(&node, node.claim.as_ref().unwrap()).err();
             assert_eq!(refusal.is_some(), words.is_some(), "{phase} {urgency}");
-            assert!(refusal.unwrap_or_default().contains(words.unwrap_or_default()));
+            let told = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
+            assert!(told.contains(words.unwrap_or_default()), "{told}");
         }
     }
 }

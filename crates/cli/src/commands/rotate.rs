@@ -6,88 +6,76 @@ use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::input::start::Start;
 use recycle::notify::status::NodeStatus;
+use recycle::report::event::End;
 use serde_json::json;
-use tokio::signal::unix::Signal;
 
 use crate::args::flags::{Plan, Rotate};
 use crate::args::selection::rotation_input;
-use crate::aws::executions::{Executions, Listed};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::Fleet;
-use crate::base::error::Error;
+use crate::aws::step_functions::{Listed, StepFunctions};
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::dry_run::{show, wait_for_end};
+use crate::commands::start::start;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::End;
 use crate::history::rotation::RotationStory;
 use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows};
 use crate::views::output::Output;
-use crate::views::viewer::{Style, Viewer};
-use crate::views::watch::{Look, hear_interrupts, leave, until_over};
+use crate::views::viewer::{Frame, Style};
+use crate::views::watch::{Next, Watch};
 
 const TRIGGER: &str = "manual";
 /// How often a rotation tries a node at most, with its retries.
 const MOST_TRIES: u32 = 11;
 
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Rotate,
-) -> Result<Exit, Error> {
-    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, false)?;
-    let executions = Executions::new(&installation.aws);
-    let arn = executions
-        .start(&installation.machine("rotate-nodes"), &input)
-        .await?;
-    let mut interrupts = hear_interrupts()?;
-    output.say(format!("started {arn}\n{}", installation.place()))?;
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
+    let input = rotation_input(&wanted.rotation, false)?;
+    let machine = installation.machine("rotate-nodes");
+    let (arn, mut watching) = start(installation, output, &machine, &input).await?;
     if wanted.detach {
         output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
-    watch(installation, output, &executions, &arn, &mut interrupts).await
+    watch(installation, &mut watching, &arn).await
 }
 
 /// A dry run of the rotation, whose nodes are dry runs.
-pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit, Error> {
-    let input = rotation_input(&wanted.selection, &wanted.pace, &wanted.fields.0, true)?;
-    let executions = Executions::new(&installation.aws);
-    let arn = executions
+pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
+    let input = rotation_input(&wanted.rotation, true)?;
+    let states = &installation.states;
+    let arn = states
         .start(&installation.machine("rotate-nodes"), &input)
         .await?;
-    let end = wait_for_end(&executions, &arn).await?;
-    let started = executions
-        .describe(&arn)
-        .await?
-        .and_then(|described| described.started);
+    let end = wait_for_end(states, &arn).await?;
+    let started = states.find(&arn).await?.map(|execution| execution.started_at);
     let planned = RotationEnd::read(&end);
-    match &planned {
-        Some(planned) => {
-            output.say(if exit_of(&end) == Exit::Done {
-                "planned: nothing was touched".to_owned()
-            } else {
-                format!(
-                    "{}: not everything could be planned; nothing was touched",
-                    end.outcome()
-                )
-            })?;
-            for (group, why) in planned.list_planned() {
-                output.say(format!("{group}: {why}"))?;
-            }
+    if let Some(planned) = &planned {
+        output.say(if exit_of(&end) == Exit::Done {
+            "planned: nothing was touched".to_owned()
+        } else {
+            format!(
+                "{}: not everything could be planned; nothing was touched",
+                end.outcome()
+            )
+        })?;
+        for (group, why) in planned.list_planned() {
+            output.say(format!("{group}: {why}"))?;
         }
-        None => output.say(describe_end(&end))?,
+    } else {
+        output.say(describe_end(&end))?;
     }
     let mut rotation = RotationStory::new(&arn);
-    rotation.read_all(&executions).await?;
+    rotation.read_all(states).await?;
     if let Some(why) = &rotation.unread {
         output.say(why)?;
     }
     let (mut plans, mut exits) = (Vec::new(), Vec::new());
-    for (instance, listed) in list_begun(installation, &executions, &arn, started).await? {
-        let planned = wait_for_end(&executions, &listed.arn).await?;
+    for (instance, listed) in list_begun(installation, &arn, started).await? {
+        let planned = wait_for_end(states, &listed.arn).await?;
         let (group, criteria) = rotation
             .find_criteria(instance.as_str())
             .unwrap_or(("-", Vec::new()));
@@ -127,76 +115,69 @@ fn describe_choice(instance: &InstanceId, group: &str, criteria: &[&str]) -> Str
 }
 
 /// Until the rotation has ended.
-pub(super) async fn watch(
-    installation: &Installation,
-    output: &Output,
-    executions: &Executions,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit, Error> {
-    let (mut rotation, mut viewer) = (RotationStory::new(arn), Viewer::new(output));
-    let mut fleet = Fleet::new(installation);
-    // Nobody can be told of a node that has gone: what was seen of it last stays.
+pub(super) async fn watch(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
+    let (mut rotation, mut fleet) = (RotationStory::new(arn), Fleet::new(installation));
+    // `select-nodes` does not answer of a node that has gone, so its last row stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let over = until_over(&mut viewer, interrupts, async |now| {
-        rotation.read_on(executions).await?;
+    let output = watch.output;
+    let over = watch.until_over(async |now| {
+        rotation.read_on(&installation.states).await?;
         let story = &rotation.story;
-        let begun = list_begun(installation, executions, arn, story.started).await?;
+        let begun = list_begun(installation, arn, story.started).await?;
         let status = fleet.look().await?;
         for (instance, listed) in &begun {
             let node = status.nodes.iter().find(|node| node.instance_id == *instance);
-            let row = row_of_begun(executions, instance, listed, node, rows.get(instance.as_str())).await?;
+            let row = row_of_begun(
+                &installation.states,
+                instance,
+                listed,
+                node,
+                rows.get(instance.as_str()),
+            )
+            .await?;
             rows.insert(instance.to_string(), row);
         }
         // What is under way first, and in each group in the order in which they began.
-        let mut listed: Vec<Row> = begun
+        let listed = begun
             .iter()
-            .filter_map(|(instance, _)| rows.get(instance.as_str()).cloned())
-            .collect();
+            .filter_map(|(instance, _)| rows.get(instance.as_str()));
+        let mut listed: Vec<Row> = listed.cloned().collect();
         listed.sort_by(|one, other| one.group.cmp(&other.group));
         sort_rows(&mut listed);
-        let mut shown = frame(
-            &[Heading::of(&rotation)],
-            &listed,
-            clock_face(story.elapsed(now)),
-            now,
-            output.width(),
-        );
-        Ok(match &story.end {
-            Some(end) => {
-                let exit = exit_of_rotation(end);
-                for (group, became) in RotationEnd::read(end).iter().flat_map(RotationEnd::list_groups) {
-                    shown
-                        .picture
-                        .push(vec![(Style::Plain, format!("{group}: {became}"))]);
-                    shown.facts.push((group, became));
-                }
-                shown.document["outcome"] = end.outcome().into();
-                shown.document["output"] = end.output.clone();
-                shown.document["exit"] = exit.code().into();
-                Look::Over(shown, exit)
-            }
-            None => Look::GoOn(shown),
-        })
-    })
-    .await?;
-    match over {
+        let clock = clock_face(story.elapsed(now));
+        let mut shown = frame(&[Heading::of(&rotation)], &listed, clock, now, output.width());
+        if let Some(end) = &story.end {
+            show_end(&mut shown, end);
+        }
+        Ok((shown, Next::of(story.end.as_ref().map(exit_of_rotation))))
+    });
+    match over.await? {
         Some(exit) => Ok(exit),
-        None => leave(output, arn, &format!("recycle-eks status --watch {arn}")),
+        None => watch.leave(arn, &format!("recycle-eks status --watch {arn}")),
     }
 }
 
-/// The executions that a rotation has begun, the last try of each node, in the order in which they began: anybody can compute their names.
+fn show_end(shown: &mut Frame, end: &End) {
+    for (group, became) in RotationEnd::read(end).iter().flat_map(RotationEnd::list_groups) {
+        let line = (Style::Plain, format!("{group}: {became}"));
+        shown.picture.push(vec![line]);
+        shown.facts.push((group, became));
+    }
+    shown.document["outcome"] = end.outcome().into();
+    shown.document["output"] = end.output.clone();
+    shown.document["exit"] = exit_of_rotation(end).code().into();
+}
+
+/// The executions that a rotation has begun, the last try of each node, in the order in which they began. They are found by their names, which
+/// follow from the rotation and the instance.
 async fn list_begun(
     installation: &Installation,
-    executions: &Executions,
     rotation: &str,
     since: Option<Timestamp>,
-) -> Result<Vec<(InstanceId, Listed)>, Error> {
+) -> Result<Vec<(InstanceId, Listed)>> {
     let Some(since) = since else { return Ok(Vec::new()) };
-    let listed = executions
-        .list_since(&installation.machine("recycle-node"), since)
-        .await?;
+    let machine = installation.machine("recycle-node");
+    let listed = installation.states.list_since(&machine, since).await?;
     let mut begun: Vec<(InstanceId, Listed)> = Vec::new();
     // The newest comes first: that is the last try.
     for execution in listed {
@@ -222,24 +203,24 @@ fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
 }
 
 async fn row_of_begun(
-    executions: &Executions,
+    states: &StepFunctions,
     instance: &InstanceId,
     listed: &Listed,
     node: Option<&NodeStatus>,
     before: Option<&Row>,
-) -> Result<Row, Error> {
+) -> Result<Row> {
     let is_running = listed.status == "RUNNING";
     if let Some(node) = node.filter(|_| is_running) {
         return Ok(with_name(row_of(node, |_| true), before));
     }
-    let mut row = before.cloned().unwrap_or_else(|| Row {
+    let row = before.cloned().unwrap_or_else(|| Row {
         group: node
             .and_then(|node| node.group.clone())
             .unwrap_or_else(|| "-".to_owned()),
         instance: instance.to_string(),
         node: instance.to_string(),
         step: "begun".to_owned(),
-        since: listed.started,
+        since: Some(listed.started_at),
         until: None,
         then: None,
         what: String::new(),
@@ -250,14 +231,14 @@ async fn row_of_begun(
     if is_running || row.step == step_of_end(&listed.status) {
         return Ok(row);
     }
-    if let Some(end) = executions
-        .describe(&listed.arn)
+    let end = states
+        .find(&listed.arn)
         .await?
-        .and_then(|described| described.end)
-    {
-        row = ended(row, &end);
-    }
-    Ok(row)
+        .and_then(|execution| execution.end);
+    Ok(match end {
+        Some(end) => ended(row, &end),
+        None => row,
+    })
 }
 
 /// A Node goes before its instance does: the row keeps its name.
@@ -280,16 +261,10 @@ fn step_of_end(status: &str) -> &'static str {
 
 /// Of a good end there is nothing more to say: the row names the node already.
 fn ended(row: Row, end: &End) -> Row {
-    let (what, style) = match exit_of(end) {
-        Exit::Done => (end.outcome().to_owned(), Style::Good),
-        Exit::Failed
-        | Exit::Refused
-        | Exit::PutBack
-        | Exit::NeedsPerson
-        | Exit::Others
-        | Exit::Findings
-        | Exit::Warnings
-        | Exit::Unwatched => (describe_end(end), Style::Bad),
+    let (what, style) = if exit_of(end) == Exit::Done {
+        (end.outcome().to_owned(), Style::Good)
+    } else {
+        (describe_end(end), Style::Bad)
     };
     Row {
         step: step_of_end(&end.status).to_owned(),

@@ -1,40 +1,30 @@
 //! `status`: every claim and every rotation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::args::flags::Status;
-use crate::aws::executions::{Executions, Listed};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::history::rotation::RotationStory;
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows, table};
 use crate::views::output::Output;
-use crate::views::viewer::{Frame, Style, Viewer};
-use crate::views::watch::{Look, hear_interrupts, until_over, watch_node};
+use crate::views::viewer::{Frame, Style};
+use crate::views::watch::{Next, Watch};
 
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Status,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
-    if let Some(arn) = wanted.node.as_deref().filter(|name| name.starts_with("arn:")) {
-        return watch_execution(installation, output, &executions, arn, wanted.watch).await;
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Status) -> Result<Exit> {
+    let node = wanted.node.as_deref();
+    if let Some(arn) = node.filter(|name| name.starts_with("arn:")) {
+        return watch_execution(installation, output, arn, wanted.watch).await;
     }
-    let seen = look(
-        installation,
-        &executions,
-        wanted.node.as_deref(),
-        &mut BTreeMap::new(),
-    )
-    .await?;
-    if let Some(name) = wanted.node.as_deref().filter(|_| seen.rows.is_empty()) {
+    let seen = look(installation, node, &mut BTreeMap::new()).await?;
+    if let Some(name) = node.filter(|_| seen.rows.is_empty()) {
         return Err(refuse_unknown(
             name,
             installation,
@@ -44,10 +34,10 @@ pub(crate) async fn run(
     if !wanted.watch {
         return show(output, &seen, clock::now());
     }
-    match (&wanted.node, seen.only_running()) {
+    match seen.only_running().filter(|_| node.is_some()) {
         // Of one node that is worked on there is more to see.
-        (Some(_), Some(arn)) => watch_node(installation, output, &arn, &mut hear_interrupts()?).await,
-        (Some(_) | None, _) => watch(installation, output, &executions, wanted.node.as_deref()).await,
+        Some(arn) => Watch::begin(output)?.watch_node(installation, &arn).await,
+        None => watch(installation, output, node).await,
     }
 }
 
@@ -68,31 +58,30 @@ fn refuse_unknown(name: &str, installation: &Installation, away: Option<&str>) -
 async fn watch_execution(
     installation: &Installation,
     output: &Output,
-    executions: &Executions,
     arn: &str,
     is_watched: bool,
-) -> Result<Exit, Error> {
-    let is_of_rotation = arn.starts_with(&installation.execution("rotate-nodes", ""));
-    if !is_watched || !(is_of_rotation || arn.starts_with(&installation.execution("recycle-node", ""))) {
-        return Err(Error::Refused(format!(
+) -> Result<Exit> {
+    let is_of_rotation = installation.has_execution("rotate-nodes", arn);
+    if !is_watched || !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
+        refuse!(
             "an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, with --watch, but is {arn}"
-        )));
+        );
     }
-    if executions.describe(arn).await?.is_none() {
-        return Err(Error::Refused(format!("there is no execution {arn}")));
+    if installation.states.find(arn).await?.is_none() {
+        refuse!("there is no execution {arn}");
     }
-    let mut interrupts = hear_interrupts()?;
+    let mut watch = Watch::begin(output)?;
     if is_of_rotation {
-        return super::rotate::watch(installation, output, executions, arn, &mut interrupts).await;
+        return super::rotate::watch(installation, &mut watch, arn).await;
     }
-    watch_node(installation, output, arn, &mut interrupts).await
+    watch.watch_node(installation, arn).await
 }
 
 /// What there was at a moment.
 struct Seen {
     rotations: Vec<Heading>,
     rows: Vec<Row>,
-    running: BTreeSet<String>,
+    running: Vec<String>,
     cluster_is_away: Option<String>,
     unreadable_nodes: Option<String>,
 }
@@ -104,18 +93,24 @@ impl Seen {
         row.execution.clone().filter(|arn| self.running.contains(arn))
     }
 
-    /// Nothing of ours is on anything; that of a cluster that cannot be asked nobody knows.
+    /// Whether no rotation runs and no node carries a mark of recycle-eks. Of a cluster that cannot be asked this is unknown.
     fn is_quiet(&self) -> bool {
         self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
     }
 
+    fn describe_away(&self) -> Option<String> {
+        let why = self.cluster_is_away.as_ref()?;
+        Some(format!(
+            "the cluster cannot be asked, this is what is on instances: {why}"
+        ))
+    }
+
     fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
         let mut shown = frame(&self.rotations, &self.rows, clock, now, width);
-        if let Some(why) = &self.cluster_is_away {
-            let text = format!("the cluster cannot be asked, this is what is on instances: {why}");
+        if let Some(text) = self.describe_away() {
             shown.picture.push(vec![(Style::Bad, text.clone())]);
             shown.facts.push(("cluster".to_owned(), text));
-            shown.document["cluster_is_away"] = why.as_str().into();
+            shown.document["cluster_is_away"] = json!(self.cluster_is_away);
         }
         if let Some(why) = &self.unreadable_nodes {
             shown.picture.push(vec![(Style::Bad, why.clone())]);
@@ -128,29 +123,23 @@ impl Seen {
 
 async fn look(
     installation: &Installation,
-    executions: &Executions,
     node: Option<&str>,
     known: &mut BTreeMap<String, RotationStory>,
-) -> Result<Seen, Error> {
+) -> Result<Seen> {
     let status = fetch_status(installation, node).await?;
-    let running: BTreeSet<String> = list_arns(
-        executions
-            .list_running(&installation.machine("recycle-node"))
-            .await?,
-    );
-    let sweeps: BTreeSet<String> = list_arns(executions.list_running(&installation.machine("sweep")).await?);
+    let running = list_running(installation, "recycle-node").await?;
+    let sweeps = list_running(installation, "sweep").await?;
     let mut rotations = Vec::new();
     if node.is_none() {
-        let machine = installation.machine("rotate-nodes");
-        for Listed { arn, .. } in executions.list_running(&machine).await? {
+        for arn in list_running(installation, "rotate-nodes").await? {
             let rotation = known
                 .entry(arn.clone())
                 .or_insert_with(|| RotationStory::new(&arn));
-            rotation.read_all(executions).await?;
+            rotation.read_all(&installation.states).await?;
             rotations.push(Heading::of(rotation));
         }
     }
-    let runs = |arn: &str| running.contains(arn) || sweeps.contains(arn);
+    let runs = |arn: &str| running.iter().chain(&sweeps).any(|other| other == arn);
     let mut rows: Vec<Row> = status.nodes.iter().map(|node| row_of(node, runs)).collect();
     sort_rows(&mut rows);
     Ok(Seen {
@@ -162,11 +151,14 @@ async fn look(
     })
 }
 
-fn list_arns(listed: Vec<Listed>) -> BTreeSet<String> {
-    listed.into_iter().map(|execution| execution.arn).collect()
+/// The ARNs of a machine's executions that run, the newest first.
+async fn list_running(installation: &Installation, machine: &str) -> Result<Vec<String>> {
+    let machine = installation.machine(machine);
+    let listed = installation.states.list_running(&machine).await?;
+    Ok(listed.into_iter().map(|execution| execution.arn).collect())
 }
 
-fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
+fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
     output.document(&seen.frame(String::new(), now, output.width()).document)?;
     for rotation in &seen.rotations {
         output.say(format!("rotation {}: {}", rotation.execution, rotation.state))?;
@@ -185,40 +177,31 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit, Error> {
     if let Some(why) = &seen.unreadable_nodes {
         output.say(why)?;
     }
-    match &seen.cluster_is_away {
-        Some(why) => {
-            output.say(format!(
-                "the cluster cannot be asked, this is what is on instances: {why}"
-            ))?;
-            Ok(Exit::Failed)
-        }
-        None => Ok(Exit::Done),
-    }
+    let Some(away) = seen.describe_away() else {
+        return Ok(Exit::Done);
+    };
+    output.say(away)?;
+    Ok(Exit::Failed)
 }
 
-async fn watch(
-    installation: &Installation,
-    output: &Output,
-    executions: &Executions,
-    node: Option<&str>,
-) -> Result<Exit, Error> {
-    let (mut viewer, mut interrupts) = (Viewer::new(output), hear_interrupts()?);
+async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit> {
+    let mut watch = Watch::begin(output)?;
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
-    let over = until_over(&mut viewer, &mut interrupts, async |now| {
+    let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
-        let seen = look(installation, executions, node, &mut known).await?;
+        let seen = look(installation, node, &mut known).await?;
         let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
         begun = seen.only_running().filter(|_| node.is_some());
         Ok(if begun.is_some() || seen.is_quiet() {
-            Look::Over(shown, Exit::Done)
+            (shown, Next::Over(Exit::Done))
         } else {
-            Look::GoOnSlowly(shown)
+            (shown, Next::Later)
         })
-    })
-    .await?;
+    });
+    let over = over.await?;
     // Of one node that is worked on there is more to see.
     if let Some(arn) = begun {
-        return watch_node(installation, output, &arn, &mut interrupts).await;
+        return watch.watch_node(installation, &arn).await;
     }
     if over.is_none() {
         output.say("\nnot watched any more; executions that run go on")?;

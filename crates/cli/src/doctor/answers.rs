@@ -1,17 +1,16 @@
 //! AWS's answers as `recycle::doctor` sees them.
 
-use aws_sdk_autoscaling::types::{AutoScalingGroup, RetentionAction};
+use aws_sdk_autoscaling::types::{AutoScalingGroup, LifecycleHook, RetentionAction};
+use aws_sdk_eventbridge::types::{Rule as EventRule, RuleState};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_sfn::primitives::DateTime;
-use jiff::Timestamp;
 use recycle::doctor::facts::{Function, Group, Hook, Rule, Seen};
 use recycle::input::fields::FIELDS;
 use serde_json::Value;
 
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// An answer, or why there is none.
-pub(crate) fn seen<T>(answer: Result<T, Error>) -> Seen<T> {
+pub(crate) fn seen<T>(answer: Result<T>) -> Seen<T> {
     match answer {
         Ok(found) => Seen::Found(found),
         Err(Error::Aws {
@@ -25,45 +24,12 @@ pub(crate) fn seen<T>(answer: Result<T, Error>) -> Seen<T> {
     }
 }
 
-/// The same, where what is asked for may not be there.
-pub(crate) fn seen_if_there<T>(answer: Result<T, Error>) -> Seen<Option<T>> {
+/// None where what is asked for is not there.
+pub(crate) fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
-        Err(error) if error.code().is_some_and(|code| NOT_THERE.contains(&code)) => Seen::Found(None),
-        answer => seen(answer.map(Some)),
+        Err(error) if error.code().is_some_and(|code| NOT_THERE.contains(&code)) => Ok(None),
+        answer => answer.map(Some),
     }
-}
-
-pub(crate) async fn find_newest(states: &aws_sdk_sfn::Client, arn: &str) -> Seen<Option<String>> {
-    let answer = states
-        .list_state_machine_versions()
-        .state_machine_arn(arn)
-        .max_results(1)
-        .send()
-        .await;
-    seen(answer.map_err(|error| Error::aws("states:ListStateMachineVersions", error))).map(|answer| {
-        Some(
-            answer
-                .state_machine_versions
-                .into_iter()
-                .next()?
-                .state_machine_version_arn,
-        )
-    })
-}
-
-/// The first `TopicArn` of a definition.
-pub(crate) fn find_topic_arn(definition: &str) -> Option<String> {
-    fn search(value: &Value) -> Option<&str> {
-        match value {
-            Value::Object(fields) => fields
-                .get("TopicArn")
-                .and_then(Value::as_str)
-                .or_else(|| fields.values().find_map(search)),
-            Value::Array(values) => values.iter().find_map(search),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        }
-    }
-    search(&serde_json::from_str(definition).ok()?).map(str::to_owned)
 }
 
 /// The description begins with the version: `recycle-eks 1.2.3: the step claim-node`.
@@ -71,25 +37,23 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     let described = found
         .description()
         .and_then(|text| text.strip_prefix("recycle-eks ")?.split(':').next());
-    let defaults = found
+    let environment = found
         .environment()
-        .and_then(|environment| environment.variables()?.get("INPUT_DEFAULTS"));
+        .and_then(|environment| environment.variables());
+    let defaults = environment.and_then(|variables| variables.get("INPUT_DEFAULTS"));
     let defaults: Option<Value> = defaults.and_then(|text| serde_json::from_str(text).ok());
     let drain = defaults.and_then(|defaults| defaults.get("drain_timeout_seconds")?.as_u64());
+    let log_level = found
+        .logging_config()
+        .and_then(|config| config.application_log_level());
     Function {
-        state: found
-            .state()
-            .map(|state| state.as_str().to_owned())
-            .unwrap_or_default(),
+        state: found.state().map_or("", |state| state.as_str()).to_owned(),
         last_update: found
             .last_update_status()
-            .map(|status| status.as_str().to_owned())
-            .unwrap_or_default(),
+            .map_or("", |status| status.as_str())
+            .to_owned(),
         version: described.map(str::to_owned),
-        log_level: found
-            .logging_config()
-            .and_then(|config| config.application_log_level())
-            .map(|level| level.as_str().to_owned()),
+        log_level: log_level.map(|level| level.as_str().to_owned()),
         drain_timeout: drain
             .and_then(|seconds| u32::try_from(seconds).ok())
             .unwrap_or_else(longest_drain),
@@ -106,20 +70,17 @@ fn longest_drain() -> u32 {
 
 pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &AutoScalingGroup) -> Group {
     let name = group.auto_scaling_group_name().unwrap_or_default();
-    let (hooks, refreshes) = tokio::join!(
-        scaling
-            .describe_lifecycle_hooks()
-            .auto_scaling_group_name(name)
-            .send(),
-        scaling
-            .describe_instance_refreshes()
-            .auto_scaling_group_name(name)
-            .send(),
-    );
-    let number = |size: Option<i32>| size.and_then(|size| u32::try_from(size).ok());
+    let hooks = scaling.describe_lifecycle_hooks().auto_scaling_group_name(name);
+    let refreshes = scaling
+        .describe_instance_refreshes()
+        .auto_scaling_group_name(name);
+    let (hooks, refreshes) = tokio::join!(hooks.send(), refreshes.send());
+    let hooks = seen(hooks.map_err(Error::of("autoscaling:DescribeLifecycleHooks")));
+    let refreshes = seen(refreshes.map_err(Error::of("autoscaling:DescribeInstanceRefreshes")));
     let policy = group
         .instance_lifecycle_policy()
         .and_then(|policy| policy.retention_triggers());
+    let suspended = group.suspended_processes().iter();
     Group {
         name: name.to_owned(),
         sizes: (
@@ -127,49 +88,43 @@ pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &Au
             number(group.desired_capacity()).unwrap_or_default(),
             number(group.max_size()).unwrap_or_default(),
         ),
-        suspended: group
-            .suspended_processes()
-            .iter()
-            .filter_map(|process| Some(process.process_name()?.to_owned()))
+        suspended: suspended
+            .filter_map(|process| process.process_name.clone())
             .collect(),
         max_lifetime: number(group.max_instance_lifetime()).filter(|seconds| *seconds > 0),
         retains: policy.and_then(|policy| policy.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
-        refresh: seen(refreshes.map_err(|error| Error::aws("autoscaling:DescribeInstanceRefreshes", error)))
-            .map(|answer| {
-                let statuses = answer
-                    .instance_refreshes()
-                    .iter()
-                    .filter_map(|refresh| refresh.status());
-                let mut under_way = statuses
-                    .map(|status| status.as_str())
-                    .filter(|status| UNDER_WAY.contains(status));
-                under_way.next().map(str::to_owned)
-            }),
-        hooks: seen(hooks.map_err(|error| Error::aws("autoscaling:DescribeLifecycleHooks", error))).map(
-            |answer| {
-                let hooks = answer.lifecycle_hooks().iter().map(|hook| Hook {
-                    name: hook.lifecycle_hook_name().unwrap_or_default().to_owned(),
-                    on_termination: hook.lifecycle_transition()
-                        == Some("autoscaling:EC2_INSTANCE_TERMINATING"),
-                    default_result: hook.default_result().unwrap_or_default().to_owned(),
-                    heartbeat: number(hook.heartbeat_timeout()).unwrap_or_default(),
-                });
-                hooks.collect()
-            },
-        ),
+        refresh: refreshes.map(|answer| {
+            let mut statuses = answer
+                .instance_refreshes()
+                .iter()
+                .filter_map(|refresh| refresh.status());
+            let under_way = statuses.find(|status| UNDER_WAY.contains(&status.as_str()));
+            under_way.map(|status| status.as_str().to_owned())
+        }),
+        hooks: hooks.map(|answer| answer.lifecycle_hooks().iter().map(to_hook).collect()),
     }
 }
 
-pub(crate) async fn find_rule(
-    events: &aws_sdk_eventbridge::Client,
-    rule: &aws_sdk_eventbridge::types::Rule,
-) -> Rule {
+fn to_hook(hook: &LifecycleHook) -> Hook {
+    Hook {
+        name: hook.lifecycle_hook_name().unwrap_or_default().to_owned(),
+        on_termination: hook.lifecycle_transition() == Some("autoscaling:EC2_INSTANCE_TERMINATING"),
+        default_result: hook.default_result().unwrap_or_default().to_owned(),
+        heartbeat: number(hook.heartbeat_timeout()).unwrap_or_default(),
+    }
+}
+
+fn number(told: Option<i32>) -> Option<u32> {
+    told.and_then(|number| u32::try_from(number).ok())
+}
+
+pub(crate) async fn find_rule(events: &aws_sdk_eventbridge::Client, rule: &EventRule) -> Rule {
     let name = rule.name().unwrap_or_default();
     let answer = events.list_targets_by_rule().rule(name).send().await;
     Rule {
         name: name.to_owned(),
-        is_enabled: rule.state() == Some(&aws_sdk_eventbridge::types::RuleState::Enabled),
-        targets: seen(answer.map_err(|error| Error::aws("events:ListTargetsByRule", error)))
+        is_enabled: rule.state() == Some(&RuleState::Enabled),
+        targets: seen(answer.map_err(Error::of("events:ListTargetsByRule")))
             .map(|answer| answer.targets().len()),
         pattern: rule.event_pattern().map(str::to_owned),
     }
@@ -183,10 +138,6 @@ pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
                 .iter()
                 .any(|kind| rest.starts_with(kind))
     })
-}
-
-pub(crate) fn to_timestamp(time: &DateTime) -> Timestamp {
-    Timestamp::from_nanosecond(time.as_nanos()).unwrap_or_default()
 }
 
 /// `InstanceRefreshStatus` of one that has not come to its end.

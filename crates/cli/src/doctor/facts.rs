@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_autoscaling::types::Filter;
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::doctor::facts::{Group, Installation as Facts, Machine, Rule, Seen, Sweep, Topic};
 
-use crate::aws::installation::Installation;
+use crate::aws::groups::list_groups;
+use crate::aws::installation::{Installation, find_text};
 use crate::base::clock;
-use crate::base::error::Error;
-use crate::doctor::answers::{
-    find_group, find_newest, find_rule, find_topic_arn, is_of_module, seen, seen_if_there, to_function,
-    to_timestamp,
-};
+use crate::base::error::{Error, Result};
+use crate::doctor::answers::{find_group, find_rule, if_there, is_of_module, seen, to_function};
 
 /// The functions that ask Kubernetes, and the one that does not: `terraform/functions.tf`.
 const IN_CLUSTER: [&str; 8] = [
@@ -44,327 +40,223 @@ const AT_ONCE: usize = 5;
 
 /// Asks every service.
 pub(crate) async fn gather(installation: &Installation) -> Facts {
-    let asker = Asker { installation };
     let steps = IN_CLUSTER.into_iter().chain(OTHERS);
-    let (functions, (machines, topic), authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
-        join_all(steps.map(|step| asker.find_function(step))),
-        asker.find_machines(),
-        asker.find_authentication(),
-        asker.find_groups(),
-        asker.find_rules(),
-        asker.count_dead_letters(),
-        asker.find_logs(),
-        asker.list_sweeps(),
+    let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
+        ask_each(steps, async |step| find_function(installation, step).await),
+        ask_each(MACHINES, async |name| find_machine(installation, name).await),
+        find_authentication(installation),
+        find_groups(installation),
+        find_rules(installation),
+        count_dead_letters(installation),
+        find_logs(installation),
+        list_sweeps(installation),
     );
-    let functions: BTreeMap<String, Seen<Option<GetFunctionConfigurationOutput>>> =
-        functions.into_iter().collect();
+    let topic = match find_topic_arn(&machines).known() {
+        Ok(arn) => seen(find_topic(installation, arn).await),
+        Err(unknown) => unknown,
+    };
     Facts {
         name: installation.name.clone(),
         cluster: installation.cluster.clone(),
         now: clock::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        machines,
-        authentication,
-        entries: asker.find_entries(&functions).await,
-        functions: functions
-            .into_iter()
-            .map(|(step, found)| (step, found.map(|found| found.as_ref().map(to_function))))
-            .collect(),
-        groups,
-        rules,
-        topic: match topic {
-            Ok(Some(arn)) => asker.find_topic(arn).await,
-            Ok(None) => Seen::Failed("the definition of recycle-node names none".to_owned()),
-            Err(why) => why,
-        },
-        dead_letters,
-        logs,
-        sweeps,
+        machines: known(machines, |(machine, _)| machine),
+        authentication: seen(authentication),
+        entries: find_entries(installation, &functions).await,
+        functions: known(functions, |function| to_function(&function)),
+        groups: seen(groups),
+        rules: seen(rules),
+        topic,
+        dead_letters: seen(dead_letters),
+        logs: seen(logs),
+        sweeps: seen(sweeps),
     }
 }
 
-struct Asker<'a> {
-    installation: &'a Installation,
+/// What was found of several things that may not be there, by their names.
+type ByName<T> = BTreeMap<String, Seen<Option<T>>>;
+
+async fn ask_each<T>(
+    names: impl IntoIterator<Item = &'static str>,
+    ask: impl AsyncFn(&'static str) -> Result<Option<T>>,
+) -> ByName<T> {
+    let asked = names
+        .into_iter()
+        .map(async |name| (name.to_owned(), seen(ask(name).await)));
+    join_all(asked).await.into_iter().collect()
 }
 
-impl Asker<'_> {
-    async fn find_function(&self, step: &str) -> (String, Seen<Option<GetFunctionConfigurationOutput>>) {
-        let lambda = aws_sdk_lambda::Client::new(&self.installation.aws);
-        let name = format!("{}-{step}", self.installation.name);
-        let answer = lambda
-            .get_function_configuration()
-            .function_name(name)
-            .send()
-            .await;
-        (
-            step.to_owned(),
-            seen_if_there(answer.map_err(|error| Error::aws("lambda:GetFunctionConfiguration", error))),
-        )
-    }
+fn known<T, U>(found: ByName<T>, make: impl Fn(T) -> U) -> ByName<U> {
+    let each = found.into_iter();
+    each.map(|(name, found)| (name, found.map(|found| found.map(&make))))
+        .collect()
+}
 
-    /// The machines, and the topic that the definition of `recycle-node` publishes to.
-    async fn find_machines(
-        &self,
-    ) -> (
-        BTreeMap<String, Seen<Option<Machine>>>,
-        Result<Option<String>, Seen<Topic>>,
-    ) {
-        let found = join_all(MACHINES.map(|machine| self.find_machine(machine))).await;
-        let mut machines = BTreeMap::new();
-        let mut topic = Ok(None);
-        for (machine, found) in MACHINES.into_iter().zip(found) {
-            if machine == "recycle-node" {
-                topic = match &found {
-                    Seen::Found(found) => Ok(found
-                        .as_ref()
-                        .and_then(|(_, definition)| find_topic_arn(definition))),
-                    Seen::Denied(what) => Err(Seen::Denied(what.clone())),
-                    Seen::Unanswered(why) => Err(Seen::Unanswered(why.clone())),
-                    Seen::Failed(why) => Err(Seen::Failed(why.clone())),
-                };
-            }
-            machines.insert(
-                machine.to_owned(),
-                found.map(|found| found.map(|(machine, _)| machine)),
-            );
+/// The topic that the definition of `recycle-node` publishes to.
+fn find_topic_arn(machines: &ByName<(Machine, String)>) -> Seen<String> {
+    let machine = machines
+        .get("recycle-node")
+        .map_or(Seen::Found(&None), Seen::as_ref);
+    machine.and_then(|machine| {
+        let definition = machine.as_ref().map(|(_, definition)| definition.as_str());
+        match definition.and_then(|definition| find_text(definition, "TopicArn", |_| true)) {
+            Some(arn) => Seen::Found(arn),
+            None => Seen::Failed("the definition of recycle-node names none".to_owned()),
         }
-        (machines, topic)
-    }
+    })
+}
 
-    /// A machine with its definition. Only `recycle-node` has an alias.
-    async fn find_machine(&self, machine: &str) -> Seen<Option<(Machine, String)>> {
-        let states = aws_sdk_sfn::Client::new(&self.installation.aws);
-        let arn = self.installation.machine(machine);
-        let answer = states
-            .describe_state_machine()
-            .state_machine_arn(&arn)
-            .send()
-            .await;
-        let found =
-            match seen_if_there(answer.map_err(|error| Error::aws("states:DescribeStateMachine", error))) {
-                Seen::Found(Some(found)) => found,
-                Seen::Found(None) => return Seen::Found(None),
-                Seen::Denied(what) => return Seen::Denied(what),
-                Seen::Unanswered(why) => return Seen::Unanswered(why),
-                Seen::Failed(why) => return Seen::Failed(why),
-            };
-        let (live, newest) = if machine == "recycle-node" {
-            tokio::join!(self.find_live(&states), find_newest(&states, &arn))
-        } else {
-            (Seen::Found(None), Seen::Found(None))
+async fn find_function(
+    installation: &Installation,
+    step: &str,
+) -> Result<Option<GetFunctionConfigurationOutput>> {
+    let lambda = aws_sdk_lambda::Client::new(&installation.aws);
+    let name = format!("{}-{step}", installation.name);
+    let asked = lambda.get_function_configuration().function_name(name).send();
+    if_there(asked.await.map_err(Error::of("lambda:GetFunctionConfiguration")))
+}
+
+/// A machine with its definition. Only `recycle-node` has an alias.
+async fn find_machine(installation: &Installation, machine: &str) -> Result<Option<(Machine, String)>> {
+    let states = &installation.states;
+    let arn = installation.machine(machine);
+    let Some(found) = if_there(states.describe_machine(&arn).await)? else {
+        return Ok(None);
+    };
+    let (mut live, mut newest) = (None, None);
+    if machine == "recycle-node" {
+        let alias = installation.live();
+        let (of_alias, of_machine) =
+            tokio::join!(states.find_version(&alias), states.find_newest_version(&arn));
+        live = if_there(of_alias)?.flatten();
+        newest = of_machine?;
+    }
+    let status = found.status().map(|status| status.as_str().to_owned());
+    let machine = Machine {
+        status: status.unwrap_or_default(),
+        live,
+        newest,
+    };
+    Ok(Some((machine, found.definition)))
+}
+
+async fn find_authentication(installation: &Installation) -> Result<String> {
+    let eks = aws_sdk_eks::Client::new(&installation.aws);
+    let asked = eks.describe_cluster().name(&installation.cluster).send();
+    let answer = asked.await.map_err(Error::of("eks:DescribeCluster"))?;
+    let access = answer.cluster().and_then(|cluster| cluster.access_config());
+    let mode = access.and_then(|access| access.authentication_mode());
+    Ok(mode.map_or("CONFIG_MAP", |mode| mode.as_str()).to_owned())
+}
+
+/// The entries of those functions that are there and ask Kubernetes.
+async fn find_entries(
+    installation: &Installation,
+    functions: &ByName<GetFunctionConfigurationOutput>,
+) -> ByName<Vec<String>> {
+    let eks = aws_sdk_eks::Client::new(&installation.aws);
+    let roles = IN_CLUSTER.into_iter().filter_map(|step| {
+        let function = functions.get(step)?.as_ref().found()?.as_ref()?;
+        Some((step, function.role()?))
+    });
+    let asked = roles.map(async |(step, role)| {
+        let question = eks.describe_access_entry().principal_arn(role);
+        let asked = question.cluster_name(&installation.cluster).send();
+        let entry = match asked.await.map_err(Error::of("eks:DescribeAccessEntry")) {
+            Err(error) if error.code() == Some(NO_ENTRIES) => Ok(None),
+            answer => if_there(answer),
         };
-        let status = found
-            .status()
-            .map(|status| status.as_str().to_owned())
-            .unwrap_or_default();
-        live.and_then(|live| newest.map(|newest| Some((Machine { status, live, newest }, found.definition))))
-    }
+        let groups = entry.map(|answer| Some(answer?.access_entry()?.kubernetes_groups().to_vec()));
+        (step.to_owned(), seen(groups))
+    });
+    join_all(asked).await.into_iter().collect()
+}
 
-    async fn find_live(&self, states: &aws_sdk_sfn::Client) -> Seen<Option<String>> {
-        let answer = states
-            .describe_state_machine_alias()
-            .state_machine_alias_arn(self.installation.live())
-            .send()
-            .await;
-        let alias =
-            seen_if_there(answer.map_err(|error| Error::aws("states:DescribeStateMachineAlias", error)));
-        alias.map(|alias| {
-            let routes = alias.and_then(|alias| alias.routing_configuration);
-            Some(routes?.into_iter().next()?.state_machine_version_arn)
-        })
-    }
+async fn find_groups(installation: &Installation) -> Result<Vec<Group>> {
+    let scaling = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let found = list_groups(&scaling, &installation.cluster).await?;
+    let groups = stream::iter(&found).map(|group| find_group(&scaling, group));
+    Ok(groups.buffered(AT_ONCE).collect().await)
+}
 
-    async fn find_authentication(&self) -> Seen<String> {
-        let eks = aws_sdk_eks::Client::new(&self.installation.aws);
-        let answer = eks
-            .describe_cluster()
-            .name(&self.installation.cluster)
-            .send()
-            .await;
-        seen(answer.map_err(|error| Error::aws("eks:DescribeCluster", error))).map(|answer| {
-            let access = answer.cluster().and_then(|cluster| cluster.access_config());
-            let mode = access.and_then(|access| access.authentication_mode());
-            mode.map_or("CONFIG_MAP", |mode| mode.as_str()).to_owned()
-        })
-    }
-
-    /// Of those functions that are there and ask Kubernetes.
-    async fn find_entries(
-        &self,
-        functions: &BTreeMap<String, Seen<Option<GetFunctionConfigurationOutput>>>,
-    ) -> BTreeMap<String, Seen<Option<Vec<String>>>> {
-        let eks = aws_sdk_eks::Client::new(&self.installation.aws);
-        let roles = IN_CLUSTER
-            .into_iter()
-            .filter_map(|step| match functions.get(step)? {
-                Seen::Found(Some(function)) => Some((step, function.role()?)),
-                Seen::Found(None) | Seen::Denied(_) | Seen::Unanswered(_) | Seen::Failed(_) => None,
-            });
-        let asked = roles.map(|(step, role)| {
-            let question = eks
-                .describe_access_entry()
-                .cluster_name(&self.installation.cluster)
-                .principal_arn(role);
-            async move {
-                let answer = question
-                    .send()
-                    .await
-                    .map_err(|error| Error::aws("eks:DescribeAccessEntry", error));
-                let entry = match answer {
-                    Err(error) if error.code() == Some(NO_ENTRIES) => Seen::Found(None),
-                    answer => seen_if_there(answer)
-                        .map(|answer| Some(answer?.access_entry()?.kubernetes_groups().to_vec())),
-                };
-                (step.to_owned(), entry)
-            }
-        });
-        join_all(asked).await.into_iter().collect()
-    }
-
-    async fn find_groups(&self) -> Seen<Vec<Group>> {
-        let scaling = aws_sdk_autoscaling::Client::new(&self.installation.aws);
-        let filter = Filter::builder()
-            .name(format!("tag:{}", cluster_tag(&self.installation.cluster)))
-            .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
-            .build();
-        let pages = scaling
-            .describe_auto_scaling_groups()
-            .filters(filter)
-            .into_paginator()
-            .items()
-            .send();
-        let found = pages.collect::<Result<Vec<_>, _>>().await;
-        match found.map_err(|error| Error::aws("autoscaling:DescribeAutoScalingGroups", error)) {
-            Ok(found) => {
-                let groups = stream::iter(&found).map(|group| find_group(&scaling, group));
-                Seen::Found(groups.buffered(AT_ONCE).collect().await)
-            }
-            Err(error) => seen(Err(error)),
+/// Another installation may have a name that begins like this one's: what follows tells its rules apart.
+async fn find_rules(installation: &Installation) -> Result<Vec<Rule>> {
+    let events = aws_sdk_eventbridge::Client::new(&installation.aws);
+    let name = &installation.name;
+    let list = events.list_rules().name_prefix(format!("{name}-"));
+    let (mut rules, mut token) = (Vec::new(), None);
+    loop {
+        let asked = list.clone().set_next_token(token).send();
+        let page = asked.await.map_err(Error::of("events:ListRules"))?;
+        let found = page.rules.into_iter().flatten();
+        rules.extend(found.filter(|rule| is_of_module(rule.name().unwrap_or_default(), name)));
+        token = page.next_token;
+        if token.is_none() {
+            break;
         }
     }
+    Ok(join_all(rules.iter().map(|rule| find_rule(&events, rule))).await)
+}
 
-    /// Another installation may have a name that begins like this one's: what follows tells its rules apart.
-    async fn find_rules(&self) -> Seen<Vec<Rule>> {
-        let events = aws_sdk_eventbridge::Client::new(&self.installation.aws);
-        let name = &self.installation.name;
-        let (mut rules, mut token) = (Vec::new(), None);
-        loop {
-            let answer = events
-                .list_rules()
-                .name_prefix(format!("{name}-"))
-                .set_next_token(token)
-                .send()
-                .await;
-            let page = match answer.map_err(|error| Error::aws("events:ListRules", error)) {
-                Ok(page) => page,
-                Err(error) => return seen(Err(error)),
-            };
-            rules.extend(
-                page.rules()
-                    .iter()
-                    .filter(|rule| is_of_module(rule.name().unwrap_or_default(), name))
-                    .cloned(),
-            );
-            token = page.next_token;
-            if token.is_none() {
-                break;
-            }
-        }
-        Seen::Found(join_all(rules.iter().map(|rule| find_rule(&events, rule))).await)
+async fn find_topic(installation: &Installation, arn: String) -> Result<Topic> {
+    let topics = aws_sdk_sns::Client::new(&installation.aws);
+    let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
+    let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
+    let found = found.map_err(Error::of("sns:ListSubscriptionsByTopic"))?;
+    // SNS lists a subscription that was ended for days as `Deleted`, and sends it nothing.
+    let count = |is_meant: fn(&str) -> bool| {
+        let arns = found.iter().filter_map(|each| each.subscription_arn());
+        arns.filter(|arn| is_meant(arn)).count()
+    };
+    Ok(Topic {
+        confirmed: count(|arn| arn.starts_with("arn:")),
+        pending: count(|arn| arn == "PendingConfirmation"),
+        arn,
+    })
+}
+
+async fn count_dead_letters(installation: &Installation) -> Result<Option<u32>> {
+    use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
+
+    let queues = aws_sdk_sqs::Client::new(&installation.aws);
+    let name = format!("{}-dead-letters", installation.name);
+    let asked = queues.get_queue_url().queue_name(name).send();
+    let Some(answer) = if_there(asked.await.map_err(Error::of("sqs:GetQueueUrl")))? else {
+        return Ok(None);
+    };
+    let question = queues.get_queue_attributes().set_queue_url(answer.queue_url);
+    let asked = question.attribute_names(ApproximateNumberOfMessages).send();
+    let answer = asked.await.map_err(Error::of("sqs:GetQueueAttributes"))?;
+    let attributes = answer.attributes();
+    let number = attributes.and_then(|all| all.get(&ApproximateNumberOfMessages)?.parse().ok());
+    Ok(Some(number.unwrap_or_default()))
+}
+
+async fn find_logs(installation: &Installation) -> Result<BTreeMap<String, Option<u32>>> {
+    let logs = aws_sdk_cloudwatchlogs::Client::new(&installation.aws);
+    let mut found = BTreeMap::new();
+    for folder in ["/aws/lambda", "/aws/vendedlogs/states"] {
+        let prefix = format!("{folder}/{}-", installation.name);
+        let list = logs.describe_log_groups().log_group_name_prefix(prefix);
+        let groups: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
+        let groups = groups.map_err(Error::of("logs:DescribeLogGroups"))?;
+        found.extend(groups.into_iter().filter_map(|group| {
+            let days = group.retention_in_days.and_then(|days| u32::try_from(days).ok());
+            Some((group.log_group_name?, days))
+        }));
     }
+    Ok(found)
+}
 
-    async fn find_topic(&self, arn: String) -> Seen<Topic> {
-        let topics = aws_sdk_sns::Client::new(&self.installation.aws);
-        let pages = topics
-            .list_subscriptions_by_topic()
-            .topic_arn(&arn)
-            .into_paginator()
-            .items()
-            .send();
-        let found = pages.collect::<Result<Vec<_>, _>>().await;
-        seen(found.map_err(|error| Error::aws("sns:ListSubscriptionsByTopic", error))).map(|found| {
-            // One that was ended is listed for days as `Deleted`, and tells nobody.
-            let count = |is_meant: fn(&str) -> bool| {
-                let arns = found
-                    .iter()
-                    .filter_map(|subscription| subscription.subscription_arn());
-                arns.filter(|arn| is_meant(arn)).count()
-            };
-            Topic {
-                arn,
-                confirmed: count(|arn| arn.starts_with("arn:")),
-                pending: count(|arn| arn == "PendingConfirmation"),
-            }
-        })
-    }
-
-    async fn count_dead_letters(&self) -> Seen<Option<u32>> {
-        use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
-
-        let queues = aws_sdk_sqs::Client::new(&self.installation.aws);
-        let name = format!("{}-dead-letters", self.installation.name);
-        let answer = queues.get_queue_url().queue_name(name).send().await;
-        let url = match seen_if_there(answer.map_err(|error| Error::aws("sqs:GetQueueUrl", error))) {
-            Seen::Found(Some(answer)) => answer.queue_url.unwrap_or_default(),
-            Seen::Found(None) => return Seen::Found(None),
-            Seen::Denied(what) => return Seen::Denied(what),
-            Seen::Unanswered(why) => return Seen::Unanswered(why),
-            Seen::Failed(why) => return Seen::Failed(why),
-        };
-        let answer = queues
-            .get_queue_attributes()
-            .queue_url(url)
-            .attribute_names(ApproximateNumberOfMessages)
-            .send()
-            .await;
-        seen(answer.map_err(|error| Error::aws("sqs:GetQueueAttributes", error))).map(|answer| {
-            let number = answer
-                .attributes()
-                .and_then(|all| all.get(&ApproximateNumberOfMessages)?.parse().ok());
-            Some(number.unwrap_or_default())
-        })
-    }
-
-    async fn find_logs(&self) -> Seen<BTreeMap<String, Option<u32>>> {
-        let logs = aws_sdk_cloudwatchlogs::Client::new(&self.installation.aws);
-        let mut found = BTreeMap::new();
-        for folder in ["/aws/lambda", "/aws/vendedlogs/states"] {
-            let prefix = format!("{folder}/{}-", self.installation.name);
-            let pages = logs
-                .describe_log_groups()
-                .log_group_name_prefix(prefix)
-                .into_paginator()
-                .items()
-                .send();
-            match pages.collect::<Result<Vec<_>, _>>().await {
-                Ok(groups) => found.extend(groups.into_iter().filter_map(|group| {
-                    let days = group.retention_in_days.and_then(|days| u32::try_from(days).ok());
-                    Some((group.log_group_name?, days))
-                })),
-                Err(error) => return seen(Err(Error::aws("logs:DescribeLogGroups", error))),
-            }
-        }
-        Seen::Found(found)
-    }
-
-    async fn list_sweeps(&self) -> Seen<Vec<Sweep>> {
-        let states = aws_sdk_sfn::Client::new(&self.installation.aws);
-        let sweep = self.installation.machine("sweep");
-        let answer = states
-            .list_executions()
-            .state_machine_arn(sweep)
-            .max_results(SWEEPS)
-            .send()
-            .await;
-        seen(answer.map_err(|error| Error::aws("states:ListExecutions", error))).map(|answer| {
-            let sweeps = answer.executions.into_iter().map(|execution| Sweep {
-                started_at: to_timestamp(&execution.start_date),
-                execution: execution.execution_arn,
-                status: execution.status.as_str().to_owned(),
-            });
-            sweeps.collect()
-        })
-    }
+async fn list_sweeps(installation: &Installation) -> Result<Vec<Sweep>> {
+    let machine = installation.machine("sweep");
+    let newest = installation.states.list_newest(&machine, SWEEPS).await?;
+    let sweeps = newest.into_iter().map(|execution| Sweep {
+        execution: execution.arn,
+        status: execution.status,
+        started_at: execution.started_at,
+    });
+    Ok(sweeps.collect())
 }
 
 #[cfg(test)]
@@ -410,10 +302,10 @@ mod tests {
             Seen::Failed(_)
         ));
         assert_eq!(
-            seen_if_there::<()>(Err(error(Some("ResourceNotFoundException")))),
+            seen(if_there::<()>(Err(error(Some("ResourceNotFoundException"))))),
             Seen::Found(None)
         );
-        assert_eq!(seen_if_there(Ok(1)), Seen::Found(Some(1)));
+        assert_eq!(seen(if_there(Ok(1))), Seen::Found(Some(1)));
     }
 
     #[test]
@@ -456,7 +348,19 @@ mod tests {
     #[test]
     fn the_topic_is_the_one_that_is_published_to() {
         let definition = r#"{"States": {"A": {"Branches": [{"States": {"Tell": {"Arguments": {"TopicArn": "arn:topic"}}}}]}}}"#;
-        assert_eq!(find_topic_arn(definition).as_deref(), Some("arn:topic"));
-        assert_eq!(find_topic_arn("{}"), None);
+        let machines = |definition: &str| {
+            let machine = Machine {
+                status: "ACTIVE".to_owned(),
+                live: None,
+                newest: None,
+            };
+            let found = Seen::Found(Some((machine, definition.to_owned())));
+            BTreeMap::from([("recycle-node".to_owned(), found)])
+        };
+        assert_eq!(
+            find_topic_arn(&machines(definition)),
+            Seen::Found("arn:topic".to_owned())
+        );
+        assert!(matches!(find_topic_arn(&machines("{}")), Seen::Failed(_)));
     }
 }

@@ -10,16 +10,12 @@ use serde_json::json;
 
 use crate::args::flags::Doctor;
 use crate::aws::installation::Installation;
-use crate::base::error::Error;
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
 /// Gathers what is to be seen, here and in `select-nodes`, and shows what was found.
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Doctor,
-) -> Result<Exit, Error> {
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Doctor) -> Result<Exit> {
     // There need not be such an execution: that Step Functions knows none is an answer.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"select": "doctor", "cluster_name": installation.cluster, "execution": execution});
@@ -35,7 +31,7 @@ pub(crate) async fn run(
 }
 
 /// The worst stands last, where one looks first.
-fn show(findings: &[Finding], output: &Output, wanted: &Doctor) -> Result<(), Error> {
+fn show(findings: &[Finding], output: &Output, wanted: &Doctor) -> Result<()> {
     let mut shown: Vec<&Finding> = findings
         .iter()
         .filter(|finding| wanted.all || finding.level != Level::Ok)

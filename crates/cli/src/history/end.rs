@@ -1,12 +1,11 @@
 //! What the end of an execution means.
 
+use recycle::report::event::End;
 use serde_json::Value;
 
 use crate::base::exit::Exit;
-use crate::history::node::End;
 
 /// One sentence. A cause that is a document is for machines.
-#[must_use]
 pub(crate) fn describe_end(end: &End) -> String {
     match end.reason() {
         "" => end.outcome().to_owned(),
@@ -25,7 +24,6 @@ pub(crate) fn describe_end(end: &End) -> String {
 }
 
 /// What the end of an execution means for a pipeline.
-#[must_use]
 pub(crate) fn exit_of(end: &End) -> Exit {
     match (end.status.as_str(), end.outcome()) {
         ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,

@@ -4,74 +4,35 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use recycle::report::event::{Event, Happened};
 use serde_json::Value;
 
-use crate::history::unfinished::Unfinished;
+use crate::history::cursor::{Cursor, View};
 
 /// The state in which a node's turn ends; its input says how (`state-machine/rotate-nodes.asl.json`).
 pub(crate) const TURN_ENDED: &str = "TurnEnded";
 
-/// An event of the history of a group's execution, as far as it is read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct GroupEvent {
-    /// Its number: they count up.
-    pub id: i64,
-    /// The number of the event that led to it: of the same node's turn, if it is of one.
-    pub previous: i64,
-    /// When it was.
-    pub at: Timestamp,
-    /// What it was.
-    pub what: GroupWhat,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum GroupWhat {
-    /// It began, with this group.
-    Started(String),
-    /// The turn of the node with this index began.
-    Turn(usize),
-    /// A function has answered.
-    Answered(Value),
-    /// A turn has ended, and how.
-    TurnEnded(Value),
-    /// The execution has ended.
-    Ended,
-    /// What the story does not need.
-    Other,
-}
-
 /// How a node's turn stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stand {
-    /// It has just begun to ask.
+enum Turn {
+    /// It has just begun to ask whether it may start.
     Asks,
-    /// It waits.
     Waits(Wait),
     /// Its execution of `recycle-node` was started.
     UnderWay,
-    /// It is over.
-    Over(Became),
+    Recycled,
+    Failed,
+    /// Not begun, or there was nothing to do.
+    Left,
 }
 
 /// Why a node does not start yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Since when.
     pub since: Timestamp,
     /// When it asks again.
     pub until: Timestamp,
-    /// What for.
     pub reason: String,
-}
-
-/// What became of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Became {
-    Recycled,
-    Failed,
-    /// Not begun, or there was nothing to do.
-    Left,
 }
 
 /// How many nodes of a group stand how.
@@ -89,68 +50,71 @@ pub(crate) struct Counts {
     pub under_way: usize,
 }
 
-impl std::ops::Add for Counts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            nodes: self.nodes + other.nodes,
-            done: self.done + other.done,
-            failed: self.failed + other.failed,
-            left: self.left + other.left,
-            under_way: self.under_way + other.under_way,
-        }
-    }
-}
-
 /// What is known of a group's execution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct GroupStory {
-    /// The number of the newest event that was read.
-    pub last_id: i64,
-    /// What is newer, and was read in part.
-    pub unfinished: Unfinished<GroupEvent>,
-    /// The group.
+    pub cursor: Cursor,
     pub group: String,
     /// Its nodes, in the order in which they come.
     pub nodes: Vec<String>,
-    /// The execution has ended.
     pub has_ended: bool,
     /// By criterion the places of the nodes that meet it, if it is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
     /// The newest event of each turn, with the turn's index: the next one names it as its previous.
     tips: BTreeMap<i64, usize>,
-    turns: BTreeMap<usize, Stand>,
+    turns: BTreeMap<usize, Turn>,
+}
+
+impl View for GroupStory {
+    fn cursor(&mut self) -> &mut Cursor {
+        &mut self.cursor
+    }
+
+    fn fold(&mut self, event: Event) {
+        if let Happened::TurnBegan(index) = event.what {
+            self.turns.insert(index, Turn::Asks);
+            self.tips.insert(event.id, index);
+            return;
+        }
+        let turn = self.tips.remove(&event.previous);
+        if let Some(index) = turn {
+            self.tips.insert(event.id, index);
+        }
+        match (event.what, turn) {
+            (Happened::Started(input), _) => {
+                self.group = input["group"].as_str().unwrap_or_default().to_owned();
+            }
+            (Happened::Answered(answer), Some(index)) => self.hear(index, &answer, event.at),
+            (Happened::Answered(answer), None) => self.learn_nodes(&answer),
+            (Happened::TurnEnded(end), Some(index)) => {
+                self.turns.insert(index, Turn::ended(&end));
+            }
+            (Happened::Ended(_), _) => self.has_ended = true,
+            (
+                Happened::Entered(_)
+                | Happened::Scheduled(_)
+                | Happened::Failed { .. }
+                | Happened::MapRun(_)
+                | Happened::TurnBegan(_)
+                | Happened::TurnEnded(_)
+                | Happened::Other,
+                _,
+            ) => {}
+        }
+    }
+}
+
+impl Turn {
+    fn ended(end: &Value) -> Self {
+        match end["end"].as_str() {
+            Some("recycled") => Self::Recycled,
+            Some("failed") => Self::Failed,
+            Some(_) | None => Self::Left,
+        }
+    }
 }
 
 impl GroupStory {
-    /// Reads on. Events that were read before change nothing.
-    pub(crate) fn read(&mut self, event: GroupEvent) {
-        if event.id <= self.last_id {
-            return;
-        }
-        self.last_id = event.id;
-        if let GroupWhat::Turn(index) = event.what {
-            self.turns.insert(index, Stand::Asks);
-            self.tips.insert(event.id, index);
-            return;
-        }
-        let index = self.tips.remove(&event.previous);
-        if let Some(index) = index {
-            self.tips.insert(event.id, index);
-        }
-        match event.what {
-            GroupWhat::Started(group) => self.group = group,
-            GroupWhat::Answered(answer) => match index {
-                Some(index) => self.hear(index, &answer, event.at),
-                None => self.learn_nodes(&answer),
-            },
-            GroupWhat::TurnEnded(end) => self.end_turn(index, &end),
-            GroupWhat::Ended => self.has_ended = true,
-            GroupWhat::Turn(_) | GroupWhat::Other => {}
-        }
-    }
-
     fn learn_nodes(&mut self, answer: &Value) {
         let Some(nodes) = answer["nodes"].as_array() else {
             return;
@@ -164,7 +128,6 @@ impl GroupStory {
     }
 
     /// What a node was selected by, in the words of the input.
-    #[must_use]
     pub(crate) fn list_criteria(&self, node: &str) -> Vec<&str> {
         let place = self.nodes.iter().position(|other| other == node);
         let met = self.criteria.iter();
@@ -173,55 +136,41 @@ impl GroupStory {
     }
 
     fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
-        let Some(stand) = self.turns.get_mut(&index) else {
-            return;
-        };
-        *stand = match answer["verdict"].as_str() {
-            Some("start") => Stand::UnderWay,
+        let turn = match answer["verdict"].as_str() {
+            Some("start") => Turn::UnderWay,
             // A pause is between two nodes, or before the next try of one that failed.
-            Some("wait" | "pause") => Stand::Waits(Wait {
-                since: match stand {
-                    Stand::Waits(before) => before.since,
-                    Stand::Asks | Stand::UnderWay | Stand::Over(..) => at,
-                },
-                until: at
-                    .checked_add(SignedDuration::from_secs(
-                        answer["wait_seconds"].as_i64().unwrap_or(0),
-                    ))
-                    .unwrap_or(Timestamp::MAX),
-                reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
-            }),
+            Some("wait" | "pause") => {
+                let seconds = answer["wait_seconds"].as_i64().unwrap_or(0);
+                let until = at.checked_add(SignedDuration::from_secs(seconds));
+                Turn::Waits(Wait {
+                    since: match self.turns.get(&index) {
+                        Some(Turn::Waits(before)) => before.since,
+                        Some(_) | None => at,
+                    },
+                    until: until.unwrap_or(Timestamp::MAX),
+                    reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
+                })
+            }
             // How it is left, the end of its turn says.
             Some(_) | None => return,
         };
+        self.turns.insert(index, turn);
     }
 
-    fn end_turn(&mut self, index: Option<usize>, end: &Value) {
-        let Some(stand) = index.and_then(|index| self.turns.get_mut(&index)) else {
-            return;
-        };
-        let became = match end["end"].as_str() {
-            Some("recycled") => Became::Recycled,
-            Some("failed") => Became::Failed,
-            Some(_) | None => Became::Left,
-        };
-        *stand = Stand::Over(became);
-    }
-
-    /// How many nodes stand how. After the execution's end none is under way.
-    #[must_use]
     pub(crate) fn count(&self) -> Counts {
-        let mut counts = Counts {
-            nodes: self.nodes.len(),
-            ..Counts::default()
-        };
-        for stand in self.turns.values() {
-            match stand {
-                Stand::Over(Became::Recycled) => counts.done += 1,
-                Stand::Over(Became::Failed) => counts.failed += 1,
-                Stand::Over(Became::Left) => counts.left += 1,
-                Stand::UnderWay => counts.under_way += usize::from(!self.has_ended),
-                Stand::Asks | Stand::Waits(_) => {}
+        self.count_on(Counts::default())
+    }
+
+    /// Adds this group's nodes. After the execution's end none is under way.
+    pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
+        counts.nodes += self.nodes.len();
+        for turn in self.turns.values() {
+            match turn {
+                Turn::Recycled => counts.done += 1,
+                Turn::Failed => counts.failed += 1,
+                Turn::Left => counts.left += 1,
+                Turn::UnderWay => counts.under_way += usize::from(!self.has_ended),
+                Turn::Asks | Turn::Waits(_) => {}
             }
         }
         counts
@@ -230,15 +179,16 @@ impl GroupStory {
     /// The nodes that wait until they may start, and what for, in their order.
     pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
         let turns = self.turns.iter().filter(|_| !self.has_ended);
-        turns.filter_map(|(index, stand)| match stand {
-            Stand::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
-            Stand::Asks | Stand::UnderWay | Stand::Over(..) => None,
+        turns.filter_map(|(index, turn)| match turn {
+            Turn::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
+            Turn::Asks | Turn::UnderWay | Turn::Recycled | Turn::Failed | Turn::Left => None,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use recycle::report::event::End;
     use serde_json::json;
 
     use super::*;
@@ -248,10 +198,10 @@ mod tests {
     }
 
     /// Each event with the number of the one that led to it, and when it was.
-    fn told(whats: Vec<(i64, i64, GroupWhat)>) -> GroupStory {
+    fn told(whats: Vec<(i64, i64, Happened)>) -> GroupStory {
         let mut story = GroupStory::default();
         for (id, (previous, seconds, what)) in (1..).zip(whats) {
-            story.read(GroupEvent {
+            story.read(Event {
                 id,
                 previous,
                 at: at(seconds),
@@ -261,34 +211,34 @@ mod tests {
         story
     }
 
-    fn begun(nodes: &[&str]) -> Vec<(i64, i64, GroupWhat)> {
+    fn begun(nodes: &[&str]) -> Vec<(i64, i64, Happened)> {
         vec![
-            (0, 0, GroupWhat::Started("workers".to_owned())),
+            (0, 0, Happened::Started(json!({"group": "workers"}))),
             (
                 1,
                 0,
-                GroupWhat::Answered(json!({"verdict": "mark_nodes", "nodes": nodes})),
+                Happened::Answered(json!({"verdict": "mark_nodes", "nodes": nodes})),
             ),
         ]
     }
 
-    fn answered(verdict: &str, reason: &str) -> GroupWhat {
-        GroupWhat::Answered(json!({"verdict": verdict, "reason": reason, "wait_seconds": 30}))
+    fn answered(verdict: &str, reason: &str) -> Happened {
+        Happened::Answered(json!({"verdict": verdict, "reason": reason, "wait_seconds": 30}))
     }
 
-    fn over(end: &str) -> GroupWhat {
-        GroupWhat::TurnEnded(json!({"end": end}))
+    fn over(end: &str) -> Happened {
+        Happened::TurnEnded(json!({"end": end}))
     }
 
     #[test]
     fn each_nodes_events_are_its_own_and_a_wait_lasts_since_its_first_answer() {
         let mut events = begun(&["i-1", "i-2"]);
         events.extend([
-            (2, 10, GroupWhat::Turn(0)),
-            (2, 10, GroupWhat::Turn(1)),
+            (2, 10, Happened::TurnBegan(0)),
+            (2, 10, Happened::TurnBegan(1)),
             (3, 11, answered("start", "")),
             (4, 12, answered("wait", "the first")),
-            (6, 13, GroupWhat::Other),
+            (6, 13, Happened::Other),
             (7, 40, answered("wait", "the pause")),
         ]);
         let story = told(events);
@@ -307,11 +257,11 @@ mod tests {
     fn a_node_that_pauses_waits_after_a_failed_try_too() {
         for before in [None, Some("wait"), Some("start")] {
             let mut events = begun(&["i-1"]);
-            events.push((2, 0, GroupWhat::Turn(0)));
+            events.push((2, 0, Happened::TurnBegan(0)));
             events.push((
                 3,
                 10,
-                before.map_or(GroupWhat::Other, |verdict| answered(verdict, "turn")),
+                before.map_or(Happened::Other, |verdict| answered(verdict, "turn")),
             ));
             events.push((4, 20, answered("pause", "wait_between_nodes_seconds")));
             let story = told(events);
@@ -330,7 +280,7 @@ mod tests {
     fn a_dry_run_tells_what_each_node_was_selected_by() {
         let criteria = json!({"ami": [0, 1], "launch_template": [1]});
         let answer = json!({"nodes": ["i-1", "i-2"], "criteria": criteria});
-        let story = told(vec![(0, 0, GroupWhat::Answered(answer))]);
+        let story = told(vec![(0, 0, Happened::Answered(answer))]);
         assert_eq!(story.list_criteria("i-1"), ["ami"]);
         assert_eq!(story.list_criteria("i-2"), ["ami", "launch_template"]);
         assert!(story.list_criteria("i-3").is_empty());
@@ -340,10 +290,10 @@ mod tests {
     fn every_end_is_counted_and_after_the_groups_end_nothing_is_under_way() {
         let mut events = begun(&["i-1", "i-2", "i-3", "i-4"]);
         events.extend([
-            (2, 0, GroupWhat::Turn(0)),
-            (2, 0, GroupWhat::Turn(1)),
-            (2, 0, GroupWhat::Turn(2)),
-            (2, 0, GroupWhat::Turn(3)),
+            (2, 0, Happened::TurnBegan(0)),
+            (2, 0, Happened::TurnBegan(1)),
+            (2, 0, Happened::TurnBegan(2)),
+            (2, 0, Happened::TurnBegan(3)),
             (3, 9, over("recycled")),
             (4, 9, over("failed")),
             (5, 9, over("left")),
@@ -360,7 +310,7 @@ mod tests {
                 under_way: 1
             }
         );
-        events.push((0, 10, GroupWhat::Ended));
+        events.push((0, 10, Happened::Ended(End::default())));
         assert_eq!(told(events).count().under_way, 0);
     }
 

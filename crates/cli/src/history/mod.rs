@@ -1,9 +1,8 @@
-//! What executions have done, read from their histories.
+//! What executions have done, read from their histories: each view is a fold over the events ([`recycle::report::event`]).
 
-pub(crate) mod boxes;
+pub(crate) mod cursor;
 pub(crate) mod end;
 pub(crate) mod group;
 pub(crate) mod node;
 pub(crate) mod rotation;
 pub(crate) mod rotation_end;
-pub(crate) mod unfinished;

@@ -5,81 +5,10 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use recycle::report::event::{End, Event, Happened, find_box};
 use serde_json::Value;
 
-use crate::history::boxes::has_box;
-use crate::history::unfinished::Unfinished;
-
-/// An event of an execution's history, as far as it is read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Event {
-    /// Its number: they count up.
-    pub id: i64,
-    /// When it was.
-    pub at: Timestamp,
-    /// What it was.
-    pub what: What,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum What {
-    /// It began.
-    Started {
-        /// Its input.
-        input: Value,
-    },
-    /// It came to a state.
-    Entered {
-        /// The state.
-        state: String,
-    },
-    /// A function has answered.
-    Answered {
-        /// What.
-        answer: Value,
-    },
-    /// A Distributed Map has begun.
-    MapRun {
-        /// Its run.
-        arn: String,
-    },
-    /// It has ended.
-    Ended(End),
-    /// What the story does not need.
-    Other,
-}
-
-/// How an execution has ended.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct End {
-    /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
-    pub status: String,
-    /// Its output, if it succeeded.
-    pub output: Value,
-    /// Its error's name, else empty.
-    pub error: String,
-    /// Its error's text, else empty.
-    pub cause: String,
-}
-
-impl End {
-    /// The outcome, or the error's name.
-    #[must_use]
-    pub(crate) fn outcome(&self) -> &str {
-        match self.output["outcome"].as_str() {
-            Some(outcome) => outcome,
-            None if self.error.is_empty() => &self.status,
-            None => &self.error,
-        }
-    }
-
-    /// Why, in the execution's own words.
-    #[must_use]
-    pub(crate) fn reason(&self) -> &str {
-        self.output["reason"].as_str().unwrap_or(&self.cause)
-    }
-}
+use crate::history::cursor::{Cursor, View};
 
 /// What an answer calls the pods, and what that means for them. A pod that no answer names does not matter.
 const CLASSES: [(&str, Class); 6] = [
@@ -94,9 +23,7 @@ const CLASSES: [(&str, Class); 6] = [
 /// What becomes of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// It is waited for.
     Wait,
-    /// It is evicted.
     Evict,
     /// It has been asked to go.
     Leaving,
@@ -107,8 +34,6 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// In a word.
-    #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Wait => "waited for",
@@ -120,10 +45,8 @@ impl Class {
     }
 }
 
-/// The end of a drain at the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Drain {
-    /// When it began.
     pub since: Timestamp,
     /// When its time is over.
     pub until: Timestamp,
@@ -132,71 +55,67 @@ pub(crate) struct Drain {
 /// What is known of an execution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Story {
-    /// The number of the newest event that was read.
-    pub last_id: i64,
-    /// What is newer, and was read in part.
-    pub unfinished: Unfinished<Event>,
-    /// When it began.
+    pub cursor: Cursor,
     pub started: Option<Timestamp>,
     /// When the newest event was.
     pub at: Option<Timestamp>,
-    /// Its input.
     pub input: Value,
-    /// Where it is.
+    /// The state in which it is.
     pub state: String,
-    /// The newest state that stands in the picture; the others decide within a moment.
-    pub place: String,
+    /// The box of the picture in which it is: that of the newest state which has one.
+    pub place: Option<&'static str>,
     /// How often it came to each state.
     pub entered: BTreeMap<String, u32>,
     /// What the last function has answered.
     pub answer: Value,
-    /// Its node's name, when it is known.
+    /// The name of its Node, when it is known.
     pub node: Option<String>,
     /// The node's group, when it is known.
     pub group: Option<String>,
-    /// Its drain, when it has begun.
     pub drain: Option<Drain>,
-    /// The runs of its Distributed Maps.
+    /// The runs of its Distributed Maps, as ARNs.
     pub map_runs: Vec<String>,
     /// Every pod that an answer has named.
     pub pods: BTreeMap<String, Class>,
-    /// How it has ended.
     pub end: Option<End>,
 }
 
-impl Story {
-    /// Reads on. Events that were read before change nothing.
-    pub(crate) fn read(&mut self, event: Event) {
-        if event.id <= self.last_id {
-            return;
-        }
-        self.last_id = event.id;
+impl View for Story {
+    fn cursor(&mut self) -> &mut Cursor {
+        &mut self.cursor
+    }
+
+    fn fold(&mut self, event: Event) {
         self.at = Some(event.at);
         match event.what {
-            What::Started { input } => {
+            Happened::Started(input) => {
                 self.started = Some(event.at);
                 self.input = input;
             }
-            What::Entered { state } => {
+            Happened::Entered(state) => {
                 *self.entered.entry(state.clone()).or_default() += 1;
-                if has_box(&state) {
-                    self.place.clone_from(&state);
-                }
+                self.place = find_box(&state).map(|(name, _)| name).or(self.place);
                 self.state = state;
             }
-            What::Answered { answer } => self.learn(answer),
-            What::MapRun { arn } => self.map_runs.push(arn),
-            What::Ended(end) => self.end = Some(end),
-            What::Other => {}
+            Happened::Answered(answer) => self.learn(answer),
+            Happened::MapRun(arn) => self.map_runs.push(arn),
+            Happened::Ended(end) => self.end = Some(end),
+            Happened::Scheduled(_)
+            | Happened::Failed { .. }
+            | Happened::TurnBegan(_)
+            | Happened::TurnEnded(_)
+            | Happened::Other => {}
         }
     }
+}
 
+impl Story {
     fn learn(&mut self, answer: Value) {
         let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.node = text("/run/node").or_else(|| self.node.take());
         self.group = text("/run/group").or_else(|| self.group.take());
         self.drain = read_drain(&answer).or(self.drain);
-        // Who has no pods to tell of says nothing of them: their names are the observer's.
+        // Only `check-pods` and a dry run name pods.
         if self.state == "CheckPods" || answer["verdict"] == "planned" {
             self.learn_pods(&answer);
         }
@@ -221,19 +140,15 @@ impl Story {
     }
 
     /// Why it is where it is, in the last function's words.
-    #[must_use]
     pub(crate) fn reason(&self) -> &str {
         self.answer["reason"].as_str().unwrap_or_default()
     }
 
-    /// The instance.
-    #[must_use]
     pub(crate) fn instance(&self) -> &str {
         self.input["instance_id"].as_str().unwrap_or_default()
     }
 
     /// How long it has taken, until `now` or its end.
-    #[must_use]
     pub(crate) fn elapsed(&self, now: Timestamp) -> SignedDuration {
         let until = if self.end.is_some() {
             self.at
@@ -271,11 +186,12 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    fn told(whats: Vec<What>) -> Story {
+    fn told(whats: Vec<Happened>) -> Story {
         let mut story = Story::default();
         for (id, what) in (1..).zip(whats) {
             let event = Event {
                 id,
+                previous: id - 1,
                 at: at(id * 10),
                 what,
             };
@@ -285,24 +201,16 @@ mod tests {
         story
     }
 
-    fn entered(state: &str) -> What {
-        What::Entered {
-            state: state.to_owned(),
-        }
-    }
-
-    fn answered(answer: Value) -> What {
-        What::Answered { answer }
+    fn entered(state: &str) -> Happened {
+        Happened::Entered(state.to_owned())
     }
 
     #[test]
     fn a_story_is_where_its_execution_is_and_an_event_counts_once() {
         let story = told(vec![
-            What::Started {
-                input: json!({"instance_id": "i-1"}),
-            },
+            Happened::Started(json!({"instance_id": "i-1"})),
             entered("ClaimNode"),
-            answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
+            Happened::Answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
             entered("StandbyNode"),
             entered("WaitForReplacement"),
             entered("StandbyNode"),
@@ -324,8 +232,8 @@ mod tests {
         for (second, web) in [(all, Class::Gone), (some, Class::Evict)] {
             let story = told(vec![
                 entered("CheckPods"),
-                answered(first.clone()),
-                answered(second),
+                Happened::Answered(first.clone()),
+                Happened::Answered(second),
             ]);
             assert_eq!(story.pods["a/job"], Class::Wait);
             assert_eq!(story.pods["a/web"], web);
@@ -340,7 +248,7 @@ mod tests {
             run.as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            told(vec![answered(json!({"run": run}))]).drain.unwrap()
+            told(vec![Happened::Answered(json!({"run": run}))]).drain.unwrap()
         };
         assert_eq!(run(json!({})).until, at(3600));
         assert_eq!(run(json!({"drain_until": at(7200).to_string()})).until, at(7200));

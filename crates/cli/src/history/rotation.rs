@@ -10,12 +10,6 @@ use crate::history::group::{Counts, GroupStory, Wait};
 use crate::history::node::Story;
 use crate::history::rotation_end::describe_rotation_end;
 
-/// How many looks of a watch share one look at the groups: each has a history of its own.
-pub(crate) const LOOKS: u32 = 6;
-
-/// How many histories are read at the same time.
-pub(crate) const AT_ONCE: usize = 4;
-
 /// How many reasons to wait a group names.
 const MOST_REASONS: usize = 3;
 
@@ -34,8 +28,6 @@ pub(crate) struct RotationStory {
 }
 
 impl RotationStory {
-    /// Nothing was read yet.
-    #[must_use]
     pub(crate) fn new(arn: &str) -> Self {
         Self {
             arn: arn.to_owned(),
@@ -47,7 +39,6 @@ impl RotationStory {
     }
 
     /// The group of a node, and what the node was selected by, as a dry run tells.
-    #[must_use]
     pub(crate) fn find_criteria(&self, node: &str) -> Option<(&str, Vec<&str>)> {
         let mut groups = self.groups();
         let group = groups.find(|group| group.nodes.iter().any(|other| other == node))?;
@@ -58,14 +49,7 @@ impl RotationStory {
         self.groups.values().filter(|group| !group.nodes.is_empty())
     }
 
-    fn count(&self) -> Counts {
-        self.groups()
-            .map(GroupStory::count)
-            .fold(Counts::default(), |all, group| all + group)
-    }
-
     /// What it is about, or how it has ended, in a sentence.
-    #[must_use]
     pub(crate) fn describe(&self) -> String {
         match (&self.story.end, self.story.reason()) {
             (Some(end), _) => describe_rotation_end(end),
@@ -75,7 +59,6 @@ impl RotationStory {
     }
 
     /// How far it has come; none before that is known, and after its end.
-    #[must_use]
     pub(crate) fn describe_progress(&self) -> Option<String> {
         if self.story.end.is_some() {
             return None;
@@ -83,19 +66,21 @@ impl RotationStory {
         if let Some(unread) = &self.unread {
             return Some(unread.clone());
         }
-        let counts = self.count();
+        let counts = Counts::default();
+        let counts = self.groups().fold(counts, |counts, group| group.count_on(counts));
         (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
     /// A line for each group that goes on: its name, how much of it is done, from 0 to 1, and a sentence.
-    #[must_use]
     pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
         let running = self.groups().filter(|group| !group.has_ended);
         let mut lines: Vec<(String, f64, String)> = running
             .map(|group| {
                 let counts = group.count();
                 let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
-                (group.group.clone(), share, describe_group(group))
+                let mut parts = vec![describe_counts(counts)];
+                parts.extend(describe_waits(group));
+                (group.group.clone(), share, parts.join("; "))
             })
             .collect();
         lines.sort_by(|one, other| one.0.cmp(&other.0));
@@ -103,19 +88,16 @@ impl RotationStory {
     }
 
     /// For machines.
-    #[must_use]
     pub(crate) fn document(&self) -> Value {
-        let groups: Vec<Value> = self
-            .groups()
-            .map(|group| {
-                let counts = group.count();
-                let waits = group.list_waits().map(|(node, wait)| {
-                    json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
-                });
-                json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
-                    "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
-            })
-            .collect();
+        let groups = self.groups().map(|group| {
+            let counts = group.count();
+            let waits = group.list_waits().map(|(node, wait)| {
+                json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
+            });
+            json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
+                "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
+        });
+        let groups: Vec<Value> = groups.collect();
         json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread})
     }
 }
@@ -126,12 +108,6 @@ pub(crate) fn describe_unread(what: &str, error: &Error) -> String {
     } else {
         format!("{what} cannot be read: {error}")
     }
-}
-
-fn describe_group(group: &GroupStory) -> String {
-    let mut parts = vec![describe_counts(group.count())];
-    parts.extend(describe_waits(group));
-    parts.join("; ")
 }
 
 fn describe_counts(counts: Counts) -> String {
@@ -158,11 +134,8 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
         }
     }
     let told = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
-        let since = waits
-            .iter()
-            .map(|(_, wait)| wait.since)
-            .min()
-            .map_or_else(String::new, moment);
+        let since = waits.iter().map(|(_, wait)| wait.since).min();
+        let since = since.map_or_else(String::new, moment);
         match waits.as_slice() {
             [(node, _)] => format!("{node} waits since {since}: {reason}"),
             several => format!("{} nodes wait since {since}: {reason}", several.len()),
@@ -173,30 +146,31 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::aws::executions::Executions;
     use jiff::Timestamp;
+    use recycle::report::event::{Event, Happened};
     use scripted_aws::ScriptedAws;
 
     use super::*;
-    use crate::history::group::{GroupEvent, GroupWhat};
+    use crate::aws::step_functions::StepFunctions;
+    use crate::history::cursor::View as _;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
     /// Three nodes, one at a time: the first took an hour, the second waits.
-    fn rotation(second: GroupWhat) -> RotationStory {
+    fn rotation(second: Happened) -> RotationStory {
         let mut group = GroupStory::default();
         let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1});
         for (id, (previous, seconds, what)) in (1..).zip([
-            (0, 0, GroupWhat::Started("workers".to_owned())),
-            (1, 0, GroupWhat::Answered(nodes)),
-            (2, 0, GroupWhat::Turn(0)),
-            (3, 3_600, GroupWhat::TurnEnded(json!({"end": "recycled"}))),
-            (2, 3_600, GroupWhat::Turn(1)),
+            (0, 0, Happened::Started(json!({"group": "workers"}))),
+            (1, 0, Happened::Answered(nodes)),
+            (2, 0, Happened::TurnBegan(0)),
+            (3, 3_600, Happened::TurnEnded(json!({"end": "recycled"}))),
+            (2, 3_600, Happened::TurnBegan(1)),
             (5, 3_600, second),
         ]) {
-            group.read(GroupEvent {
+            group.read(Event {
                 id,
                 previous,
                 at: at(seconds),
@@ -208,8 +182,8 @@ mod tests {
         rotation
     }
 
-    fn paused() -> GroupWhat {
-        GroupWhat::Answered(
+    fn paused() -> Happened {
+        Happened::Answered(
             json!({"verdict": "wait", "reason": "group workers has the tag recycle-eks:paused", "wait_seconds": 60}),
         )
     }
@@ -236,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_counted() {
-        let start = GroupWhat::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
+        let start = Happened::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
         assert_eq!(
             rotation(start).describe_progress().as_deref(),
             Some("1 of 3 done, 1 under way")
@@ -278,13 +252,13 @@ mod tests {
             .on("GetExecutionHistory", r#"{"events": []}"#)
             .on("ListExecutions", LISTED)
             .on("GetExecutionHistory", GROUP);
-        let (executions, mut told) = (Executions::new(&aws.config()), RotationStory::new("arn"));
+        let (states, mut told) = (StepFunctions::new(&aws.config()), RotationStory::new("arn"));
         for expected in [
             "its history could not be read now: ",
             "its groups could not be read now: ",
             "0 of 1 done",
         ] {
-            told.read_all(&executions).await.unwrap();
+            told.read_all(&states).await.unwrap();
             let progress = told.describe_progress().unwrap();
             assert!(progress.starts_with(expected), "{progress}");
         }
@@ -305,7 +279,7 @@ mod tests {
                 .on("ListExecutions", &LISTED.replace("RUNNING", status))
                 .on("GetExecutionHistory", GROUP);
             let mut told = RotationStory::new("arn");
-            told.read_all(&Executions::new(&aws.config())).await.unwrap();
+            told.read_all(&StepFunctions::new(&aws.config())).await.unwrap();
             assert_eq!(told.groups["child"].has_ended, has_ended, "{status}");
             assert_eq!(aws.scenes_left(), 0);
         }

@@ -1,11 +1,10 @@
 //! How a rotation has ended, group by group: its output says so, or the cause of its failure.
 
+use recycle::report::event::End;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::base::exit::Exit;
 use crate::history::end::exit_of;
-use crate::history::node::End;
 
 /// How many nodes that failed a group names at most (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
@@ -16,7 +15,7 @@ const UNKNOWN: &str = "nobody knows how many were recycled";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct GroupEnd {
     group: String,
-    /// None: its execution broke, and nobody has counted.
+    /// None if its execution broke before it counted.
     recycled: Option<u32>,
     #[serde(default)]
     failed: Vec<FailedNode>,
@@ -37,7 +36,6 @@ struct FailedNode {
     why: String,
 }
 
-/// A rotation's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RotationEnd {
     groups: Vec<GroupEnd>,
@@ -45,78 +43,61 @@ pub(crate) struct RotationEnd {
 
 impl RotationEnd {
     /// None if the end does not tell of groups.
-    #[must_use]
     pub(crate) fn read(end: &End) -> Option<Self> {
-        let from_cause = || serde_json::from_str(&end.cause).unwrap_or_default();
-        let told: Value = if end.output.is_null() {
-            from_cause()
-        } else {
-            end.output.clone()
-        };
-        let groups = told.get("groups")?.as_array()?.iter();
+        let mut told = end.output.clone();
+        if told.is_null() {
+            told = serde_json::from_str(&end.cause).unwrap_or_default();
+        }
+        let groups = told["groups"].as_array()?.iter();
         Some(Self {
             groups: groups
-                .filter_map(|group| serde_json::from_value(group.clone()).ok())
+                .filter_map(|group| GroupEnd::deserialize(group).ok())
                 .collect(),
         })
     }
 
     /// Whether a group has ended with an error of its own.
-    #[must_use]
     pub(crate) fn has_error(&self) -> bool {
         self.groups.iter().any(|group| !group.error.is_empty())
     }
 
     /// One sentence of all groups.
-    #[must_use]
     pub(crate) fn summary(&self) -> String {
-        let counted = self.groups.iter().filter_map(|group| group.recycled);
-        let recycled = match (counted.clone().count(), counted.fold(0, u32::saturating_add)) {
-            (0, _) if !self.groups.is_empty() => return UNKNOWN.to_owned(),
-            (groups, recycled) if groups < self.groups.len() => format!("at least {recycled}"),
-            (_, recycled) => recycled.to_string(),
+        let sum = |count: fn(&GroupEnd) -> u32| {
+            let counts = self.groups.iter().map(count);
+            counts.fold(0, u32::saturating_add)
         };
-        let left = self
-            .groups
-            .iter()
-            .map(|group| group.left)
-            .fold(0, u32::saturating_add);
-        let failed: usize = self.groups.iter().map(|group| group.failed.len()).sum();
-        let at_least = |is_more: bool| if is_more { "at least " } else { "" };
         let is_broken = self.groups.iter().any(|group| group.recycled.is_none());
-        let has_more = is_broken || self.groups.iter().any(GroupEnd::has_more_failures);
-        let (more, others) = (at_least(has_more), at_least(is_broken));
-        format!("{recycled} recycled, {more}{failed} failed, {others}{left} not begun")
+        if is_broken && self.groups.iter().all(|group| group.recycled.is_none()) {
+            return UNKNOWN.to_owned();
+        }
+        let has_more = self.groups.iter().any(GroupEnd::has_more_failures);
+        let recycled = sum(|group| group.recycled.unwrap_or(0));
+        let failed = sum(|group| u32::try_from(group.failed.len()).unwrap_or(u32::MAX));
+        let left = sum(|group| group.left);
+        let (others, more) = (at_least(is_broken), at_least(is_broken || has_more));
+        format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} not begun")
     }
 
     /// A subject and a sentence for each group.
     pub(crate) fn list_groups(&self) -> impl Iterator<Item = (String, String)> {
-        self.groups
-            .iter()
-            .map(|group| (format!("group {}", group.group), group.describe()))
+        let groups = self.groups.iter();
+        groups.map(|group| (format!("group {}", group.group), group.describe()))
     }
 
     /// The same of a dry run: nothing was recycled, and nothing left; what was selected and why.
     pub(crate) fn list_planned(&self) -> impl Iterator<Item = (String, String)> {
         self.groups.iter().map(|group| {
-            let sentences = [group.reason.as_str()].into_iter();
-            let whys = group
-                .why
-                .iter()
-                .map(String::as_str)
-                .filter(|why| *why != "planned");
-            let errors = group.error.iter().map(String::as_str);
-            let told = errors.chain(sentences).chain(whys);
-            let told: Vec<&str> = told.filter(|text| !text.is_empty()).collect();
-            (format!("group {}", group.group), told.join("; "))
+            let whys = group.why.iter().filter(|why| *why != "planned");
+            let told = group.error.iter().chain([&group.reason]).chain(whys);
+            (format!("group {}", group.group), join(told.cloned()))
         })
     }
 
     /// Whether something of it is still to be done.
     fn is_incomplete(&self) -> bool {
-        self.groups
-            .iter()
-            .any(|group| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty())
+        let mut groups = self.groups.iter();
+        groups.any(|group| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty())
     }
 }
 
@@ -126,33 +107,36 @@ impl GroupEnd {
     }
 
     fn describe(&self) -> String {
-        let mut text = self
-            .recycled
-            .map_or_else(|| UNKNOWN.to_owned(), |recycled| format!("{recycled} recycled"));
+        let recycled = self.recycled.map(|recycled| format!("{recycled} recycled"));
+        let mut text = recycled.unwrap_or_else(|| UNKNOWN.to_owned());
         if !self.failed.is_empty() {
-            let named: Vec<String> = self
-                .failed
-                .iter()
+            let named = self.failed.iter();
+            let named: Vec<String> = named
                 .map(|failed| format!("{} {}", failed.node, failed.why))
                 .collect();
-            let more = if self.has_more_failures() { "at least " } else { "" };
+            let more = at_least(self.has_more_failures());
             text = format!("{text}, {more}{} failed ({})", named.len(), named.join(", "));
         }
         if self.left > 0 {
             text = format!("{text}, {} not begun", self.left);
         }
-        let whys = self.error.iter().chain(&self.why).map(String::as_str);
-        let whys: Vec<&str> = whys.filter(|why| !why.is_empty()).collect();
-        if whys.is_empty() {
-            text
-        } else {
-            format!("{text}: {}", whys.join("; "))
+        match join(self.error.iter().chain(&self.why).cloned()) {
+            whys if whys.is_empty() => text,
+            whys => format!("{text}: {whys}"),
         }
     }
 }
 
+fn at_least(is_more: bool) -> &'static str {
+    if is_more { "at least " } else { "" }
+}
+
+fn join(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+    texts.join("; ")
+}
+
 /// One sentence, of what became of the nodes: what the rotation says of itself was written before anything began.
-#[must_use]
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),
@@ -161,7 +145,6 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
 }
 
 /// What it means for a pipeline: a rotation that has left nodes has not done what was asked.
-#[must_use]
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.is_incomplete());
     let exit = exit_of(end);
@@ -174,7 +157,7 @@ pub(crate) fn exit_of_rotation(end: &End) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

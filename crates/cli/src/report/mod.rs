@@ -1,32 +1,33 @@
 //! `report`: the whole story of an execution, as one page or as JSON. What the story is, `recycle::report::history` decides.
 
-mod history;
 mod page;
 
+use std::collections::BTreeSet;
+
+use recycle::report::event::{Event, Execution};
 use recycle::report::history::{Report, report_node, report_rotation};
+use recycle::report::parts::NodeReport;
+use recycle::report::reader::find_started;
 use serde_json::json;
 
 use crate::args::flags::Report as Wanted;
 use crate::aws::installation::Installation;
+use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
 /// Reads the execution, and writes its report.
-pub(crate) async fn run(
-    installation: &Installation,
-    output: &Output,
-    wanted: &Wanted,
-) -> Result<Exit, Error> {
-    let histories = history::Histories::new(&installation.aws);
-    let arn = find_execution(installation, &histories, &wanted.execution).await?;
-    let execution = histories.read(&arn).await?;
-    let report = if is_of_machine(&arn, "rotate-nodes") {
-        let nodes = histories.report_started(&execution).await?;
-        Report::Rotation(report_rotation(&execution, nodes))
+pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
+    let states = StepFunctions::patient(&installation.aws, Output::note);
+    let execution = find_execution(installation, &states, &wanted.execution).await?;
+    let events = states.read_history(&execution.arn).await?;
+    let report = if is_of_machine(&execution.arn, "rotate-nodes") {
+        let nodes = report_started(&states, &events).await?;
+        Report::Rotation(report_rotation(&execution, &events, nodes))
     } else {
-        Report::Node(Box::new(report_node(&execution)))
+        Report::Node(Box::new(report_node(&execution, &events)))
     };
     let text = if output.is_json() {
         json!(report).to_string()
@@ -45,29 +46,48 @@ pub(crate) async fn run(
     Ok(Exit::Done)
 }
 
-/// An ARN, or the name of an execution of either machine.
+/// By its ARN, or the name of an execution of either machine.
 async fn find_execution(
     installation: &Installation,
-    histories: &history::Histories,
+    states: &StepFunctions,
     wanted: &str,
-) -> Result<String, Error> {
+) -> Result<Execution> {
+    let machines = ["recycle-node", "rotate-nodes"];
     if wanted.starts_with("arn:") {
-        if is_of_machine(wanted, "recycle-node") || is_of_machine(wanted, "rotate-nodes") {
-            return Ok(wanted.to_owned());
+        if !machines.iter().any(|machine| is_of_machine(wanted, machine)) {
+            refuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {wanted:?}");
         }
-        return Err(Error::Refused(format!(
-            "EXECUTION must be an execution of recycle-node or rotate-nodes, but is {wanted:?}"
-        )));
+        return states.describe(wanted).await;
     }
-    for machine in ["recycle-node", "rotate-nodes"] {
-        let arn = installation.execution(machine, wanted);
-        if histories.is_there(&arn).await? {
-            return Ok(arn);
+    for machine in machines {
+        if let Some(execution) = states.find(&installation.execution(machine, wanted)).await? {
+            return Ok(execution);
         }
     }
-    Err(Error::Refused(format!(
+    refuse!(
         "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, but there is none that is called {wanted:?}"
-    )))
+    )
+}
+
+/// The reports of the executions that a rotation has started: those of its own history, or of the children of its Distributed Map. One
+/// history is in memory at a time.
+async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Vec<NodeReport>> {
+    let (started, map_runs) = find_started(rotation);
+    let mut started = BTreeSet::from_iter(started);
+    for map_run in map_runs {
+        for child in states.list_children(&map_run).await? {
+            let (more, _) = find_started(&states.read_history(&child.arn).await?);
+            started.extend(more);
+        }
+    }
+    let mut reports = Vec::new();
+    for arn in &started {
+        // One that could not be started is not there.
+        if let Some(execution) = states.find(arn).await? {
+            reports.push(report_node(&execution, &states.read_history(arn).await?));
+        }
+    }
+    Ok(reports)
 }
 
 fn is_of_machine(arn: &str, machine: &str) -> bool {

@@ -254,7 +254,7 @@ fn describe(class: &str, counts: &[(Timestamp, u32)]) -> String {
     format!("{}: {first} at the first look, {last} at the last", words(class))
 }
 
-/// Steps: between two looks nobody knows better. After the last look nothing is left.
+/// Draws steps, because the counts between two looks are unknown. After the last look no pod is left.
 fn draw(counts: &[(Timestamp, u32)], most: u32, from: Timestamp, to: Timestamp) -> String {
     let across = |at: Timestamp| share(at, from, to) / 100.0 * WIDTH;
     let height = |count: u32| HEIGHT - f64::from(count) / f64::from(most.max(1)) * HEIGHT;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::base::times::{moment, shortly};
 use crate::history::rotation::RotationStory;
 use crate::views::output::{LEAST_LAST, draw_table, width_of_others};
-use crate::views::viewer::{Frame, Line, Style, bar};
+use crate::views::viewer::{Frame, Line, Style, bar, time_bar};
 
-/// The step of a node that nothing of ours is on.
+/// The step of a node that carries no mark of recycle-eks.
 const QUIET: &str = "-";
 const BAR: usize = 12;
 const HEAD: [&str; 8] = ["group", "node", "step", "since", "", "until", "then", "what"];
@@ -35,15 +35,13 @@ const LAYOUTS: [(bool, &[usize]); 7] = [
 /// A node in the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
-    /// Its group, if anybody says so.
+    /// Its group, or a dash if that is unknown.
     pub group: String,
-    /// Its instance.
     pub instance: String,
     /// Its node's name, else its instance.
     pub node: String,
     /// How far it has come.
     pub step: String,
-    /// Since when.
     pub since: Option<Timestamp>,
     /// Until when at the latest.
     pub until: Option<Timestamp>,
@@ -53,34 +51,29 @@ pub(crate) struct Row {
     pub what: String,
     /// Its execution, if one has to do with it.
     pub execution: Option<String>,
-    /// How it is doing.
     pub style: Style,
 }
 
 impl Row {
-    /// Nothing of ours is on it.
-    #[must_use]
+    /// Whether it carries no mark of recycle-eks.
     pub(crate) fn is_quiet(&self) -> bool {
         self.step == QUIET
     }
 }
 
 /// What is on a node, and whether the execution that claims it still runs.
-#[must_use]
 pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
     let execution = node.claim.as_ref().map(|claim| claim.fence.execution.to_string());
     let is_alive = execution.as_deref().is_some_and(runs);
     let (step, style) = judge(node, is_alive);
     let progress = node.progress.as_ref();
     let phase = node.claim.as_ref().map(|claim| claim.phase);
+    let name = node.node.as_ref().map(ToString::to_string);
     let drains = is_alive && matches!(phase, Some(Phase::Draining | Phase::Waiting));
     Row {
         group: node.group.clone().unwrap_or_else(|| "-".to_owned()),
         instance: node.instance_id.to_string(),
-        node: node
-            .node
-            .as_ref()
-            .map_or_else(|| node.instance_id.to_string(), ToString::to_string),
+        node: name.unwrap_or_else(|| node.instance_id.to_string()),
         step,
         since: progress
             .map(|progress| progress.since)
@@ -127,12 +120,8 @@ fn tell(node: &NodeStatus, is_alive: bool) -> String {
     }
     if let Some(progress) = &node.progress {
         parts.push(progress.summary.clone());
-        parts.extend(
-            progress
-                .blocked
-                .iter()
-                .map(|blocker| format!("blocked: {}", blocker.describe())),
-        );
+        let blocked = progress.blocked.iter();
+        parts.extend(blocked.map(|blocker| format!("blocked: {}", blocker.describe())));
         parts.extend(progress.held.iter().cloned());
         parts.extend(progress.meanwhile.iter().cloned());
     }
@@ -151,9 +140,7 @@ fn tell(node: &NodeStatus, is_alive: bool) -> String {
 /// A rotation above the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Heading {
-    /// Its execution.
     pub execution: String,
-    /// When it began.
     pub started: Option<Timestamp>,
     /// How it is.
     pub state: String,
@@ -167,7 +154,6 @@ pub(crate) struct Heading {
 
 impl Heading {
     /// Of a rotation, as it stands now.
-    #[must_use]
     pub(crate) fn of(rotation: &RotationStory) -> Self {
         let (state, progress) = (rotation.describe(), rotation.describe_progress());
         let mut document = rotation.document();
@@ -194,12 +180,9 @@ pub(crate) fn sort_rows(rows: &mut [Row]) {
 }
 
 /// All of it at a moment.
-#[must_use]
 pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Timestamp, width: u16) -> Frame {
-    let mut picture: Vec<Line> = headings
-        .iter()
-        .flat_map(|heading| draw_heading(heading, now))
-        .collect();
+    let drawn = headings.iter().flat_map(|heading| draw_heading(heading, now));
+    let mut picture: Vec<Line> = drawn.collect();
     picture.extend(draw_rows(rows, now, width));
     let of_rotations = headings.iter().flat_map(list_facts);
     let of_rows = rows.iter().map(|row| (row.node.clone(), tell_row(row)));
@@ -214,43 +197,34 @@ pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Time
 fn list_facts(heading: &Heading) -> Vec<(String, String)> {
     let name = name_of(&heading.execution);
     let mut facts = vec![(name.to_owned(), heading.state.clone())];
-    facts.extend(
-        heading
-            .progress
-            .iter()
-            .map(|text| (format!("{name} nodes"), text.clone())),
-    );
+    if let Some(progress) = &heading.progress {
+        facts.push((format!("{name} nodes"), progress.clone()));
+    }
     let groups = heading.groups.iter();
     facts.extend(groups.map(|(group, _, state)| (format!("group {group}"), state.clone())));
     facts
 }
 
 fn draw_heading(heading: &Heading, now: Timestamp) -> Vec<Line> {
-    let taken = heading
-        .started
-        .map(|started| format!("   {}", shortly(now.duration_since(started))));
-    let title = vec![
-        (Style::Bold, format!("rotation {}", name_of(&heading.execution))),
-        (Style::Dim, taken.unwrap_or_default()),
+    let plain = |text: &str| vec![(Style::Plain, text.to_owned())];
+    let taken = heading.started.map(|started| now.duration_since(started));
+    let taken = taken.map(|taken| format!("   {}", shortly(taken)));
+    let title = format!("rotation {}", name_of(&heading.execution));
+    let mut lines = vec![
+        vec![(Style::Bold, title), (Style::Dim, taken.unwrap_or_default())],
+        plain(&heading.state),
     ];
-    let widest = heading.groups.iter().map(|(name, ..)| name.chars().count()).max();
-    let groups = heading.groups.iter().map(|(name, share, state)| {
-        let width = widest.unwrap_or(0);
-        vec![(
-            Style::Plain,
-            format!("  {name:<width$}  {}  {state}", bar(*share, BAR)),
-        )]
-    });
-    let state = vec![(Style::Plain, heading.state.clone())];
-    let progress = heading
-        .progress
-        .iter()
-        .map(|text| vec![(Style::Plain, text.clone())]);
-    [title, state].into_iter().chain(progress).chain(groups).collect()
+    lines.extend(heading.progress.as_deref().map(plain));
+    let widths = heading.groups.iter().map(|(name, ..)| name.chars().count());
+    let width = widths.max().unwrap_or(0);
+    let groups = heading.groups.iter();
+    lines.extend(
+        groups.map(|(name, share, state)| plain(&format!("  {name:<width$}  {}  {state}", bar(*share, BAR)))),
+    );
+    lines
 }
 
 /// The name in an execution's ARN.
-#[must_use]
 fn name_of(arn: &str) -> &str {
     arn.rsplit(':').next().unwrap_or(arn)
 }
@@ -259,38 +233,26 @@ fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let table = table(rows, now, width);
-    let mut lines = Vec::new();
     let mut styles = rows.iter().map(|row| row.style);
-    for (number, text) in table.lines().enumerate() {
+    let lines = table(rows, now, width);
+    let lines = lines.lines().enumerate().map(|(number, text)| {
         // A row that is wrapped goes on with an empty first cell.
         let is_new = number > 0 && !text.starts_with(' ');
-        let style = match (number, is_new) {
-            (0, _) => Style::Dim,
-            (_, true) => styles.next().unwrap_or(Style::Plain),
-            (_, false) => Style::Dim,
-        };
-        lines.push(vec![(style, text.to_owned())]);
-    }
-    lines
+        let style = if is_new { styles.next() } else { Some(Style::Dim) };
+        vec![(style.unwrap_or(Style::Plain), text.to_owned())]
+    });
+    lines.collect()
 }
 
 fn cells(row: &Row, now: Timestamp) -> [String; 8] {
-    let share = row.since.zip(row.until).map(|(since, until)| {
-        let whole = until.duration_since(since).as_secs_f64();
-        if whole > 0.0 {
-            now.duration_since(since).as_secs_f64() / whole
-        } else {
-            1.0
-        }
-    });
+    let time = row.since.zip(row.until);
     [
         row.group.clone(),
         row.node.clone(),
         row.step.clone(),
         row.since
             .map_or_else(String::new, |since| shortly(now.duration_since(since))),
-        share.map_or_else(String::new, |share| bar(share, BAR)),
+        time.map_or_else(String::new, |(since, until)| time_bar(since, until, now, BAR)),
         row.until.map_or_else(String::new, moment),
         row.then.as_deref().map_or("", name_end).to_owned(),
         row.what.clone(),
@@ -298,12 +260,9 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
 }
 
 /// The table, for so many columns.
-#[must_use]
 pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
-    let whole: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now).to_vec()).collect();
-    let short: Vec<Vec<String>> = whole.iter().map(|row| without_domain(row)).collect();
-    let layouts =
-        LAYOUTS.map(|(is_short, columns)| without(columns, if is_short { &short } else { &whole }.clone()));
+    let rows: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
+    let layouts = LAYOUTS.map(|(is_short, left_out)| lay_out(&rows, is_short, left_out));
     let has_room = |(head, rows): &&(Vec<&str>, Vec<Vec<String>>)| {
         width_of_others(head, rows) + LEAST_LAST <= usize::from(width)
     };
@@ -311,26 +270,22 @@ pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
     chosen.map_or_else(String::new, |(head, rows)| draw_table(head, rows.clone(), width))
 }
 
-fn without_domain(row: &[String]) -> Vec<String> {
-    let mut row = row.to_vec();
-    if let Some(name) = row.get_mut(NODE)
-        && let Some(dot) = name.find('.')
-    {
-        name.truncate(dot);
-    }
-    row
-}
-
-fn without(columns: &[usize], rows: Vec<Vec<String>>) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let is_kept = |index: &usize| !columns.contains(index);
-    let keep = |row: Vec<String>| {
-        let cells = row.into_iter().enumerate();
-        cells
-            .filter_map(|(index, cell)| is_kept(&index).then_some(cell))
-            .collect()
+/// The head and the rows without these columns.
+fn lay_out(
+    rows: &[[String; 8]],
+    is_short: bool,
+    left_out: &[usize],
+) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let kept: Vec<usize> = (0..HEAD.len())
+        .filter(|index| !left_out.contains(index))
+        .collect();
+    let cell = |row: &[String; 8], index: usize| match row[index].split_once('.') {
+        Some((name, _)) if is_short && index == NODE => name.to_owned(),
+        Some(_) | None => row[index].clone(),
     };
-    let head = (0..HEAD.len()).filter(is_kept).map(|index| HEAD[index]).collect();
-    (head, rows.into_iter().map(keep).collect())
+    let rows = rows.iter();
+    let rows = rows.map(|row| kept.iter().map(|index| cell(row, *index)).collect());
+    (kept.iter().map(|index| HEAD[*index]).collect(), rows.collect())
 }
 
 fn tell_row(row: &Row) -> String {

@@ -1,18 +1,19 @@
 //! How the story of one execution of `recycle-node` looks: the machine's boxes, the pods, the drain's time, the reason for it all.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use recycle::report::event::BOXES;
 use serde_json::{Value, json};
 
 use crate::base::times::{clock_face, moment, shortly};
-use crate::history::boxes::BOXES;
 use crate::history::end::{describe_end, exit_of};
 use crate::history::node::{Class, Drain, Story};
-use crate::views::viewer::{Frame, Line, Style, bar};
+use crate::views::viewer::{Frame, Line, Style, time_bar};
 
 const BAR: usize = 30;
 
 /// All of it at a moment.
-#[must_use]
 pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
     Frame {
         clock: clock_face(story.elapsed(now)),
@@ -27,13 +28,11 @@ fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
         Some(node) => format!("{node} ({})", story.instance()),
         None => story.instance().to_owned(),
     };
+    let group = story.group.as_deref().unwrap_or("?");
     let mut lines = vec![
         vec![
             (Style::Bold, title),
-            (
-                Style::Dim,
-                format!("   group {}", story.group.as_deref().unwrap_or("?")),
-            ),
+            (Style::Dim, format!("   group {group}")),
             (Style::Dim, format!("   {}", clock_face(story.elapsed(now)))),
         ],
         draw_boxes(story),
@@ -54,7 +53,7 @@ fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
 fn draw_boxes(story: &Story) -> Line {
     let current = current_box(story);
     let mut line = Line::new();
-    for (name, _) in BOXES {
+    for (name, ..) in BOXES {
         let times = story.entered.get(name).copied().unwrap_or(0);
         if name == "RestoreNode" && times == 0 {
             continue;
@@ -84,26 +83,15 @@ fn draw_drain(drain: Drain, story: &Story, now: Timestamp) -> Line {
     } else {
         now.max(drain.since)
     };
-    let (taken, whole) = (
-        at.duration_since(drain.since),
-        drain.until.duration_since(drain.since),
-    );
-    let share = if whole.is_positive() {
-        taken.as_secs_f64() / whole.as_secs_f64()
-    } else {
-        1.0
-    };
+    let taken = shortly(at.duration_since(drain.since));
+    let whole = shortly(drain.until.duration_since(drain.since));
+    let until = moment(drain.until);
     vec![
         (Style::Plain, "drain ".to_owned()),
-        (Style::Busy, bar(share, BAR)),
+        (Style::Busy, time_bar(drain.since, drain.until, at, BAR)),
         (
             Style::Dim,
-            format!(
-                " {} of {}, until {} at the latest",
-                shortly(taken),
-                shortly(whole),
-                moment(drain.until)
-            ),
+            format!(" {taken} of {whole}, until {until} at the latest"),
         ),
     ]
 }
@@ -127,19 +115,15 @@ fn list_facts(story: &Story) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     if let Some(node) = &story.node {
         let group = story.group.as_deref().unwrap_or("?");
-        facts.push((
-            "node".to_owned(),
-            format!("{node} ({}) of group {group}", story.instance()),
-        ));
+        let text = format!("{node} ({}) of group {group}", story.instance());
+        facts.push(("node".to_owned(), text));
     }
     for (pod, class) in &story.pods {
         facts.push((format!("pod {pod}"), class.name().to_owned()));
     }
     if let Some(drain) = story.drain {
-        facts.push((
-            "drain".to_owned(),
-            format!("until {} at the latest", moment(drain.until)),
-        ));
+        let text = format!("until {} at the latest", moment(drain.until));
+        facts.push(("drain".to_owned(), text));
     }
     if story.end.is_none() {
         facts.push((current_box(story).to_owned(), story.reason().to_owned()));
@@ -148,11 +132,8 @@ fn list_facts(story: &Story) -> Vec<(String, String)> {
 }
 
 fn document(arn: &str, story: &Story) -> Value {
-    let pods: serde_json::Map<String, Value> = story
-        .pods
-        .iter()
-        .map(|(pod, class)| (pod.clone(), class.name().into()))
-        .collect();
+    let pods = story.pods.iter();
+    let pods: BTreeMap<&String, &str> = pods.map(|(pod, class)| (pod, class.name())).collect();
     let mut document = json!({
         "execution_arn": arn,
         "instance_id": story.instance(),
@@ -176,21 +157,18 @@ fn document(arn: &str, story: &Story) -> Value {
     document
 }
 
-/// The box that a story is in: that of the newest state which has one.
-#[must_use]
 fn current_box(story: &Story) -> &'static str {
-    let of_state = |state: &str| BOXES.iter().find(|(_, states)| states.contains(&state));
-    of_state(&story.place).map_or(BOXES[0].0, |(name, _)| name)
+    story.place.unwrap_or(BOXES[0].0)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::base::exit::Exit;
-    use crate::history::node::End;
     use recycle::base::failure::Failure;
+    use recycle::report::event::{End, Event, Happened};
 
     use super::*;
-    use crate::history::node::{Event, What};
+    use crate::base::exit::Exit;
+    use crate::history::cursor::View as _;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
@@ -202,25 +180,26 @@ mod tests {
         let run =
             json!({"node": "ip-1", "group": "workers", "draining_since": at(0).to_string(), "input": input});
         let answer = json!({"reason": "waits for 1 pod", "counts": {"awaited": 1}, "names": {"awaited": ["jobs/train"]}, "run": run});
-        let started = What::Started {
-            input: json!({"instance_id": "i-1"}),
-        };
-        let entered = |state: &str| What::Entered {
-            state: state.to_owned(),
-        };
+        let started = Happened::Started(json!({"instance_id": "i-1"}));
+        let entered = |state: &str| Happened::Entered(state.to_owned());
         let mut story = Story::default();
         let whats = [
             started,
             entered("ClaimNode"),
             entered("CheckPods"),
-            What::Answered { answer },
+            Happened::Answered(answer),
             entered("EvictPods"),
             entered("WaitForPods"),
             entered("CheckPods"),
             entered("RecordHeartbeat"),
         ];
         for (id, what) in (1..).zip(whats) {
-            story.read(Event { id, at: at(0), what });
+            story.read(Event {
+                id,
+                previous: id - 1,
+                at: at(0),
+                what,
+            });
         }
         story
     }

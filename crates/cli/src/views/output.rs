@@ -9,10 +9,11 @@ use recycle::base::printable::printable;
 use serde_json::Value;
 
 use crate::args::flags::{CommandLine, Format};
-use crate::base::error::Error;
+use crate::args::reference;
+use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 
-/// Columns where nobody says how many there are: tables that are read by people later, in a pipeline's log.
+/// Columns where there is no terminal: a person reads the table later, in the log of a pipeline.
 const WIDTH_WITHOUT_TERMINAL: u16 = 160;
 
 /// Where it goes, and how.
@@ -30,16 +31,11 @@ impl Output {
     }
 
     /// Whether a machine reads it.
-    #[must_use]
     pub(crate) fn is_json(&self) -> bool {
-        match self.format {
-            Format::Json => true,
-            Format::Table => false,
-        }
+        self.format == Format::Json
     }
 
     /// How many columns there are.
-    #[must_use]
     pub(crate) fn width(&self) -> u16 {
         if self.is_terminal {
             terminal_size().0
@@ -49,7 +45,7 @@ impl Output {
     }
 
     /// A line for people; none where a machine reads.
-    pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<(), Error> {
+    pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() {
             return Ok(());
         }
@@ -57,37 +53,35 @@ impl Output {
     }
 
     /// A document for machines, on one line; none where people read.
-    pub(crate) fn document(&self, document: &Value) -> Result<(), Error> {
+    pub(crate) fn document(&self, document: &Value) -> Result<()> {
         if self.is_json() {
             return Self::write(&document.to_string());
         }
         Ok(())
     }
 
-    /// What somebody else made, for people and machines alike.
-    pub(crate) fn write_as_it_is(&self, text: &str) -> Result<(), Error> {
+    /// Writes a whole text, whatever the format is.
+    pub(crate) fn write_as_it_is(&self, text: &str) -> Result<()> {
         Self::write(text)
     }
 
     /// A table for people.
-    pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<(), Error>
+    pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<()>
     where
         Row: IntoIterator<Item = String>,
     {
         self.say(draw_table(head, rows, self.width()))
     }
 
-    pub(crate) fn show_completions(&self, shell: Shell) -> Result<Exit, Error> {
+    pub(crate) fn show_completions(&self, shell: Shell) -> Result<Exit> {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut CommandLine::command(), "recycle-eks", &mut text);
         io::stdout().lock().write_all(&text)?;
         Ok(Exit::Done)
     }
 
-    pub(crate) fn show_reference(&self) -> Result<Exit, Error> {
-        io::stdout()
-            .lock()
-            .write_all(crate::args::reference::render().as_bytes())?;
+    pub(crate) fn show_reference(&self) -> Result<Exit> {
+        io::stdout().lock().write_all(reference::render().as_bytes())?;
         Ok(Exit::Done)
     }
 
@@ -106,7 +100,7 @@ impl Output {
         error.exit()
     }
 
-    fn write(text: &str) -> Result<(), Error> {
+    fn write(text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(text))?;
         Ok(out.flush()?)
@@ -137,7 +131,6 @@ pub(crate) const LEAST_LAST: usize = 20;
 
 /// A table without lines, as `kubectl` draws it. Where it would be too wide the last cell goes on below, and only if that has no room
 /// left, the others do.
-#[must_use]
 pub(crate) fn draw_table<Row>(head: &[&str], rows: impl IntoIterator<Item = Row>, width: u16) -> String
 where
     Row: IntoIterator<Item = String>,
@@ -163,7 +156,6 @@ where
 }
 
 /// Of all columns but the last one, with what is between them.
-#[must_use]
 pub(crate) fn width_of_others(head: &[&str], rows: &[Vec<String>]) -> usize {
     let others = head.iter().take(head.len().saturating_sub(1)).enumerate();
     let widths = others.map(|(index, title)| {

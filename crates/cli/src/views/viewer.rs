@@ -8,17 +8,16 @@ use crossterm::cursor::{MoveTo, MoveToPreviousLine};
 use crossterm::queue;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
+use jiff::Timestamp;
 use recycle::base::printable::printable;
 use serde_json::Value;
 
-use crate::base::error::Error;
-use crate::views::output::Output;
-use crate::views::output::terminal_size;
+use crate::base::error::Result;
+use crate::views::output::{Output, terminal_size};
 
 /// How a piece of text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// As it is.
     Plain,
     /// Less important.
     Dim,
@@ -32,10 +31,8 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// A piece of text.
 pub(crate) type Span = (Style, String);
 
-/// A line of a picture.
 pub(crate) type Line = Vec<Span>;
 
 /// What there is to see at a moment.
@@ -64,8 +61,6 @@ pub(crate) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// Nothing is shown yet.
-    #[must_use]
     pub(crate) fn new(output: &'a Output) -> Self {
         Self {
             output,
@@ -77,7 +72,7 @@ impl<'a> Viewer<'a> {
     }
 
     /// Shows what has changed.
-    pub(crate) fn show(&mut self, frame: &Frame) -> Result<(), Error> {
+    pub(crate) fn show(&mut self, frame: &Frame) -> Result<()> {
         if self.output.is_json() {
             if self.document != frame.document {
                 self.output.document(&frame.document)?;
@@ -96,11 +91,9 @@ impl<'a> Viewer<'a> {
 
     /// A subject that is not there any more is told again when it comes back.
     fn find_news(&mut self, frame: &Frame) -> Vec<String> {
-        let news = frame
-            .facts
-            .iter()
-            .filter(|(subject, state)| self.told.get(subject) != Some(state))
-            .map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
+        let news = frame.facts.iter();
+        let news = news.filter(|(subject, state)| self.told.get(subject) != Some(state));
+        let news = news.map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
         let news = news.collect();
         self.told = frame.facts.iter().cloned().collect();
         news
@@ -111,7 +104,7 @@ impl<'a> Viewer<'a> {
         let mut out = io::stdout().lock();
         let (columns, rows) = terminal_size();
         if self.drawn > 0 && self.columns != columns {
-            // Terminals differ in what they make of lines that do not fit any more: nobody knows where the picture is now.
+            // Terminals wrap lines that no longer fit in different ways, so the place of the picture is unknown.
             queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
         } else if self.drawn > 0 {
             queue!(out, MoveToPreviousLine(self.drawn))?;
@@ -190,10 +183,16 @@ fn cut(line: &[Span], columns: usize) -> Line {
 }
 
 /// A bar of so many columns.
-#[must_use]
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
+}
+
+/// A bar of how much of a time is over.
+pub(crate) fn time_bar(since: Timestamp, until: Timestamp, now: Timestamp, columns: usize) -> String {
+    let whole = until.duration_since(since).as_secs_f64();
+    let taken = now.duration_since(since).as_secs_f64();
+    bar(if whole > 0.0 { taken / whole } else { 1.0 }, columns)
 }
 
 #[cfg(test)]

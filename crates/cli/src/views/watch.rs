@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::aws::executions::Executions;
 use crate::aws::installation::Installation;
 use crate::base::clock;
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::{End, Story};
+use crate::history::node::Story;
 use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
@@ -40,107 +40,95 @@ async fn pause_for_cluster() {
     }
 }
 
-/// What a look has found.
-pub(crate) enum Look {
-    /// There is more to come.
-    GoOn(Frame),
-    /// The same, and it comes no sooner than the cluster changes.
-    GoOnSlowly(Frame),
-    /// It is over.
-    Over(Frame, Exit),
+/// When to look again.
+pub(crate) enum Next {
+    Soon,
+    /// No sooner than the cluster changes.
+    Later,
+    /// Not any more: it is over.
+    Over(Exit),
 }
 
-/// Hears Ctrl-C from now on: before anybody is told what was started, so that whoever goes then is told that it goes on.
-pub(crate) fn hear_interrupts() -> Result<Signal, Error> {
-    signal(SignalKind::interrupt()).map_err(Error::Output)
+impl Next {
+    pub(crate) fn of(over: Option<Exit>) -> Self {
+        over.map_or(Self::Soon, Self::Over)
+    }
 }
 
-/// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
-pub(crate) async fn until_over(
-    viewer: &mut Viewer<'_>,
-    interrupts: &mut Signal,
-    mut look: impl AsyncFnMut(Timestamp) -> Result<Look, Error>,
-) -> Result<Option<Exit>, Error> {
-    let mut outages = 0;
-    let watching = async {
-        loop {
-            match look(clock::now()).await {
-                Ok(Look::Over(frame, exit)) => {
-                    viewer.show(&frame)?;
-                    return Ok(exit);
+/// Watches something for a person, until it is over or they press Ctrl-C.
+pub(crate) struct Watch<'a> {
+    pub output: &'a Output,
+    interrupts: Signal,
+}
+
+impl<'a> Watch<'a> {
+    /// Hears Ctrl-C from now on. Call this before you print what was started: a person who presses Ctrl-C then reads that it goes on.
+    pub(crate) fn begin(output: &'a Output) -> Result<Self> {
+        let interrupts = signal(SignalKind::interrupt()).map_err(Error::Output)?;
+        Ok(Self { output, interrupts })
+    }
+
+    /// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
+    pub(crate) async fn until_over(
+        &mut self,
+        mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
+    ) -> Result<Option<Exit>> {
+        let (mut viewer, mut outages) = (Viewer::new(self.output), 0);
+        let watching = async {
+            loop {
+                match look(clock::now()).await {
+                    Ok((frame, next)) => {
+                        outages = 0;
+                        viewer.show(&frame)?;
+                        match next {
+                            Next::Soon => pause().await,
+                            Next::Later => pause_for_cluster().await,
+                            Next::Over(exit) => return Ok(exit),
+                        }
+                    }
+                    Err(error) if error.is_outage() && outages < MOST_OUTAGES => {
+                        outages += 1;
+                        pause().await;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Ok(Look::GoOn(frame)) => {
-                    outages = 0;
-                    viewer.show(&frame)?;
-                }
-                Ok(Look::GoOnSlowly(frame)) => {
-                    outages = 0;
-                    viewer.show(&frame)?;
-                    pause_for_cluster().await;
-                    continue;
-                }
-                Err(error) if error.is_outage() && outages < MOST_OUTAGES => outages += 1,
-                Err(error) => return Err(error),
             }
-            pause().await;
+        };
+        tokio::select! {
+            over = watching => over.map(Some),
+            _ = self.interrupts.recv() => Ok(None),
         }
-    };
-    tokio::select! {
-        over = watching => over.map(Some),
-        _ = interrupts.recv() => Ok(None),
     }
-}
 
-/// Watches an execution of `recycle-node` to its end.
-pub(crate) async fn watch_node(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    interrupts: &mut Signal,
-) -> Result<Exit, Error> {
-    let executions = Executions::new(&installation.aws);
-    let (mut story, mut viewer) = (Story::default(), Viewer::new(output));
-    let over = until_over(&mut viewer, interrupts, async |now| {
-        executions.read_on(arn, &mut story).await?;
-        let shown = frame(arn, &story, now);
-        Ok(match &story.end {
-            Some(end) => Look::Over(shown, exit_of(end)),
-            None => Look::GoOn(shown),
-        })
-    })
-    .await?;
-    match (over, &story.end) {
-        (Some(exit), Some(end)) => {
-            tell_end(output, end)?;
-            Ok(exit)
-        }
-        (Some(_), None) | (None, _) => {
+    /// After Ctrl-C.
+    pub(crate) fn leave(&self, arn: &str, again: &str) -> Result<Exit> {
+        let exit = Exit::Unwatched;
+        self.output.say(format!(
+            "\nnot watched any more; {arn} goes on. To watch it again: {again}"
+        ))?;
+        self.output
+            .document(&json!({"execution_arn": arn, "watched": false, "exit": exit.code()}))?;
+        Ok(exit)
+    }
+
+    /// Watches an execution of `recycle-node` to its end.
+    pub(crate) async fn watch_node(&mut self, installation: &Installation, arn: &str) -> Result<Exit> {
+        let mut story = Story::default();
+        let over = self.until_over(async |now| {
+            installation.states.read_on(arn, &mut story).await?;
+            let exit = story.end.as_ref().map(exit_of);
+            Ok((frame(arn, &story, now), Next::of(exit)))
+        });
+        let Some(exit) = over.await? else {
             // Before the first look nothing is known but the execution.
-            let what = if story.instance().is_empty() {
-                arn
-            } else {
-                story.instance()
-            };
-            leave(output, arn, &format!("recycle-eks status --watch {what}"))
+            let instance = Some(story.instance()).filter(|instance| !instance.is_empty());
+            let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
+            return self.leave(arn, &again);
+        };
+        // A terminal's picture ends with it already.
+        if let Some(end) = story.end.filter(|_| !self.output.is_terminal) {
+            self.output.say(describe_end(&end))?;
         }
+        Ok(exit)
     }
-}
-
-fn tell_end(output: &Output, end: &End) -> Result<(), Error> {
-    // A terminal's picture ends with it already.
-    if output.is_terminal {
-        return Ok(());
-    }
-    output.say(describe_end(end))
-}
-
-/// After Ctrl-C.
-pub(crate) fn leave(output: &Output, arn: &str, again: &str) -> Result<Exit, Error> {
-    output.say(format!(
-        "\nnot watched any more; {arn} goes on. To watch it again: {again}"
-    ))?;
-    output.document(
-        &serde_json::json!({"execution_arn": arn, "watched": false, "exit": Exit::Unwatched.code()}),
-    )?;
-    Ok(Exit::Unwatched)
 }

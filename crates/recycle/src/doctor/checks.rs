@@ -1,6 +1,6 @@
 //! What can be wrong with an installation: facts in, findings out, each with its mend.
 //!
-//! Who gathers the facts, it does not know: `select-nodes` those that only a function sees, the command line the others.
+//! `select-nodes` gathers the facts that only a function sees, the command line gathers the others.
 
 use crate::doctor::access::{examine_entries, is_let_in};
 use crate::doctor::events::{
@@ -20,10 +20,9 @@ pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
         examine_machines(seen),
         examine_inside(seen, inside),
         examine_entries(seen, is_let_in(inside)),
-        examine_sweeps(seen),
+        vec![examine_sweeps(seen)],
         examine_rules(seen),
-        examine_topic(seen),
-        examine_dead_letters(seen),
+        vec![examine_topic(seen), examine_dead_letters(seen)],
         examine_logs(seen),
         examine_groups(seen),
     ]

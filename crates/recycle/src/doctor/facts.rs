@@ -12,23 +12,29 @@ use crate::cluster::node::NodeList;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen<T> {
-    /// The answer.
     Found(T),
-    /// Whoever asked is not allowed to; the text says to what.
+    /// The caller is not allowed to ask; the text names the permission.
     Denied(String),
-    /// Nobody knows, this time: the call was throttled, or not answered. The text says why.
+    /// The call was throttled, or not answered; the text says why.
     Unanswered(String),
     /// What was answered is wrong, or nothing can answer; the text says why.
     Failed(String),
 }
 
 impl<T> Seen<T> {
+    /// The answer, or else why there is none.
+    pub fn known<U>(self) -> Result<T, Seen<U>> {
+        match self {
+            Self::Found(found) => Ok(found),
+            Self::Denied(what) => Err(Seen::Denied(what)),
+            Self::Unanswered(why) => Err(Seen::Unanswered(why)),
+            Self::Failed(why) => Err(Seen::Failed(why)),
+        }
+    }
+
     /// The answer, if there is one.
     pub fn found(self) -> Option<T> {
-        match self {
-            Self::Found(found) => Some(found),
-            Self::Denied(_) | Self::Unanswered(_) | Self::Failed(_) => None,
-        }
+        self.known::<T>().ok()
     }
 
     /// The same by reference.
@@ -48,19 +54,13 @@ impl<T> Seen<T> {
 
     /// Another answer, for which more is asked.
     pub fn and_then<U>(self, ask: impl FnOnce(T) -> Seen<U>) -> Seen<U> {
-        match self {
-            Self::Found(found) => ask(found),
-            Self::Denied(what) => Seen::Denied(what),
-            Self::Unanswered(why) => Seen::Unanswered(why),
-            Self::Failed(why) => Seen::Failed(why),
-        }
+        self.known().map_or_else(|unknown| unknown, ask)
     }
 }
 
 /// What `select-nodes` sees, with its own role, from its own network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// The version of its code.
     pub version: String,
     /// The version of the API server, asked with a token.
     pub api_server: Seen<String>,
@@ -70,7 +70,6 @@ pub struct Inside {
     pub groups: Seen<Vec<String>>,
     /// How many members these groups have that EC2 knows.
     pub instances: Seen<u32>,
-    /// The cluster's Nodes.
     pub nodes: Seen<Nodes>,
     /// The members of these groups without the cluster's tag; none if the function is of a version that does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +82,6 @@ pub struct Inside {
 /// The Nodes of a cluster, as far as they look odd.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
-    /// How many there are.
     pub count: u32,
     /// Those that name no EC2 instance.
     pub without_instance: Vec<String>,
@@ -125,9 +123,7 @@ pub fn find_odd_nodes(
 pub struct Installation {
     /// The module's `name`.
     pub name: String,
-    /// The cluster.
     pub cluster: String,
-    /// Now.
     pub now: Timestamp,
     /// The version of the command line.
     pub version: String,
@@ -139,7 +135,6 @@ pub struct Installation {
     pub authentication: Seen<String>,
     /// By step: the Kubernetes groups of the access entry of the function's role; none if it has no entry.
     pub entries: BTreeMap<String, Seen<Option<Vec<String>>>>,
-    /// The cluster's groups.
     pub groups: Seen<Vec<Group>>,
     /// The module's rules.
     pub rules: Seen<Vec<Rule>>,
@@ -153,23 +148,17 @@ pub struct Installation {
     pub sweeps: Seen<Vec<Sweep>>,
 }
 
-/// A state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// `status`.
     pub status: String,
     /// The version behind the alias `live`; none without the alias.
     pub live: Option<String>,
-    /// The newest version.
     pub newest: Option<String>,
 }
 
-/// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// `State`.
     pub state: String,
-    /// `LastUpdateStatus`.
     pub last_update: String,
     /// The module's version, which its description begins with.
     pub version: Option<String>,
@@ -179,14 +168,11 @@ pub struct Function {
     pub drain_timeout: u32,
 }
 
-/// An Auto Scaling group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
     pub name: String,
     /// Minimum, desired capacity, maximum.
     pub sizes: (u32, u32, u32),
-    /// Processes that are suspended.
     pub suspended: Vec<String>,
     /// `MaxInstanceLifetime` in seconds.
     pub max_lifetime: Option<u32>,
@@ -194,40 +180,30 @@ pub struct Group {
     pub retains: bool,
     /// The status of an instance refresh that is under way.
     pub refresh: Seen<Option<String>>,
-    /// Its lifecycle hooks.
     pub hooks: Seen<Vec<Hook>>,
 }
 
-/// A lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Its name.
     pub name: String,
     /// It holds members that are terminated.
     pub on_termination: bool,
-    /// `DefaultResult`.
     pub default_result: String,
     /// `HeartbeatTimeout` in seconds.
     pub heartbeat: u32,
 }
 
-/// A rule of EventBridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
     pub name: String,
-    /// It is enabled.
     pub is_enabled: bool,
-    /// How many targets it has.
     pub targets: Seen<usize>,
     /// The text of its pattern, if it has one.
     pub pattern: Option<String>,
 }
 
-/// A topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    /// Its ARN.
     pub arn: String,
     /// Subscriptions that are confirmed.
     pub confirmed: usize,
@@ -235,13 +211,9 @@ pub struct Topic {
     pub pending: usize,
 }
 
-/// An execution of the sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// Its ARN.
     pub execution: String,
-    /// `status`.
     pub status: String,
-    /// When it began.
     pub started_at: Timestamp,
 }

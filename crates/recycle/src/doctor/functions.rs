@@ -2,117 +2,82 @@
 
 use crate::base::shell::quote;
 use crate::doctor::facts::{Function, Installation, Machine};
-use crate::doctor::finding::Finding;
-use crate::doctor::finding::{APPLY, judge};
+use crate::doctor::finding::{APPLY, Check, Finding};
+
+/// What to do where versions differ.
+pub(crate) const SAME_RELEASE: &str = "Take module, packages and command line from the same release.";
 
 pub(crate) fn examine_functions(seen: &Installation) -> Vec<Finding> {
-    let each = seen.functions.iter().flat_map(|(step, function)| {
-        judge("function", step, function, |function| {
-            vec![examine_function(seen, step, function.as_ref())]
+    let functions = seen.functions.iter().map(|(step, function)| {
+        let check = Check::new("function", step);
+        let name = format!("{}-{step}", seen.name);
+        check.judge(function, |function| match function {
+            Some(function) => examine_function(seen, check, &name, function),
+            None => check.problem(format!("there is no function {name}"), APPLY),
         })
     });
-    each.collect()
+    functions.collect()
 }
 
-fn examine_function(seen: &Installation, step: &str, function: Option<&Function>) -> Finding {
-    let Some(function) = function else {
-        return Finding::problem(
-            "function",
-            step,
-            format!("there is no function {}-{step}", seen.name),
+fn examine_function(seen: &Installation, check: Check<'_>, name: &str, function: &Function) -> Finding {
+    let (state, last_update) = (&function.state, &function.last_update);
+    let version = function.version.as_deref().unwrap_or("unknown");
+    if !matches!(state.as_str(), "Active" | "Inactive") || last_update == "Failed" {
+        return check.problem(
+            format!("its state is {state}, its last update {last_update}"),
             APPLY,
         );
-    };
-    let version = function.version.as_deref().unwrap_or("unknown");
-    if !matches!(function.state.as_str(), "Active" | "Inactive") || function.last_update == "Failed" {
-        let found = format!(
-            "its state is {}, its last update {}",
-            function.state, function.last_update
-        );
-        return Finding::problem("function", step, found, APPLY);
     }
     if version != seen.version {
-        let found = format!(
-            "it is of version {version}, this command line of {}",
-            seen.version
-        );
-        return Finding::warning(
-            "function",
-            step,
-            found,
-            "Take module, packages and command line from the same release.",
+        let ours = &seen.version;
+        return check.warning(
+            format!("it is of version {version}, this command line of {ours}"),
+            SAME_RELEASE,
         );
     }
     // What is counted is lines of the log, of level INFO.
     match function.log_level.as_deref() {
-        None | Some("INFO" | "DEBUG" | "TRACE") => Finding::ok(
-            "function",
-            step,
-            format!("version {version}, {}", function.state.to_lowercase()),
-        ),
-        Some(level) => Finding::warning(
-            "function",
-            step,
+        None | Some("INFO" | "DEBUG" | "TRACE") => {
+            check.ok(format!("version {version}, {}", state.to_lowercase()))
+        }
+        Some(level) => check.warning(
             format!(
                 "its log level is {level}: decisions are not logged, and the dashboard and the alarms see nothing"
             ),
             format!(
                 "aws lambda update-function-configuration --function-name {} --logging-config LogFormat=JSON,ApplicationLogLevel=INFO",
-                quote(&format!("{}-{step}", seen.name))
+                quote(name)
             ),
         ),
     }
 }
 
 pub(crate) fn examine_machines(seen: &Installation) -> Vec<Finding> {
-    let each = seen.machines.iter().flat_map(|(machine, facts)| {
-        judge("state machine", machine, facts, |facts| {
-            vec![examine_machine(seen, machine, facts.as_ref())]
+    let machines = seen.machines.iter().map(|(name, machine)| {
+        let check = Check::new("state machine", name);
+        check.judge(machine, |machine| match machine {
+            Some(machine) => examine_machine(check, machine),
+            None => check.problem(format!("there is no state machine {}-{name}", seen.name), APPLY),
         })
     });
-    each.collect()
+    machines.collect()
 }
 
 /// Only `recycle-node` has versions and an alias: it outlives applies.
-fn examine_machine(seen: &Installation, name: &str, machine: Option<&Machine>) -> Finding {
-    let check = "state machine";
-    let Some(machine) = machine else {
-        return Finding::problem(
-            check,
-            name,
-            format!("there is no state machine {}-{name}", seen.name),
-            APPLY,
-        );
-    };
+fn examine_machine(check: Check<'_>, machine: &Machine) -> Finding {
     if machine.status != "ACTIVE" {
-        return Finding::problem(check, name, format!("its status is {}", machine.status), APPLY);
+        return check.problem(format!("its status is {}", machine.status), APPLY);
     }
-    match (&machine.live, &machine.newest) {
-        (None, Some(_)) => Finding::problem(
-            check,
-            name,
-            "it has no alias live, which is what is started",
+    let last_part = |arn: &str| arn.rsplit(':').next().unwrap_or(arn).to_owned();
+    let live = machine.live.as_deref().map(last_part);
+    let newest = machine.newest.as_deref().map(last_part);
+    match (live, newest) {
+        (None, Some(_)) => check.problem("it has no alias live, which is what is started", APPLY),
+        (Some(live), Some(newest)) if machine.live != machine.newest => check.warning(
+            format!("the alias live starts {live}, the newest version is {newest}"),
             APPLY,
         ),
-        (Some(live), Some(newest)) if live != newest => Finding::warning(
-            check,
-            name,
-            format!(
-                "the alias live starts {}, the newest version is {}",
-                last_part(live),
-                last_part(newest)
-            ),
-            APPLY,
-        ),
-        (Some(live), _) => Finding::ok(
-            check,
-            name,
-            format!("active, live starts version {}", last_part(live)),
-        ),
-        (None, None) => Finding::ok(check, name, "active"),
+        (Some(live), _) => check.ok(format!("active, live starts version {live}")),
+        (None, None) => check.ok("active"),
     }
-}
-
-fn last_part(arn: &str) -> &str {
-    arn.rsplit(':').next().unwrap_or(arn)
 }

@@ -3,103 +3,85 @@
 use crate::base::ids::InstanceId;
 use crate::cluster::cluster_tag::{cluster_tag, tag_instances};
 use crate::doctor::facts::{Inside, Installation, Nodes, Seen};
-use crate::doctor::finding::Finding;
-use crate::doctor::finding::{MOST_IN_COMMAND, count, judge, name_some, unanswered};
+use crate::doctor::finding::{Check, Finding, MOST_IN_COMMAND, count, name_some};
+use crate::doctor::functions::SAME_RELEASE;
 
 pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
-    judge("select-nodes", "", inside, |inside| {
+    Check::only("select-nodes").judge_all(inside, |inside| {
         [
-            vec![examine_code(seen, inside)],
-            examine_api_server(inside),
-            examine_permissions(inside),
+            vec![
+                examine_code(seen, inside),
+                examine_api_server(inside),
+                examine_permissions(inside),
+            ],
             examine_endpoints(inside),
-            judge("Nodes", "", &inside.nodes, examine_nodes),
-            examine_tags(seen, inside.untagged.as_ref()),
+            Check::only("Nodes").judge_all(&inside.nodes, examine_nodes),
+            examine_tags(seen, inside.untagged.as_ref()).into_iter().collect(),
         ]
         .concat()
     })
 }
 
 fn examine_code(seen: &Installation, inside: &Inside) -> Finding {
-    if inside.version == seen.version {
-        return Finding::ok("code", "select-nodes", format!("version {}", inside.version));
+    let check = Check::new("code", "select-nodes");
+    let (version, ours) = (&inside.version, &seen.version);
+    if version == ours {
+        return check.ok(format!("version {version}"));
     }
-    let found = format!(
-        "its code is of version {}, this command line of {}",
-        inside.version, seen.version
-    );
-    Finding::warning(
-        "code",
-        "select-nodes",
-        found,
-        "Take module, packages and command line from the same release.",
+    check.warning(
+        format!("its code is of version {version}, this command line of {ours}"),
+        SAME_RELEASE,
     )
 }
 
-fn examine_api_server(inside: &Inside) -> Vec<Finding> {
-    let check = "API server";
+fn examine_api_server(inside: &Inside) -> Finding {
+    let check = Check::only("API server");
     match &inside.api_server {
-        Seen::Found(version) => vec![Finding::ok(
-            check,
-            "",
-            format!("reached by the functions, version {version}"),
-        )],
-        Seen::Denied(why) => vec![Finding::problem(
-            check,
-            "",
+        Seen::Found(version) => check.ok(format!("reached by the functions, version {version}")),
+        Seen::Denied(why) => check.problem(
             format!("the functions are not let in: {why}"),
             "Give the functions' roles access entries (create_access_entries, or for every role of the output role_arns).",
-        )],
-        Seen::Unanswered(why) => vec![unanswered(check, "", why)],
-        Seen::Failed(why) => vec![Finding::problem(
-            check,
-            "",
+        ),
+        Seen::Unanswered(why) => check.unanswered(why),
+        Seen::Failed(why) => check.problem(
             format!("the functions cannot reach it: {why}"),
             "If the endpoint is private, give the functions subnets and a security group from which it is reached (variable vpc).",
-        )],
+        ),
     }
 }
 
-fn examine_permissions(inside: &Inside) -> Vec<Finding> {
-    let check = "ClusterRole";
-    judge(check, "", &inside.missing_permissions, |missing| {
-        vec![if missing.is_empty() {
-            Finding::ok(check, "", "allows every verb that is used")
-        } else {
-            Finding::problem(
-                check,
-                "",
-                format!("does not allow {}", missing.join(", ")),
-                "terraform output -raw rbac_manifest | kubectl apply -f -",
-            )
-        }]
+fn examine_permissions(inside: &Inside) -> Finding {
+    let check = Check::only("ClusterRole");
+    check.judge(&inside.missing_permissions, |missing| {
+        if missing.is_empty() {
+            return check.ok("allows every verb that is used");
+        }
+        check.problem(
+            format!("does not allow {}", missing.join(", ")),
+            "terraform output -raw rbac_manifest | kubectl apply -f -",
+        )
     })
 }
 
 /// From a private subnet each service needs its way, by NAT or by an endpoint. All functions are in the same subnets.
 fn examine_endpoints(inside: &Inside) -> Vec<Finding> {
-    let step_functions = inside.step_functions.as_ref();
-    [
-        Some(examine_endpoint("Auto Scaling", &inside.groups, |groups| {
-            format!("answers: {} of the cluster", count(groups.len(), "group"))
-        })),
-        Some(examine_endpoint("EC2", &inside.instances, |known| {
-            format!("answers: it knows {known} of their members")
-        })),
-        step_functions.map(|seen| examine_endpoint("Step Functions", seen, |()| "answers".to_owned())),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let scaling = examine_endpoint("Auto Scaling", &inside.groups, |groups| {
+        format!("answers: {} of the cluster", count(groups.len(), "group"))
+    });
+    let ec2 = examine_endpoint("EC2", &inside.instances, |known| {
+        format!("answers: it knows {known} of their members")
+    });
+    let states = inside.step_functions.iter();
+    let states = states.map(|seen| examine_endpoint("Step Functions", seen, |()| "answers".to_owned()));
+    [scaling, ec2].into_iter().chain(states).collect()
 }
 
 fn examine_endpoint<T>(service: &'static str, seen: &Seen<T>, text: impl FnOnce(&T) -> String) -> Finding {
+    let check = Check::new("endpoint", service);
     match seen {
-        Seen::Found(found) => Finding::ok("endpoint", service, text(found)),
-        Seen::Unanswered(why) => unanswered("endpoint", service, why),
-        Seen::Denied(why) | Seen::Failed(why) => Finding::problem(
-            "endpoint",
-            service,
+        Seen::Found(found) => check.ok(text(found)),
+        Seen::Unanswered(why) => check.unanswered(why),
+        Seen::Denied(why) | Seen::Failed(why) => check.problem(
             format!("the functions cannot use it: {why}"),
             "See that the functions' subnets have a way to it, and their roles the module's policies.",
         ),
@@ -107,6 +89,7 @@ fn examine_endpoint<T>(service: &'static str, seen: &Seen<T>, text: impl FnOnce(
 }
 
 fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
+    let check = Check::only("Nodes");
     let odd = [
         (
             &nodes.without_instance,
@@ -129,46 +112,30 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
             "See who wrote the field: kubectl get node <name> --output yaml --show-managed-fields.",
         ),
     ];
+    let odd = odd.into_iter().filter(|(names, _, _)| !names.is_empty());
     let found: Vec<Finding> = odd
-        .into_iter()
-        .filter(|(names, _, _)| !names.is_empty())
         .map(|(names, what, mend)| {
-            let found = format!("{} {what}: {}", count(names.len(), "Node"), name_some(names));
-            Finding::warning("Nodes", "", found, mend)
+            let nodes = count(names.len(), "Node");
+            check.warning(format!("{nodes} {what}: {}", name_some(names)), mend)
         })
         .collect();
     if found.is_empty() {
-        return vec![Finding::ok(
-            "Nodes",
-            "",
-            format!(
-                "{}, each with its instance and group",
-                count(nodes.count as usize, "Node")
-            ),
-        )];
+        let nodes = count(nodes.count as usize, "Node");
+        return vec![check.ok(format!("{nodes}, each with its instance and group"))];
     }
     found
 }
 
-/// What stops their recycling is refused by pre-flight, node by node.
-fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -> Vec<Finding> {
-    let (check, tag) = ("cluster tag", cluster_tag(&seen.cluster));
-    // Of EC2 that does not answer the endpoint's finding tells.
-    let Some(Seen::Found(untagged)) = untagged else {
-        return Vec::new();
-    };
+/// What stops their recycling is refused by pre-flight, node by node. Of EC2 that does not answer the endpoint's finding tells.
+fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -> Option<Finding> {
+    let (check, tag) = (Check::only("cluster tag"), cluster_tag(&seen.cluster));
+    let untagged = untagged?.as_ref().found()?;
     if untagged.is_empty() {
-        return vec![Finding::ok(
-            check,
-            "",
-            format!("every member of the groups has {tag}"),
-        )];
+        return Some(check.ok(format!("every member of the groups has {tag}")));
     }
     let names: Vec<String> = untagged.iter().map(ToString::to_string).collect();
     let members = count(names.len(), "member");
-    vec![Finding::problem(
-        check,
-        "",
+    Some(check.problem(
         format!(
             "{members} without {tag}, which cannot be recycled: {}",
             name_some(&names)
@@ -177,5 +144,5 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
             "{}; and tag their groups with propagation, so that new members have it",
             tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster)
         ),
-    )]
+    ))
 }

@@ -1,4 +1,4 @@
-//! An execution and its history events.
+//! An execution and the events of its history: the one model of them, which the report and every view of the command line are read from.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -7,56 +7,88 @@ use serde_json::Value;
 /// An execution, as DescribeExecution tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
-    /// Its ARN.
     pub arn: String,
-    /// `status`.
-    pub status: String,
-    /// `startDate`.
-    pub started_at: Timestamp,
-    /// `stopDate`; none while it runs.
-    pub ended_at: Option<Timestamp>,
-    /// `input`.
     pub input: Value,
-    /// `output`, if it succeeded; null otherwise.
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// None while it runs.
+    pub end: Option<End>,
+}
+
+/// The ARN of an execution of a machine, which may be named by an alias or a version: those have no executions of their own.
+#[must_use]
+pub fn name_execution(machine: &str, name: &str) -> String {
+    let parts: Vec<&str> = machine.split(':').take(7).collect();
+    let machine = parts.join(":").replacen(":stateMachine:", ":execution:", 1);
+    format!("{machine}:{name}")
+}
+
+/// How an execution has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct End {
+    /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
+    pub status: String,
+    /// Null unless it succeeded.
     pub output: Value,
-    /// `error`, if it failed.
-    pub error: Option<String>,
-    /// `cause`, if it failed.
-    pub cause: Option<String>,
-    /// Its history, from the beginning.
-    pub events: Vec<Event>,
+    /// The name of its error, else empty.
+    pub error: String,
+    /// The text of its error, else empty.
+    pub cause: String,
+}
+
+impl End {
+    /// The outcome, or the error's name.
+    #[must_use]
+    pub fn outcome(&self) -> &str {
+        match self.output["outcome"].as_str() {
+            Some(outcome) => outcome,
+            None if self.error.is_empty() => &self.status,
+            None => &self.error,
+        }
+    }
+
+    /// Why, in the execution's own words.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        self.output["reason"].as_str().unwrap_or(&self.cause)
+    }
 }
 
 /// An event of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its number.
+    /// Its number: they count up from 1.
     pub id: i64,
-    /// When it was.
+    /// The number of the event that led to it.
+    pub previous: i64,
     pub at: Timestamp,
-    /// What happened.
     pub what: Happened,
 }
 
-/// What happened, as far as a report is interested.
+/// What happened, as far as something is read from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
+    /// The execution began with this input.
+    Started(Value),
     /// A state of this name was entered.
     Entered(String),
     /// A task is begun with these arguments.
     Scheduled(Value),
-    /// A task has brought this result.
+    /// A function has answered this.
     Answered(Value),
     /// A task has failed; it may be tried again.
     Failed {
-        /// The error's name.
         error: String,
-        /// Its text.
         cause: String,
     },
-    /// A Distributed Map has begun.
+    /// A Distributed Map has begun; the ARN of its run.
     MapRun(String),
-    /// Something else.
+    /// In a rotation: the turn of the node with this index began.
+    TurnBegan(usize),
+    /// In a rotation: the turn of a node has ended, and how (the input of the state `TurnEnded`).
+    TurnEnded(Value),
+    /// The execution has ended.
+    Ended(End),
     Other,
 }
 
@@ -72,7 +104,6 @@ pub enum Stage {
     Drain,
     /// Balancers, volumes, and the instance's way out.
     Disposal,
-    /// Being put back.
     PutBack,
 }
 
@@ -97,17 +128,39 @@ impl Stage {
             Self::PutBack => "put-back",
         }
     }
+}
 
-    /// The stage that a state of `recycle-node` belongs to; none: to the one that it was in.
-    #[must_use]
-    pub fn of_state(state: &str) -> Option<Self> {
-        match state {
-            "ClaimNode" | "WaitForTurn" | "DescribeClaimOwner" => Some(Self::Turn),
-            "StandbyNode" | "WaitForReplacement" => Some(Self::Replacement),
-            "TaintNode" | "CheckPods" | "EvictPods" | "WaitForPods" | "RecordHeartbeat" => Some(Self::Drain),
-            "DetachTerminate" | "WaitForDisposal" => Some(Self::Disposal),
-            "RestoreNode" | "WaitForRestore" => Some(Self::PutBack),
-            _ => None,
-        }
-    }
+/// The boxes of the picture, from left to right, each with its stage and its states (`state-machine/recycle-node.asl.json`; a test knows them
+/// all). A box has the name of the state that calls its function.
+pub const BOXES: [(&str, Stage, &[&str]); 6] = [
+    (
+        "ClaimNode",
+        Stage::Turn,
+        &["ClaimNode", "WaitForTurn", "DescribeClaimOwner"],
+    ),
+    (
+        "StandbyNode",
+        Stage::Replacement,
+        &["StandbyNode", "WaitForReplacement"],
+    ),
+    ("TaintNode", Stage::Drain, &["TaintNode"]),
+    (
+        "CheckPods",
+        Stage::Drain,
+        &["CheckPods", "EvictPods", "WaitForPods", "RecordHeartbeat"],
+    ),
+    (
+        "DetachTerminate",
+        Stage::Disposal,
+        &["DetachTerminate", "WaitForDisposal"],
+    ),
+    ("RestoreNode", Stage::PutBack, &["RestoreNode", "WaitForRestore"]),
+];
+
+/// The name and the stage of the box that a state belongs to; none of those that decide or tell within a moment.
+#[must_use]
+pub fn find_box(state: &str) -> Option<(&'static str, Stage)> {
+    let mut boxes = BOXES.into_iter();
+    let (name, stage, _) = boxes.find(|(_, _, states)| states.contains(&state))?;
+    Some((name, stage))
 }

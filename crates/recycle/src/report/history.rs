@@ -5,14 +5,13 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::report::event::Execution;
+use crate::report::event::{Event, Execution};
 use crate::report::parts::{NodeReport, Summary, summarize};
 use crate::report::reader::Reader;
 
-/// The report of a rotation.
+/// The report of an execution of `rotate-nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RotationReport {
-    /// The summary.
     pub summary: Summary,
     /// What was to be recycled: the input's `selection`.
     pub selection: Value,
@@ -24,29 +23,27 @@ pub struct RotationReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// Of an execution of `recycle-node`.
     Node(Box<NodeReport>),
-    /// Of an execution of `rotate-nodes`.
     Rotation(RotationReport),
 }
 
-/// The report of a node.
+/// The report of an execution of `recycle-node`, from its history from the beginning.
 #[must_use]
-pub fn report_node(execution: &Execution) -> NodeReport {
-    let mut reader = Reader::new(execution);
-    for event in &execution.events {
+pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
+    let mut reader = Reader::new(execution, events);
+    for event in events {
         reader.read(event);
     }
-    reader.finish()
+    reader.finish(execution)
 }
 
-/// The report of a rotation with those of its nodes. Who reads them keeps the report of each, not its history: that has up to 25,000 events.
+/// The report of a rotation with those of its nodes. It takes the report of each node, because a history has up to 25,000 events.
 #[must_use]
-pub fn report_rotation(rotation: &Execution, mut nodes: Vec<NodeReport>) -> RotationReport {
+pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<NodeReport>) -> RotationReport {
     nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));
     RotationReport {
-        summary: summarize(rotation),
-        selection: rotation.input.get("selection").cloned().unwrap_or_default(),
+        summary: summarize(rotation, events),
+        selection: rotation.input["selection"].clone(),
         nodes,
     }
 }

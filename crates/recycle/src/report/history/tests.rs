@@ -1,17 +1,11 @@
-use crate::report::event::Event;
-use crate::report::event::Happened;
-use crate::report::event::Stage;
-use crate::report::parts::Look;
-use crate::report::parts::MOST_LOOKS;
-use crate::report::parts::SeenPod;
-use crate::report::parts::Span;
-use crate::report::parts::thin;
-use crate::report::reader::find_started;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
 use crate::fixtures::{ARN, OLD, at};
+use crate::report::event::{BOXES, End, Happened, Stage, find_box};
+use crate::report::parts::{Look, MOST_LOOKS, SeenPod, Span, thin};
+use crate::report::reader::find_started;
 
 /// A history, written down: seconds after the beginning, and what happened.
 fn history(events: &[(i64, Happened)]) -> Vec<Event> {
@@ -19,6 +13,7 @@ fn history(events: &[(i64, Happened)]) -> Vec<Event> {
     numbered
         .map(|(index, (seconds, what))| Event {
             id: i64::try_from(index).unwrap() + 1,
+            previous: i64::try_from(index).unwrap(),
             at: at(*seconds),
             what: what.clone(),
         })
@@ -33,33 +28,34 @@ fn entered(state: &str) -> Happened {
 fn answered(mut payload: Value) -> Happened {
     payload["run"]["node"] = json!("a");
     payload["run"]["group"] = json!("workers");
-    Happened::Answered(json!({"StatusCode": 200, "Payload": payload}))
+    Happened::Answered(payload)
 }
 
 fn looked(counts: Value, names: Value) -> Happened {
     answered(json!({"verdict": "wait", "reason": "it waits", "counts": counts, "names": names}))
 }
 
-fn execution(events: &[(i64, Happened)], ended_at: Option<i64>) -> Execution {
+fn execution(ended_at: Option<i64>) -> Execution {
     Execution {
         arn: ARN.to_owned(),
-        status: if ended_at.is_some() {
-            "SUCCEEDED"
-        } else {
-            "RUNNING"
-        }
-        .to_owned(),
+        input: json!({"instance_id": OLD, "cluster_name": "prod"}),
         started_at: at(0),
         ended_at: ended_at.map(at),
-        input: json!({"instance_id": OLD, "cluster_name": "prod"}),
-        output: ended_at.map_or(
-            Value::Null,
-            |_| json!({"outcome": "recycled", "reason": "it is gone"}),
-        ),
-        error: None,
-        cause: None,
-        events: history(events),
+        end: ended_at.map(|_| succeeded(json!({"outcome": "recycled", "reason": "it is gone"}))),
     }
+}
+
+fn succeeded(output: Value) -> End {
+    End {
+        status: "SUCCEEDED".to_owned(),
+        output,
+        ..End::default()
+    }
+}
+
+/// The report of an execution of `recycle-node` with these events.
+fn report(events: &[(i64, Happened)], ended_at: Option<i64>) -> NodeReport {
+    report_node(&execution(ended_at), &history(events))
 }
 
 fn spans<What: Clone>(spans: &[Span<What>]) -> Vec<(What, Timestamp, Option<Timestamp>)> {
@@ -71,7 +67,7 @@ fn spans<What: Clone>(spans: &[Span<What>]) -> Vec<(What, Timestamp, Option<Time
 
 #[test]
 fn a_recycled_node_has_its_stages_one_after_the_other() {
-    let report = report_node(&execution(
+    let report = report(
         &[
             (0, entered("Recycle")),
             (0, entered("Begin")),
@@ -91,7 +87,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
             (161, entered("NodeRecycled")),
         ],
         Some(162),
-    ));
+    );
     assert_eq!(
         spans(&report.stages),
         [
@@ -130,24 +126,34 @@ fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
     let mut seen = Vec::new();
     for (name, state) in top.iter().chain(branch) {
         if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Tell") {
-            seen.push(Stage::of_state(name).unwrap_or_else(|| panic!("{name} belongs to no stage")));
+            let (_, stage) = find_box(name).unwrap_or_else(|| panic!("{name} belongs to no box"));
+            seen.push((stage, name.as_str()));
         }
     }
+    let states = BOXES.into_iter();
+    let mut states: Vec<_> = states
+        .flat_map(|(_, stage, states)| states.iter().map(move |state| (stage, *state)))
+        .collect();
     seen.sort();
-    seen.dedup();
-    assert_eq!(seen, Stage::ALL);
+    states.sort();
+    assert_eq!(seen, states);
+    seen.dedup_by_key(|(stage, _)| *stage);
+    assert_eq!(
+        seen.iter().map(|(stage, _)| *stage).collect::<Vec<_>>(),
+        Stage::ALL
+    );
 }
 
 #[test]
 fn an_execution_that_runs_has_a_last_stage_without_an_end() {
-    let report = report_node(&execution(
+    let report = report(
         &[
             (1, entered("ClaimNode")),
             (2, entered("CheckPods")),
             (3, looked(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
         ],
         None,
-    ));
+    );
     assert_eq!(
         spans(&report.stages).last().unwrap(),
         &(Stage::Drain, at(2), None)
@@ -165,7 +171,7 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
         class: class.to_owned(),
         name: name.to_owned(),
     };
-    let report = report_node(&execution(
+    let report = report(
         &[
             (10, entered("CheckPods")),
             (
@@ -190,7 +196,7 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
             (99, entered("DetachTerminate")),
         ],
         Some(100),
-    ));
+    );
     assert_eq!(
         spans(&report.pods),
         [
@@ -211,7 +217,7 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
 #[test]
 fn a_look_that_counts_pods_and_names_none_does_not_end_them() {
     let train = || json!({"awaited": ["a/train"]});
-    let report = report_node(&execution(
+    let report = report(
         &[
             (10, entered("CheckPods")),
             (10, looked(json!({"awaited": 1}), train())),
@@ -220,7 +226,7 @@ fn a_look_that_counts_pods_and_names_none_does_not_end_them() {
             (90, looked(json!({}), json!({}))),
         ],
         Some(100),
-    ));
+    );
     let times: Vec<_> = report.pods.iter().map(|span| (span.since, span.until)).collect();
     assert_eq!(times, [(at(10), Some(at(90)))]);
 }
@@ -236,7 +242,7 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
     };
     let refused = || answered(json!({"verdict": "wait", "reason": "the budget a/web allows none"}));
     let tell = json!({"event": "blocked", "severity": "warning", "subject": "blocked", "blocks": ["budget a/web keeps 2 pods"]});
-    let report = report_node(&execution(
+    let report = report(
         &[
             (10, entered("CheckPods")),
             (10, blocked(5, Value::Null)),
@@ -254,7 +260,7 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
             (730, blocked(390, Value::Null)),
         ],
         None,
-    ));
+    );
     assert_eq!(
         spans(&report.blocked),
         [
@@ -275,28 +281,28 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
 
 #[test]
 fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
-    let failed = Execution {
+    let end = End {
         status: "FAILED".to_owned(),
-        error: Some("DrainTimedOut".to_owned()),
-        cause: Some("its time was over".to_owned()),
+        error: "DrainTimedOut".to_owned(),
+        cause: "its time was over".to_owned(),
         output: Value::Null,
-        ..execution(
-            &[
-                (1, entered("CheckPods")),
-                (
-                    2,
-                    Happened::Failed {
-                        error: "DrainTimedOut".to_owned(),
-                        cause: json!({"errorType": "DrainTimedOut", "errorMessage": "1 pod is left"})
-                            .to_string(),
-                    },
-                ),
-                (3, entered("RestoreNode")),
-            ],
-            Some(9),
-        )
     };
-    let report = report_node(&failed);
+    let failed = Execution {
+        end: Some(end),
+        ..execution(Some(9))
+    };
+    let events = history(&[
+        (1, entered("CheckPods")),
+        (
+            2,
+            Happened::Failed {
+                error: "DrainTimedOut".to_owned(),
+                cause: json!({"errorType": "DrainTimedOut", "errorMessage": "1 pod is left"}).to_string(),
+            },
+        ),
+        (3, entered("RestoreNode")),
+    ]);
+    let report = report_node(&failed, &events);
     assert_eq!(
         (report.summary.outcome.as_str(), report.summary.is_well),
         ("DrainTimedOut", false)
@@ -352,18 +358,17 @@ fn executions_are_found_by_the_names_that_they_are_started_under() {
 fn a_rotation_has_its_nodes_in_the_order_of_their_beginnings() {
     let rotation = Execution {
         input: json!({"trigger": "manual", "selection": {"outdated": {"ami": true}}}),
-        output: json!({"outcome": "rotated"}),
-        ..execution(&[], Some(500))
+        end: Some(succeeded(json!({"outcome": "rotated"}))),
+        ..execution(Some(500))
     };
     let node = |name: &str, started: i64| Execution {
         arn: ARN.replace("run-1", name),
         started_at: at(started),
-        ..execution(&[], Some(400))
+        ..execution(Some(400))
     };
-    let report = report_rotation(
-        &rotation,
-        [node("b", 200), node("a", 100)].iter().map(report_node).collect(),
-    );
+    let nodes = [node("b", 200), node("a", 100)];
+    let reports = nodes.iter().map(|node| report_node(node, &[])).collect();
+    let report = report_rotation(&rotation, &[], reports);
     let names: Vec<&str> = report
         .nodes
         .iter()
@@ -379,8 +384,13 @@ fn a_rotation_has_its_nodes_in_the_order_of_their_beginnings() {
 #[test]
 fn the_plan_of_a_dry_run_is_part_of_its_report() {
     let planned = Execution {
-        output: json!({"outcome": "planned", "plan": {"steps": ["put it into Standby", "taint it"]}}),
-        ..execution(&[], Some(1))
+        end: Some(succeeded(
+            json!({"outcome": "planned", "plan": {"steps": ["put it into Standby", "taint it"]}}),
+        )),
+        ..execution(Some(1))
     };
-    assert_eq!(report_node(&planned).plan, ["put it into Standby", "taint it"]);
+    assert_eq!(
+        report_node(&planned, &[]).plan,
+        ["put it into Standby", "taint it"]
+    );
 }

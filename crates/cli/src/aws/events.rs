@@ -1,0 +1,109 @@
+//! What Step Functions tells of an execution and its history, in the one model of them ([`recycle::report::event`]).
+
+use aws_sdk_sfn::operation::describe_execution::DescribeExecutionOutput;
+use aws_sdk_sfn::primitives::DateTime;
+use aws_sdk_sfn::types::{ExecutionStatus, HistoryEvent, HistoryEventType};
+use jiff::Timestamp;
+use recycle::report::event::{End, Event, Execution, Happened};
+use serde_json::Value;
+
+use crate::history::group::TURN_ENDED;
+
+pub(super) fn to_execution(told: DescribeExecutionOutput) -> Execution {
+    Execution {
+        input: to_json(told.input()),
+        started_at: to_timestamp(&told.start_date),
+        ended_at: told.stop_date().map(to_timestamp),
+        end: (told.status != ExecutionStatus::Running)
+            .then(|| end(told.status.as_str(), told.output(), told.error(), told.cause())),
+        arn: told.execution_arn,
+    }
+}
+
+pub(super) fn to_event(event: &HistoryEvent) -> Event {
+    Event {
+        id: event.id,
+        previous: event.previous_event_id,
+        at: to_timestamp(&event.timestamp),
+        what: what_of(event)
+            .or_else(|| end_of(event))
+            .unwrap_or(Happened::Other),
+    }
+}
+
+fn what_of(event: &HistoryEvent) -> Option<Happened> {
+    if let Some(details) = event.state_entered_event_details() {
+        return Some(match details.name() {
+            TURN_ENDED => Happened::TurnEnded(to_json(details.input())),
+            state => Happened::Entered(state.to_owned()),
+        });
+    }
+    if let Some(details) = event.task_scheduled_event_details() {
+        return Some(Happened::Scheduled(to_json(Some(details.parameters()))));
+    }
+    if let Some(details) = event.task_succeeded_event_details() {
+        let answer = to_json(details.output()).get_mut("Payload").map(Value::take);
+        return answer.map(Happened::Answered);
+    }
+    if let Some(details) = event.task_failed_event_details() {
+        return Some(failed(details.error(), details.cause()));
+    }
+    if let Some(details) = event.task_timed_out_event_details() {
+        return Some(failed(details.error(), details.cause()));
+    }
+    if let Some(details) = event.map_run_started_event_details() {
+        return details.map_run_arn().map(|arn| Happened::MapRun(arn.to_owned()));
+    }
+    if let Some(details) = event.map_iteration_started_event_details() {
+        return usize::try_from(details.index).ok().map(Happened::TurnBegan);
+    }
+    let started = event.execution_started_event_details()?;
+    Some(Happened::Started(to_json(started.input())))
+}
+
+/// The end that an event tells. The event has no details if no reason was given when the execution was stopped.
+fn end_of(event: &HistoryEvent) -> Option<Happened> {
+    let ends = [
+        (HistoryEventType::ExecutionSucceeded, "SUCCEEDED"),
+        (HistoryEventType::ExecutionFailed, "FAILED"),
+        (HistoryEventType::ExecutionAborted, "ABORTED"),
+        (HistoryEventType::ExecutionTimedOut, "TIMED_OUT"),
+    ];
+    let (_, status) = ends.into_iter().find(|(kind, _)| *kind == event.r#type)?;
+    let succeeded = event.execution_succeeded_event_details();
+    let failed = event.execution_failed_event_details();
+    let aborted = event.execution_aborted_event_details();
+    let timed_out = event.execution_timed_out_event_details();
+    let why = failed.map(|details| (details.error(), details.cause()));
+    let why = why.or(aborted.map(|details| (details.error(), details.cause())));
+    let why = why.or(timed_out.map(|details| (details.error(), details.cause())));
+    let (error, cause) = why.unwrap_or_default();
+    let output = succeeded.and_then(|details| details.output());
+    Some(Happened::Ended(end(status, output, error, cause)))
+}
+
+fn end(status: &str, output: Option<&str>, error: Option<&str>, cause: Option<&str>) -> End {
+    End {
+        status: status.to_owned(),
+        output: to_json(output),
+        error: error.unwrap_or_default().to_owned(),
+        cause: cause.unwrap_or_default().to_owned(),
+    }
+}
+
+fn failed(error: Option<&str>, cause: Option<&str>) -> Happened {
+    Happened::Failed {
+        error: error.unwrap_or_default().to_owned(),
+        cause: cause.unwrap_or_default().to_owned(),
+    }
+}
+
+/// What is no JSON, or was left out of the history, says nothing.
+fn to_json(text: Option<&str>) -> Value {
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+pub(super) fn to_timestamp(time: &DateTime) -> Timestamp {
+    Timestamp::from_nanosecond(time.as_nanos()).unwrap_or_default()
+}

@@ -1,0 +1,439 @@
+//! Step Functions: starting, stopping and listing executions, reading their histories on from where they were read last, and what is
+//! known of the machines. All that the command line asks of it is asked here.
+
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::time::{Duration, Instant};
+
+use aws_config::SdkConfig;
+use aws_sdk_sfn::Client;
+use aws_sdk_sfn::error::ProvideErrorMetadata;
+use aws_sdk_sfn::operation::describe_state_machine::DescribeStateMachineOutput;
+use aws_sdk_sfn::operation::list_executions::builders::ListExecutionsFluentBuilder;
+use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
+use jiff::Timestamp;
+use recycle::report::event::{Event, Execution, name_execution};
+use serde_json::Value;
+
+use crate::aws::events::{to_event, to_execution, to_timestamp};
+use crate::base::clock;
+use crate::base::error::{Error, Result};
+use crate::history::cursor::{Cursor, View};
+
+const DESCRIBE: &str = "states:DescribeExecution";
+const NO_EXECUTION: &str = "ExecutionDoesNotExist";
+
+/// Events of a page at the first look, when the whole history is read: AWS's maximum.
+const FIRST_PAGE: i32 = 1_000;
+
+/// Events of a page later: what one round of the longest loop adds, twice.
+const NEXT_PAGE: i32 = 40;
+
+/// Executions of a page: AWS's maximum.
+const MOST_LISTED: i32 = 1_000;
+
+/// Between two calls where whole histories are read: half of GetExecutionHistory's quota for an account, which refills by 20 a second (Step
+/// Functions guide, "Quotas related to API action throttling"). The other half is for the machines' functions, and for those who watch.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Until a call is made again that was throttled or not answered, beside what the SDK tries by itself.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long an outage is waited out.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(30 * 60);
+
+/// An execution, as a list of them shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub arn: String,
+    pub name: String,
+    pub status: String,
+    pub started_at: Timestamp,
+}
+
+/// The client of all commands.
+#[derive(Debug)]
+pub(crate) struct StepFunctions {
+    client: Client,
+    patience: Option<Patience>,
+}
+
+/// How a command that makes many calls by itself waits.
+#[derive(Debug)]
+struct Patience {
+    /// Whether AWS has ever answered.
+    has_answered: Cell<bool>,
+    /// Where an outage is told of.
+    note: fn(&str),
+    /// How fast time goes: other than 1 only in tests.
+    speed: f64,
+}
+
+impl StepFunctions {
+    pub(crate) fn new(aws: &SdkConfig) -> Self {
+        Self {
+            client: Client::new(aws),
+            patience: None,
+        }
+    }
+
+    /// Calls at a pace that leaves room for others, and waits an outage out.
+    pub(crate) fn patient(aws: &SdkConfig, note: fn(&str)) -> Self {
+        let patience = Patience {
+            has_answered: Cell::new(false),
+            note,
+            speed: 1.0,
+        };
+        Self {
+            patience: Some(patience),
+            ..Self::new(aws)
+        }
+    }
+
+    async fn ask<T, E>(&self, name: &'static str, call: impl AsyncFn() -> Result<T, E>) -> Result<T>
+    where
+        E: ProvideErrorMetadata + StdError,
+    {
+        let call = async || call().await.map_err(Error::of(name));
+        match &self.patience {
+            Some(patience) => patience.ask(call).await,
+            None => call().await,
+        }
+    }
+
+    /// Starts an execution; its ARN. The name makes an attempt of the SDK whose answer was lost the same execution.
+    pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
+        let name = clock::unique_name();
+        let start = self
+            .client
+            .start_execution()
+            .state_machine_arn(machine)
+            .name(&name)
+            .input(input.to_string());
+        let answer = self.ask("states:StartExecution", async || start.clone().send().await);
+        match answer.await {
+            // It has begun, and has ended before the second attempt.
+            Err(error) if error.code() == Some("ExecutionAlreadyExists") => {
+                Ok(name_execution(machine, &name))
+            }
+            answer => Ok(answer?.execution_arn),
+        }
+    }
+
+    /// Stops an execution; `why` is what its history says.
+    pub(crate) async fn stop(&self, arn: &str, why: &str) -> Result<()> {
+        let stop = self.client.stop_execution().execution_arn(arn).cause(why);
+        self.ask("states:StopExecution", async || stop.clone().send().await)
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) async fn describe(&self, arn: &str) -> Result<Execution> {
+        let describe = self.client.describe_execution().execution_arn(arn);
+        let answer = self.ask(DESCRIBE, async || describe.clone().send().await);
+        Ok(to_execution(answer.await?))
+    }
+
+    /// The same; none if there is no such execution.
+    pub(crate) async fn find(&self, arn: &str) -> Result<Option<Execution>> {
+        match self.describe(arn).await {
+            Err(error) if error.code() == Some(NO_EXECUTION) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// The executions that run, the newest first.
+    pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<Listed>> {
+        let list = self.client.list_executions().state_machine_arn(machine);
+        self.list(list.status_filter(ExecutionStatus::Running), Timestamp::MIN)
+            .await
+    }
+
+    /// Those that began at this time or later, the newest first.
+    pub(crate) async fn list_since(&self, machine: &str, since: Timestamp) -> Result<Vec<Listed>> {
+        let list = self.client.list_executions().state_machine_arn(machine);
+        self.list(list, since).await
+    }
+
+    /// Those that a Distributed Map has begun.
+    pub(crate) async fn list_children(&self, map_run: &str) -> Result<Vec<Listed>> {
+        let list = self.client.list_executions().map_run_arn(map_run);
+        self.list(list, Timestamp::MIN).await
+    }
+
+    /// The last ones, the newest first, whatever their status is.
+    pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>> {
+        let list = self.client.list_executions().state_machine_arn(machine);
+        let (newest, _) = self.list_page(list.max_results(count)).await?;
+        Ok(newest)
+    }
+
+    async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
+        let (mut listed, mut token) = (Vec::new(), None);
+        loop {
+            let list = list.clone().max_results(MOST_LISTED).set_next_token(token);
+            let (page, next) = self.list_page(list).await?;
+            let is_last = next.is_none() || page.iter().any(|execution| execution.started_at < since);
+            listed.extend(page.into_iter().filter(|execution| execution.started_at >= since));
+            if is_last {
+                return Ok(listed);
+            }
+            token = next;
+        }
+    }
+
+    /// A page, and the token of the next.
+    async fn list_page(&self, list: ListExecutionsFluentBuilder) -> Result<(Vec<Listed>, Option<String>)> {
+        let answer = self.ask("states:ListExecutions", async || list.clone().send().await);
+        let page = answer.await?;
+        Ok((
+            page.executions.into_iter().map(to_listed).collect(),
+            page.next_token,
+        ))
+    }
+
+    /// An execution's whole history, from its beginning.
+    pub(crate) async fn read_history(&self, arn: &str) -> Result<Vec<Event>> {
+        self.read_new(arn, &mut Cursor::default()).await
+    }
+
+    /// Reads an execution's history on.
+    pub(crate) async fn read_on(&self, arn: &str, view: &mut impl View) -> Result<()> {
+        loop {
+            let is_resumed = view.cursor().token.is_some();
+            for event in self.read_new(arn, view.cursor()).await? {
+                view.read(event);
+            }
+            if !is_resumed {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is new in a history, the oldest first. It is read from its end, until what was read before; where a page could not be read, from
+    /// there on: what has come since, the next call reads.
+    async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
+        if cursor.token.is_none() {
+            cursor.page = if cursor.last_id == 0 {
+                FIRST_PAGE
+            } else {
+                NEXT_PAGE
+            };
+        }
+        let history = self.client.get_execution_history().execution_arn(arn);
+        let history = history.reverse_order(true).max_results(cursor.page);
+        loop {
+            if cursor.page == FIRST_PAGE && self.patience.is_none() {
+                tokio::time::sleep(PACE).await;
+            }
+            let next = history.clone().set_next_token(cursor.token.clone());
+            let page = self.ask("states:GetExecutionHistory", async || next.clone().send().await);
+            let page = page.await?;
+            let reaches_back = page.events.iter().any(|event| event.id <= cursor.last_id);
+            cursor.unfinished.extend(page.events.iter().map(to_event));
+            cursor.token = page.next_token.filter(|_| !reaches_back);
+            if cursor.token.is_none() {
+                let mut events = std::mem::take(&mut cursor.unfinished);
+                events.reverse();
+                return Ok(events);
+            }
+        }
+    }
+
+    pub(crate) async fn describe_machine(&self, arn: &str) -> Result<DescribeStateMachineOutput> {
+        let describe = self.client.describe_state_machine().state_machine_arn(arn);
+        self.ask("states:DescribeStateMachine", async || {
+            describe.clone().send().await
+        })
+        .await
+    }
+
+    /// The version that an alias starts.
+    pub(crate) async fn find_version(&self, alias: &str) -> Result<Option<String>> {
+        let describe = self.client.describe_state_machine_alias();
+        let describe = describe.state_machine_alias_arn(alias);
+        let answer = self.ask("states:DescribeStateMachineAlias", async || {
+            describe.clone().send().await
+        });
+        let mut routes = answer.await?.routing_configuration.into_iter().flatten();
+        Ok(routes.next().map(|route| route.state_machine_version_arn))
+    }
+
+    pub(crate) async fn find_newest_version(&self, machine: &str) -> Result<Option<String>> {
+        let list = self.client.list_state_machine_versions();
+        let list = list.state_machine_arn(machine).max_results(1);
+        let answer = self.ask("states:ListStateMachineVersions", async || {
+            list.clone().send().await
+        });
+        let mut versions = answer.await?.state_machine_versions.into_iter();
+        Ok(versions.next().map(|version| version.state_machine_version_arn))
+    }
+}
+
+impl Patience {
+    /// Makes a call; an outage is waited out. Where nothing was ever answered it is none: there is no such place, or no way there, or there are no
+    /// credentials.
+    async fn ask<T>(&self, call: impl AsyncFn() -> Result<T>) -> Result<T> {
+        let wait = |time: Duration| tokio::time::sleep(time.div_f64(self.speed));
+        let mut began: Option<Instant> = None;
+        loop {
+            wait(PACE).await;
+            let answer = call().await;
+            let error = match &answer {
+                Err(error) if error.is_outage() => error,
+                Ok(_) | Err(_) => {
+                    self.has_answered.set(true);
+                    return answer;
+                }
+            };
+            if error.code().is_some() {
+                self.has_answered.set(true);
+            }
+            if !self.has_answered.get() {
+                return answer;
+            }
+            let since = *began.get_or_insert_with(|| {
+                (self.note)(&format!("{error}; it is tried again, for half an hour"));
+                Instant::now()
+            });
+            if since.elapsed().mul_f64(self.speed) >= LONGEST_OUTAGE {
+                return answer;
+            }
+            wait(TRY_AGAIN).await;
+        }
+    }
+}
+
+fn to_listed(execution: ExecutionListItem) -> Listed {
+    Listed {
+        arn: execution.execution_arn,
+        name: execution.name,
+        status: execution.status.as_str().to_owned(),
+        started_at: to_timestamp(&execution.start_date),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use scripted_aws::ScriptedAws;
+    use serde_json::json;
+
+    use super::*;
+    use crate::history::node::Story;
+
+    const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:r-recycle-node:live";
+
+    #[tokio::test]
+    async fn a_start_has_a_name_so_that_no_attempt_starts_it_twice() {
+        let aws = ScriptedAws::new().refuses("StartExecution", 400, "ExecutionAlreadyExists", "it is there");
+        let arn = StepFunctions::new(&aws.config())
+            .start(MACHINE, &json!({}))
+            .await
+            .unwrap();
+        let name = arn
+            .strip_prefix("arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:")
+            .unwrap();
+        assert!(aws.calls()[0].contains(name), "{:?}", aws.calls());
+    }
+
+    /// A page with an event that tells nothing but its kind.
+    fn page(id: i64, kind: &str, token: Option<&str>) -> String {
+        json!({"events": [{"id": id, "previousEventId": 0, "timestamp": 1_798_761_600, "type": kind}], "nextToken": token}).to_string()
+    }
+
+    #[tokio::test]
+    async fn an_end_without_details_is_an_end() {
+        for (kind, status) in [
+            ("ExecutionAborted", Some("ABORTED")),
+            ("ExecutionFailed", Some("FAILED")),
+            ("ExecutionTimedOut", Some("TIMED_OUT")),
+            ("WaitStateExited", None),
+        ] {
+            let aws = ScriptedAws::new().on("GetExecutionHistory", &page(9, kind, None));
+            let mut story = Story::default();
+            StepFunctions::new(&aws.config())
+                .read_on("arn", &mut story)
+                .await
+                .unwrap();
+            assert_eq!(story.end.map(|end| end.status).as_deref(), status, "{kind}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_a_page_that_could_not_be_is_not_read_again() {
+        let aws = ScriptedAws::new()
+            .on("GetExecutionHistory", &page(3, "WaitStateExited", Some("two")))
+            .refuses("GetExecutionHistory", 400, "ThrottlingException", "rate exceeded")
+            .on("GetExecutionHistory", &page(2, "WaitStateExited", Some("one")))
+            .on("GetExecutionHistory", &page(1, "WaitStateExited", None))
+            .on(
+                "GetExecutionHistory",
+                &page(4, "ExecutionTimedOut", Some("three")),
+            )
+            .on("GetExecutionHistory", &page(3, "WaitStateExited", Some("two")));
+        let (states, mut story) = (StepFunctions::new(&aws.config()), Story::default());
+        assert!(states.read_on("arn", &mut story).await.is_err());
+        assert_eq!(story.cursor.last_id, 0, "what is older comes first");
+        states.read_on("arn", &mut story).await.unwrap();
+        assert_eq!((story.cursor.last_id, story.end.is_some()), (4, true));
+        assert!(aws.calls()[2].contains("\"two\""), "{:?}", aws.calls());
+        assert_eq!(aws.scenes_left(), 0);
+    }
+
+    const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:one";
+
+    /// Ten seconds are a millisecond.
+    const SPEED: f64 = 10_000.0;
+
+    thread_local! {
+        static NOTES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn patient(aws: &ScriptedAws) -> StepFunctions {
+        let note = |text: &str| NOTES.with_borrow_mut(|notes| notes.push(text.to_owned()));
+        let mut states = StepFunctions::patient(&aws.config(), note);
+        states.patience.as_mut().unwrap().speed = SPEED;
+        states
+    }
+
+    #[tokio::test]
+    async fn a_throttle_and_a_short_outage_are_waited_out_and_a_refusal_is_told() {
+        let described = r#"{"executionArn": "one", "stateMachineArn": "m", "status": "RUNNING", "startDate": 1798761600}"#;
+        let aws = ScriptedAws::new()
+            .refuses("DescribeExecution", 400, "ThrottlingException", "rate exceeded")
+            .refuses("DescribeExecution", 503, "ServiceUnavailable", "away")
+            .on("DescribeExecution", described)
+            .refuses("GetExecutionHistory", 400, "ThrottlingException", "rate exceeded")
+            .on("GetExecutionHistory", r#"{"events": [], "nextToken": "more"}"#)
+            .on("GetExecutionHistory", r#"{"events": []}"#)
+            .refuses("DescribeExecution", 400, "AccessDeniedException", "not you");
+        let states = patient(&aws);
+        assert_eq!(states.describe(ARN).await.unwrap().end, None);
+        assert!(states.read_history(ARN).await.unwrap().is_empty());
+        assert!(states.describe(ARN).await.is_err());
+        assert_eq!(aws.scenes_left(), 0);
+        let notes = NOTES.take();
+        assert_eq!(notes.len(), 2, "one of each outage: {notes:?}");
+        assert!(
+            notes[0].ends_with("ThrottlingException: rate exceeded; it is tried again, for half an hour")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_outage_of_more_than_half_an_hour_is_told_and_what_nobody_ever_answered_at_once() {
+        let throttled =
+            ScriptedAws::new().refuses("DescribeExecution", 400, "ThrottlingException", "rate exceeded");
+        let away = ScriptedAws::new();
+        for (aws, is_waited_out) in [(throttled, true), (away, false)] {
+            // Whatever the script does not know breaks the connection.
+            let began = Instant::now();
+            assert!(patient(&aws).describe(ARN).await.unwrap_err().code().is_none());
+            let waited = began.elapsed().mul_f64(SPEED);
+            assert_eq!(aws.calls().len() > 1, is_waited_out, "{:?}", aws.calls());
+            assert_eq!(waited >= LONGEST_OUTAGE, is_waited_out, "{waited:?}");
+            assert_eq!(NOTES.take().len(), usize::from(is_waited_out));
+        }
+    }
+}

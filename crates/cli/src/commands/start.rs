@@ -1,0 +1,35 @@
+//! Starts executions.
+
+use serde_json::{Map, Value};
+
+use crate::aws::installation::Installation;
+use crate::aws::nodes::find_instance;
+use crate::base::error::Result;
+use crate::views::output::Output;
+use crate::views::watch::Watch;
+
+/// Starts an execution of a machine and says so; its ARN, and what hears Ctrl-C from then on.
+pub(super) async fn start<'a>(
+    installation: &Installation,
+    output: &'a Output,
+    machine: &str,
+    input: &Value,
+) -> Result<(String, Watch<'a>)> {
+    let arn = installation.states.start(machine, input).await?;
+    let watch = Watch::begin(output)?;
+    output.say(format!("started {arn}\n{}", installation.place()))?;
+    Ok((arn, watch))
+}
+
+/// The input of an execution of `recycle-node`: these fields, and which node it is.
+pub(super) async fn node_input(
+    installation: &Installation,
+    node: &str,
+    fields: &Map<String, Value>,
+) -> Result<Value> {
+    let instance = find_instance(installation, node).await?;
+    let mut input = Value::Object(fields.clone());
+    input["instance_id"] = instance.as_str().into();
+    input["cluster_name"] = installation.cluster.as_str().into();
+    Ok(input)
+}
