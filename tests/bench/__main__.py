@@ -37,8 +37,8 @@ from prepare import LAMBDAS, TESTS, Steps, host_architecture, install_python, sa
 from scale import rotation
 from scale.report import troubles
 from scale.rotation import MEDIUM
+from world import deployment
 from world.aws.lambda_host import Sandbox
-from world.process import deployment
 from world.world import World
 
 #: The AWS CLI with which the documentation's commands are tried.

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
-from world.kubernetes.cluster_autoscaler import DISABLED
 from world.kubernetes.sts import issued_secrets
+from world.scenario.cluster_autoscaler import DISABLED
 from world.world import End, Node
 
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.

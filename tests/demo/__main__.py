@@ -29,8 +29,8 @@ from cli_page import BINARY
 from demo import svg
 from demo.clusters import CLUSTERS, fleet
 from demo.pace import Pace
-from world.process.cli import Cli, command_line
-from world.process.deployment import variables
+from world.cli import Cli, command_line
+from world.deployment import variables
 from world.process.terraform import Terraform
 from world.world import Execution, Group, World
 

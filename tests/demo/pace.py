@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from world.clock import Deadlock, LimitReached
-from world.process.cli import Cli
+from world.base.clock import Deadlock, LimitReached
+from world.cli import Cli
 from world.world import Execution, World
 
 #: Real seconds for which time stands when something has happened, and after each stretch.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from world.process.deployment import ZIPS, variables
+from world.deployment import ZIPS, variables
 from world.world import Execution, World
 
 

@@ -9,10 +9,10 @@ from botocore.exceptions import ClientError
 
 from world.aws.account import ACCOUNT, BOTO3_SERVICE, PARTITION, REGION
 from world.aws.iam_resources import ROWS, everything
+from world.cli import command_line
+from world.deployment import ALARM_TOPIC, CLUSTER
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
-from world.process.cli import command_line
-from world.process.deployment import ALARM_TOPIC, CLUSTER
 
 #: Statements that no story needs, and why they stand there.
 NOT_CALLED = {

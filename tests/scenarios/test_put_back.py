@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 from world.world import Group, Node
 
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "Launch suspended": (1, 2, 4)}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world.process.deployment import ALARM_TOPIC
+from world.deployment import ALARM_TOPIC
 from world.world import IMAGE
 
 

@@ -162,14 +162,14 @@ def environment(endpoint: str) -> dict[str, str]:
 
 def fingerprint() -> str:
     """Of everything that a deployment depends on."""
-    world = Path(__file__).parents[1]
+    world = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
         ROOT / "terraform" / "dashboard.json",
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),
-        *(world / name for name in ("aws/account.py", "aws/terraform_gaps.py", "process/deployment.py", "stepfunctions/api.py")),
+        *(world / name for name in ("aws/account.py", "aws/terraform_gaps.py", "deployment.py", "stepfunctions/api.py")),
     ]
     digest = hashlib.sha256()
     for file in files:

@@ -24,7 +24,7 @@ from moto.ec2.exceptions import InvalidInstanceIdError
 from world.aws import terraform_gaps
 from world.aws.account import ACCOUNT, LOCK, REGION, Aws
 from world.aws.alarms import Alarms
-from world.aws.autoscaling import AutoScaling, Launch, Timings, Unknowns
+from world.aws.autoscaling.groups import AutoScaling, Launch, Timings, Unknowns
 from world.aws.balancers import Balancers, TargetGroup
 from world.aws.ec2 import Ec2
 from world.aws.events import Events
@@ -33,13 +33,13 @@ from world.aws.iam_quotas import install as install_iam_quotas
 from world.aws.lambda_host import LambdaHost
 from world.aws.metrics import Measurement, read_metrics
 from world.aws.schedules import Schedules
-from world.clock import Call, Clock, seconds
-from world.faults import Plan
+from world.base.clock import Call, Clock, seconds
+from world.base.faults import Plan
+from world.deployment import CLUSTER, Deployment, environment
 from world.kubernetes.cluster import KUBELET, Kubernetes, Pod, Workload
 from world.kubernetes.cluster import Node as KubernetesNode
-from world.kubernetes.cluster_autoscaler import ClusterAutoscaler
 from world.kubernetes.settled import is_finished, name_of
-from world.process.deployment import CLUSTER, Deployment, environment
+from world.scenario.cluster_autoscaler import ClusterAutoscaler
 from world.stepfunctions.api import MotoMachines
 from world.stepfunctions.api import install as install_step_functions
 from world.stepfunctions.engine import Engine

@@ -20,7 +20,7 @@ from moto.sns.models import sns_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
 from world.aws.events import Events
-from world.clock import Clock
+from world.base.clock import Clock
 from world.stepfunctions.api import MotoMachines, install
 from world.stepfunctions.engine import Engine, Execution
 from world.stepfunctions.in_memory import PythonFunctions

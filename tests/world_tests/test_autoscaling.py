@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from world.aws.account import Aws
-from world.aws.autoscaling import LAUNCHING, TERMINATING, AutoScaling, Launch
+from world.aws.autoscaling.groups import LAUNCHING, TERMINATING, AutoScaling, Launch
 from world.aws.ec2 import Ec2
-from world.clock import Clock
+from world.base.clock import Clock
 
 HOUR = 3600
 

@@ -17,11 +17,11 @@ from moto.moto_api._internal import mock_random
 
 from prepare import TESTS
 from world.aws.account import ROOT, Aws, ReplayFailed, load_requests, save_requests
-from world.aws.autoscaling import AutoScaling
+from world.aws.autoscaling.groups import AutoScaling
 from world.aws.ec2 import Ec2
 from world.aws.terraform_gaps import Eks
-from world.clock import Clock
-from world.faults import Plan
+from world.base.clock import Clock
+from world.base.faults import Plan
 from world.process.processes import run_to_its_end
 
 ROLE = "arn:aws:iam::123456789012:role/claim-node"
@@ -182,7 +182,7 @@ def test_identifiers_depend_on_what_was_created_and_not_on_what_was_read(account
 
 BEFORE = """
 from world.aws.account import Aws
-from world.clock import Clock
+from world.base.clock import Clock
 
 before = Aws(Clock())
 before.start()

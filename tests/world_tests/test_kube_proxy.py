@@ -15,7 +15,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from world.clock import Clock
+from world.base.clock import Clock
 from world.kubernetes.cluster import Kubernetes, Node
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import MERGE_PATCH, Json, KubeClient

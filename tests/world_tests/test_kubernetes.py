@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from world.clock import Clock
+from world.base.clock import Clock
 from world.kubernetes import cluster as kubernetes_module
 from world.kubernetes import settled
 from world.kubernetes.cluster import Kubernetes, Node, NotSettled, Pod

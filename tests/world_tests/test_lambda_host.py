@@ -12,8 +12,8 @@ import pytest
 
 from world.aws.account import Aws
 from world.aws.lambda_host import Invocation, LambdaHost, ServiceError
-from world.clock import Clock
-from world.faults import Plan
+from world.base.clock import Clock
+from world.base.faults import Plan
 
 # A runtime client of the Lambda Runtime API in a few lines. {extra} runs at init.
 BOOTSTRAP = """#!{python}

@@ -53,7 +53,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from moto.utilities import aws_headers
 
 from world.aws import moto_speed
-from world.faults import INVOKE, Caller, Fault, Plan, carry_out
+from world.base.faults import INVOKE, Caller, Fault, Plan, carry_out
 from world.process.serving import Server, read_body
 
 ACCOUNT = "123456789012"

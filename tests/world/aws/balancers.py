@@ -24,7 +24,7 @@ from moto.elbv2.models import ELBv2Backend, FakeHealthStatus, FakeTargetGroup, e
 
 from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
 from world.aws.ec2 import Ec2
-from world.clock import Clock
+from world.base.clock import Clock
 from world.kubernetes.cluster import Kubernetes
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -37,7 +37,7 @@ from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
 from world.aws import event_patterns
-from world.clock import Clock
+from world.base.clock import Clock
 from world.stepfunctions.engine import Engine, Execution
 from world.stepfunctions.state_errors import ApiError
 

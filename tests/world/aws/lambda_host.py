@@ -42,8 +42,8 @@ from moto.awslambda.utils import get_backend
 from moto.sts.models import sts_backends
 
 from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, Answer, Aws, error_answer
-from world.clock import Call, Clock, Process
-from world.faults import INVOKE, Plan
+from world.base.clock import Call, Clock, Process
+from world.base.faults import INVOKE, Plan
 from world.kubernetes.control_plane import DIES_WITH_ITS_PARENT
 from world.process.folders import temporary_folder
 from world.process.serving import Server, read_body

@@ -28,8 +28,8 @@ from typing import Any
 
 import yaml
 
-from world.clock import Clock
-from world.faults import Plan
+from world.base.clock import Clock
+from world.base.faults import Plan
 from world.kubernetes import canaries, kube_binaries, settled
 from world.kubernetes.access_entries import AccessEntries, AccessEntry
 from world.kubernetes.cluster_state import ClusterState

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from world.process.deployment import CLUSTER
+from world.deployment import CLUSTER
 
 if TYPE_CHECKING:
     from world.world import Group, Node, World

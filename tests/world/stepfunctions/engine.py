@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from world.clock import Call, Clock, Killed, Process, Signal, Timer
-from world.faults import Plan
+from world.base.clock import Call, Clock, Killed, Process, Signal, Timer
+from world.base.faults import Plan
 from world.stepfunctions import asl
 from world.stepfunctions.interpreter import Interpreter, Scope
 from world.stepfunctions.jsonata_queries import Queries

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from world.clock import Call
+from world.base.clock import Call
 from world.stepfunctions.engine import Machine
 from world.stepfunctions.state_errors import ApiError, ServiceError
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from world.clock import TIMED_OUT, Signal, Timeout
+from world.base.clock import TIMED_OUT, Signal, Timeout
 from world.stepfunctions import asl
 from world.stepfunctions.jsonata_queries import QueryError, has_expression
 from world.stepfunctions.state_errors import StateError, matches
