@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scale.bound import OwnTimes, least_makespan
 from scale.figures import Figures, functions_of, requests_of, sizes_of, transitions_of, uses_of
 from scale.fleet import KINDS, SELECTOR, Fleet
-from world.stepfunctions.engine import Execution as EngineExecution
+from world.stepfunctions.executions import Execution as EngineExecution
 from world.world import Execution, Node, World
 
 #: Between two looks at how far it is, in virtual seconds.

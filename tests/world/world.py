@@ -43,7 +43,7 @@ from world.scenario.cluster_autoscaler import ClusterAutoscaler
 from world.stepfunctions.api import MotoMachines
 from world.stepfunctions.api import install as install_step_functions
 from world.stepfunctions.engine import Engine
-from world.stepfunctions.engine import Execution as EngineExecution
+from world.stepfunctions.executions import Execution as EngineExecution
 from world.stepfunctions.sdk_integrations import AwsServices
 
 #: An execution may take this long, in virtual seconds, before a scenario gives it up: the longest drain and a day more.

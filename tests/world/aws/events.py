@@ -38,7 +38,8 @@ from werkzeug.exceptions import HTTPException
 
 from world.aws import event_patterns
 from world.base.clock import Clock
-from world.stepfunctions.engine import Engine, Execution
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution
 from world.stepfunctions.state_errors import ApiError
 
 # Virtual seconds from an event to its targets. AWS docs give about half a second, and no guarantee.

@@ -26,7 +26,8 @@ from moto.stepfunctions.responses import StepFunctionResponse
 
 from world.base.clock import Clock
 from world.stepfunctions import asl
-from world.stepfunctions.engine import Engine, Execution, Machine
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution, Machine
 from world.stepfunctions.state_errors import ApiError, StateError
 
 # API reference of GetExecutionHistory, ListExecutions and ListStateMachineVersions: results per page.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from world.base.clock import Call
-from world.stepfunctions.engine import Machine
+from world.stepfunctions.executions import Machine
 from world.stepfunctions.state_errors import ApiError, ServiceError
 
 
