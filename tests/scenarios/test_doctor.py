@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from world.aws.account import ACCOUNT, PARTITION, REGION
+from world.aws.identity import ACCOUNT, PARTITION, REGION
 from world.deployment import CLUSTER
 
 ROLE = "ClusterRole"

@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from prepare import ROOT, host_architecture
-from world.aws.account import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.aws.account import Aws
+from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY
+from world.aws.requests import load_requests, save_requests
 from world.process.folders import temporary_folder
 from world.process.terraform import Terraform, copy_of_project
 
 CLUSTER = "world"
 #: Where `prepare.py` puts the functions' zips.
 ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
-
+#: The modules of `world/aws/` that a recorded deployment depends on.
+ACCOUNT_MODULES = ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
 
 #: The groups that have our lifecycle hook, as soon as a scenario makes them, and its heartbeat time-out. `retained` is one that
 #: keeps instances, if the scenario makes it so.
@@ -169,7 +172,11 @@ def fingerprint() -> str:
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),
-        *(world / name for name in ("aws/account.py", "aws/terraform_gaps.py", "deployment.py", "stepfunctions/api.py")),
+        *(
+            world / "aws" / f"{name}.py"
+            for name in ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
+        ),
+        *(world / name for name in ("deployment.py", "stepfunctions/api.py")),
     ]
     digest = hashlib.sha256()
     for file in files:

@@ -22,7 +22,7 @@ from typing import Any
 from moto.ec2.exceptions import InvalidInstanceIdError
 
 from world.aws import terraform_gaps
-from world.aws.account import ACCOUNT, LOCK, REGION, Aws
+from world.aws.account import Aws
 from world.aws.alarms import Alarms
 from world.aws.autoscaling.groups import AutoScaling, Launch, Timings, Unknowns
 from world.aws.balancers import Balancers, TargetGroup
@@ -30,8 +30,10 @@ from world.aws.ec2 import Ec2
 from world.aws.events import Events
 from world.aws.iam import Iam
 from world.aws.iam_quotas import install as install_iam_quotas
+from world.aws.identity import ACCOUNT, REGION
 from world.aws.lambda_host import LambdaHost
 from world.aws.metrics import Measurement, read_metrics
+from world.aws.moto_internals import LOCK
 from world.aws.schedules import Schedules
 from world.base.clock import Call, Clock, seconds
 from world.base.faults import Plan
@@ -96,7 +98,7 @@ class World:
         self.ec2 = Ec2(self.aws, self.clock, self._emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
         self.kubernetes = Kubernetes(self.clock, CLUSTER, self.faults)
-        self.balancers = Balancers(self.aws, self.ec2, self.clock, self.kubernetes)
+        self.balancers = Balancers(self.aws, self.ec2, self.clock, self._node_objects)
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
         machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
@@ -159,6 +161,9 @@ class World:
         self.kubernetes.proxy.calls = self.aws.calls
         self.eks.on_access_entries = self.kubernetes.set_access_entries
         self.eks.create_cluster(CLUSTER, self.kubernetes.endpoint, self.kubernetes.control_plane.authority.pem)
+
+    def _node_objects(self) -> list[dict[str, Any]]:
+        return [node.object for node in self.kubernetes.nodes()]
 
     def _all_listeners(self) -> Iterator[list[Any]]:
         """Where a scenario may add its own."""

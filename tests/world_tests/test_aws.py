@@ -16,9 +16,11 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from moto.moto_api._internal import mock_random
 
 from prepare import TESTS
-from world.aws.account import ROOT, Aws, ReplayFailed, load_requests, save_requests
+from world.aws.account import Aws, ReplayFailed
 from world.aws.autoscaling.groups import AutoScaling
 from world.aws.ec2 import Ec2
+from world.aws.identity import ROOT
+from world.aws.requests import load_requests, save_requests
 from world.aws.terraform_gaps import Eks
 from world.base.clock import Clock
 from world.base.faults import Plan

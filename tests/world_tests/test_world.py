@@ -18,8 +18,8 @@ import boto3
 import pytest
 import yaml
 
-from world.aws.account import REGION
 from world.aws.autoscaling.groups import Timings, Unknowns
+from world.aws.identity import REGION
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
 from world.world import CLUSTER, World

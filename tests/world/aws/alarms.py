@@ -21,7 +21,7 @@ from typing import Any
 
 from moto.cloudwatch.models import Alarm
 
-from world.aws.account import moto_original
+from world.aws.moto_internals import moto_original
 from world.base.clock import Clock
 
 STATE_CHANGE = "CloudWatch Alarm State Change"

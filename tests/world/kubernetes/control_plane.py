@@ -18,11 +18,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from world.kubernetes.kube_client import KubeClient
 from world.process.folders import temporary_folder
 from world.process.pki import Authority, Certificate
+from world.process.processes import never_outlives
 
 CONTROLLERS = (
     "serviceaccount-controller",  # makes each namespace's "default" account; pods are refused without it
@@ -62,19 +63,6 @@ _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
 """No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
 seconds would take its connections for lost, and does not know then what became of its last requests. A scheduler ended itself
 over a pod that was on another node than it believed."""
-
-DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
-"""Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
-once etcd is gone.
-
-Not by `preexec_fn`, which runs Python between fork and exec: a lock that another thread holds at that moment, such as the dynamic
-linker's, is never released in the child, and the start hangs. Without it, Python uses vfork, which also costs less."""
-
-
-def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
-    """The command, which the kernel kills with its parent. It does not begin if its parent has gone: one that was killed
-    before `setpriv` had asked the kernel would leave it behind."""
-    return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
 
 
 class ControlPlane:

@@ -42,8 +42,11 @@ from moto.ec2.models.instances import Instance
 from moto.elbv2.models import elbv2_backends
 from moto.moto_api._internal import mock_random
 
-from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
-from world.aws.ec2 import Clock, Ec2, Emit
+from world.aws.account import Aws
+from world.aws.ec2 import Ec2, Emit
+from world.aws.identity import ACCOUNT, REGION
+from world.aws.moto_internals import LOCK, moto_original
+from world.base.clock import Clock
 
 Group = FakeAutoScalingGroup
 
