@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.aws.autoscaling.groups import Unknowns
+from world.aws.autoscaling.model import Unknowns
 from world.base.faults import sample
 
 #: Two of the readings; test_unknowns.py tries them all.

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world.aws.autoscaling.groups import Unknowns
+from world.aws.autoscaling.model import Unknowns
 from world.base.faults import sample
 
 HOUR = 3600

@@ -24,7 +24,9 @@ from moto.ec2.exceptions import InvalidInstanceIdError
 from world.aws import terraform_gaps
 from world.aws.account import Aws
 from world.aws.alarms import Alarms
-from world.aws.autoscaling.groups import AutoScaling, Launch, Timings, Unknowns
+from world.aws.autoscaling.api import install as install_auto_scaling
+from world.aws.autoscaling.groups import AutoScaling
+from world.aws.autoscaling.model import Launch, Timings, Unknowns
 from world.aws.balancers import Balancers, TargetGroup
 from world.aws.ec2 import Ec2
 from world.aws.events import Events
@@ -97,6 +99,7 @@ class World:
         self.aws = Aws(self.clock, self.faults)
         self.ec2 = Ec2(self.aws, self.clock, self._emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
+        install_auto_scaling(self.autoscaling)
         self.kubernetes = Kubernetes(self.clock, CLUSTER, self.faults)
         self.balancers = Balancers(self.aws, self.ec2, self.clock, self._node_objects)
         self.host = LambdaHost(self.aws, self.clock, self.faults)

@@ -17,6 +17,7 @@ from moto.moto_api._internal import mock_random
 
 from prepare import TESTS
 from world.aws.account import Aws, ReplayFailed
+from world.aws.autoscaling.api import install
 from world.aws.autoscaling.groups import AutoScaling
 from world.aws.ec2 import Ec2
 from world.aws.identity import ROOT
@@ -35,7 +36,7 @@ class Account:
         self.faults = Plan()
         self.aws = Aws(self.clock, self.faults)
         ec2 = Ec2(self.aws, self.clock, lambda *event: None)
-        AutoScaling(self.aws, ec2, self.clock, lambda *event: None)
+        install(AutoScaling(self.aws, ec2, self.clock, lambda *event: None))
         self.eks = Eks(self.aws)
         self.aws.start()
 

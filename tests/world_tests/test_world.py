@@ -18,7 +18,7 @@ import boto3
 import pytest
 import yaml
 
-from world.aws.autoscaling.groups import Timings, Unknowns
+from world.aws.autoscaling.model import Timings, Unknowns
 from world.aws.identity import REGION
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
