@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from bench.python_peer import Peer
 from prepare import say
-from world.kubernetes.cluster import pod_template
 from world.kubernetes.kube_client import STRATEGIC_MERGE_PATCH, Json
+from world.kubernetes.manifests import pod_template
 from world.world import CLUSTER, Execution, World
 
 #: The pods that the drains wait for.

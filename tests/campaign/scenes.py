@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from moto.ec2.exceptions import InvalidInstanceIdError
 
 from world.aws.balancers import TargetGroup
-from world.kubernetes.cluster import Pod
+from world.kubernetes.handles import Pod
 from world.world import Execution, Group, Node, World
 
 #: Virtual seconds after which executions are given up that still run: more than a put-back that is tried for half an hour.

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from world.kubernetes.cluster import Pod
+from world.kubernetes.handles import Pod
 from world.world import Node, World
 
 DRAINING = "recycle-eks/draining"

@@ -40,8 +40,10 @@ from world.aws.schedules import Schedules
 from world.base.clock import Call, Clock, seconds
 from world.base.faults import Plan
 from world.deployment import CLUSTER, Deployment, environment
-from world.kubernetes.cluster import KUBELET, Kubernetes, Pod, Workload
-from world.kubernetes.cluster import Node as KubernetesNode
+from world.kubernetes.cluster import Kubernetes
+from world.kubernetes.handles import Node as KubernetesNode
+from world.kubernetes.handles import Pod, Workload
+from world.kubernetes.manifests import KUBELET
 from world.kubernetes.settled import is_finished, name_of
 from world.scenario.cluster_autoscaler import ClusterAutoscaler
 from world.stepfunctions.api import MotoMachines
@@ -733,7 +735,7 @@ class Node:
 
     def pods_at_work(self) -> tuple[str, ...]:
         """What the end of its machine would kill: `namespace/name` of each pod on it that has not ended."""
-        pods = self.group._world.kubernetes.look_at_pods(on=self.kubernetes)
+        pods = self.group._world.kubernetes.look_at_pods(on=self.kubernetes.name)
         return tuple(name_of(pod) for pod in pods if not is_finished(pod))
 
     def falls_silent(self) -> None:
@@ -763,7 +765,7 @@ class Node:
         """A person annotates it."""
         self.kubernetes.annotate(**{key: value})
 
-    # What runs on it. Further arguments: see `kubernetes.pod_template`.
+    # What runs on it. Further arguments: see `pod_template`.
 
     def job(self, name: str, **how: Any) -> Pod:
         """The pod of a Job, which runs until the scenario says that it `finishes`."""

@@ -66,7 +66,7 @@ class ClusterAutoscaler:
             self._remove(instance, "unneeded")
 
     def _is_unneeded(self, node: Node) -> bool:
-        pods = self._world.kubernetes.look_at_pods(on=node.kubernetes)
+        pods = self._world.kubernetes.look_at_pods(on=node.kubernetes.name)
         return node.annotations.get(DISABLED) != "true" and not any(_counts(pod) for pod in pods)
 
     @staticmethod
