@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from world.deployment import ZIPS, variables
-from world.world import Execution, World
+from world.scenario.executions import Execution
+from world.world import World
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 from prepare import LAMBDAS, ROOT, STEPS
 from world.deployment import ALARM_TOPIC, HOOKED, variables
 from world.process.terraform import Terraform, TerraformFailed
-from world.world import IMAGE, World
+from world.scenario.groups import IMAGE
+from world.world import World
 
 
 @pytest.fixture(scope="module")

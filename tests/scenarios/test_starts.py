@@ -5,7 +5,7 @@ import json
 import pytest
 
 from world.deployment import ALARM_TOPIC
-from world.world import IMAGE
+from world.scenario.groups import IMAGE
 
 
 @pytest.fixture

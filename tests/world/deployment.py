@@ -21,6 +21,7 @@ from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY
 from world.aws.requests import load_requests, save_requests
 from world.process.folders import temporary_folder
 from world.process.terraform import Terraform, copy_of_project
+from world.scenario.groups import IMAGE
 
 CLUSTER = "world"
 #: Where `prepare.py` puts the functions' zips.
@@ -135,7 +136,7 @@ class Deployment:
         ec2, autoscaling = self._aws.client("ec2"), self._aws.client("autoscaling")
         for group in HOOKED:
             template = ec2.create_launch_template(
-                LaunchTemplateName=f"{group}-of-the-deployment", LaunchTemplateData={"ImageId": "ami-12c6146b"}
+                LaunchTemplateName=f"{group}-of-the-deployment", LaunchTemplateData={"ImageId": IMAGE}
             )
             autoscaling.create_auto_scaling_group(
                 AutoScalingGroupName=group,
