@@ -36,7 +36,7 @@ LAYERS = {
     "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
 }
 #: Those in which no import goes upwards, and none is in a circle.
-HELD = ["crates/recycle/src", "crates/cli/src"]
+HELD = ["crates/recycle/src", "crates/cli/src", "tests/world"]
 #: The longest that a production file may be, in lines, comments included.
 LONGEST_FILE = {"crates": 450, "tests/world": 600}
 #: How many fields a struct may have; `Input` follows the fields of the input.
