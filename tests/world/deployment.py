@@ -173,10 +173,7 @@ def fingerprint() -> str:
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),
-        *(
-            world / "aws" / f"{name}.py"
-            for name in ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
-        ),
+        *(world / "aws" / f"{name}.py" for name in ACCOUNT_MODULES),
         *(world / name for name in ("deployment.py", "stepfunctions/api.py")),
     ]
     digest = hashlib.sha256()
