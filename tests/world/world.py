@@ -67,8 +67,8 @@ class World:
         self.balancers = Balancers(self.aws, self.ec2, self.clock, self._node_objects)
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
-        machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
-        self.engine = Engine(self.clock, machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
+        state_machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
+        self.engine = Engine(self.clock, state_machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.engine.faults = self.faults
         self.iam = Iam(self.aws)
         self.engine.refusal, self.engine.services_of = self.iam.refusal, self.services.of
