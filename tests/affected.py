@@ -32,10 +32,10 @@ EVERYTHING = re.compile(
 RUST_TESTS = re.compile(r"crates/[^/]+/([^/]+/)?(tests/.*|src/(.*/)?(tests|laws|properties|fixtures)(/.*)?(\.rs)?)")
 #: Modules with what they use beside Python: crates, and folders.
 BESIDES = {
-    "tests/world/process/deployment.py": {*LAMBDAS, "terraform", "state-machine"},
+    "tests/world/deployment.py": {*LAMBDAS, "terraform", "state-machine"},
     "tests/world/process/terraform.py": {"terraform", "state-machine"},
     "tests/cli_page.py": {"recycle-eks"},
-    "tests/world/process/cli.py": {"recycle-eks"},
+    "tests/world/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
@@ -43,7 +43,7 @@ BESIDES = {
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
 #: What a test gets that asks for it by a parameter of this name.
-FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/process/cli.py"}
+FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/cli.py"}
 #: Where these come from; of what it imports, each test uses what it asks for.
 PLUGIN = "tests/world/fixtures.py"
 

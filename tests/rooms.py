@@ -33,10 +33,10 @@ LAYERS = {
         ["answer", "reference"],
     ],
     "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["commands", "doctor", "report"], ["."]],
-    "tests/world": [["process"], ["stepfunctions"], ["aws", "kubernetes"], ["."]],
+    "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
 }
 #: Those in which no import goes upwards, and none is in a circle.
-HELD = ["crates/recycle/src", "crates/cli/src"]
+HELD = ["crates/recycle/src", "crates/cli/src", "tests/world"]
 #: The longest that a production file may be, in lines, comments included.
 LONGEST_FILE = {"crates": 450, "tests/world": 600}
 #: How many fields a struct may have; `Input` follows the fields of the input.

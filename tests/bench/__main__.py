@@ -37,8 +37,8 @@ from prepare import LAMBDAS, TESTS, Steps, host_architecture, install_python, sa
 from scale import rotation
 from scale.report import troubles
 from scale.rotation import MEDIUM
-from world.aws.lambda_host import Sandbox
-from world.process import deployment
+from world import deployment
+from world.aws.sandbox import Sandbox
 from world.world import World
 
 #: The AWS CLI with which the documentation's commands are tried.
@@ -309,7 +309,7 @@ def call(sandbox: Sandbox, step: Step) -> Called:
     error, answer = sandbox.handle(f"bench-{next(_numbers)}", payload)
     wall = (time.perf_counter() - began) * 1e3
     if error is not None or step.counted(json.loads(answer)) != step.expected:
-        logs = sandbox.host.logs(sandbox.function)[-2000:]
+        logs = sandbox.log.read_text(errors="replace")[-2000:]
         raise BenchFailed(f"{step.function} did not count {step.expected} pods: {answer.decode()}\n{logs}")
     return Called(wall, cpu_time(sandbox) - cpu)
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from bench.python_peer import Peer
 from prepare import say
-from world.kubernetes.cluster import pod_template
+from world.deployment import CLUSTER
 from world.kubernetes.kube_client import STRATEGIC_MERGE_PATCH, Json
-from world.world import CLUSTER, Execution, World
+from world.kubernetes.manifests import pod_template
+from world.scenario.executions import Execution
+from world.world import World
 
 #: The pods that the drains wait for.
 LABELS = {"app": "training"}

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from campaign.runs import IDLE, Run, all_runs, explored
 from prepare import ROOT, TESTS
-from world.process.deployment import ZIPS
+from world.deployment import ZIPS
 from world.world import World
 
 #: Where what was found is written while it goes on; by what it was found with.

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, ends_of, told_by
-from world.kubernetes.cluster_autoscaler import DISABLED
 from world.kubernetes.sts import issued_secrets
-from world.world import End, Node
+from world.scenario.cluster_autoscaler import DISABLED
+from world.scenario.executions import End
+from world.scenario.groups import Node
 
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
 GONE = ("recycled",)

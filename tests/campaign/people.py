@@ -8,7 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from campaign.scenes import Stage
-from world.world import Execution, Node
+from world.scenario.executions import Execution
+from world.scenario.groups import Node
 
 
 def _node(stage: Stage) -> Node:

@@ -17,7 +17,7 @@ from typing import Any
 from campaign.judge import violations
 from campaign.people import OF_ROTATIONS, PEOPLE, SECOND
 from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
-from world.faults import INVOKE, NO_FUNCTION
+from world.base.faults import INVOKE, NO_FUNCTION
 from world.world import World
 
 #: Pairs of faults and seeds of the clock, for each scene.

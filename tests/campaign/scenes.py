@@ -17,8 +17,10 @@ from botocore.exceptions import ClientError
 from moto.ec2.exceptions import InvalidInstanceIdError
 
 from world.aws.balancers import TargetGroup
-from world.kubernetes.cluster import Pod
-from world.world import Execution, Group, Node, World
+from world.kubernetes.handles import Pod
+from world.scenario.executions import Execution
+from world.scenario.groups import Group, Node
+from world.world import World
 
 #: Virtual seconds after which executions are given up that still run: more than a put-back that is tried for half an hour.
 PATIENCE = 5 * 86_400

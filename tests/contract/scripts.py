@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from prepare import ROOT, STEPS
-from world.clock import Call, Clock
+from world.base.clock import Call, Clock
 from world.stepfunctions.engine import Engine
 from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.stepfunctions.state_errors import StateError

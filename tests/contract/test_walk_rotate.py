@@ -7,7 +7,7 @@ import pytest
 
 from contract.scripts import INPUT, LIVE, NoServices, Script, rendered
 from prepare import STEPS
-from world.clock import Clock
+from world.base.clock import Clock
 from world.stepfunctions.engine import Engine
 from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 

@@ -7,7 +7,7 @@ from dashboard.messages import write_page
 from dashboard.svg import draw
 from dashboard.widgets import read_widgets
 from prepare import ROOT
-from world.process.deployment import CLUSTER
+from world.deployment import CLUSTER
 from world.world import World
 
 PICTURE = ROOT / "docs" / "dashboard.svg"

@@ -29,10 +29,12 @@ from cli_page import BINARY
 from demo import svg
 from demo.clusters import CLUSTERS, fleet
 from demo.pace import Pace
-from world.process.cli import Cli, command_line
-from world.process.deployment import variables
+from world.cli import Cli, command_line
+from world.deployment import variables
 from world.process.terraform import Terraform
-from world.world import Execution, Group, World
+from world.scenario.executions import Execution
+from world.scenario.groups import Group
+from world.world import World
 
 #: Real seconds between two looks of the command line, and in which a picture has settled.
 LOOK, SETTLED = 0.1, 1.0
@@ -258,7 +260,7 @@ Virtual time stands still otherwise. Ctrl-C ends it all.""")
         while True:
             world.clock.run(limit=world.clock.elapsed())
             for execution in world.engine.executions_of(alias.rpartition(":")[0], "RUNNING"):
-                end = Execution(world, execution.arn).finishes()
+                end = Execution(world.engine, execution.arn).finishes()
                 name = execution.arn.rpartition(":")[2]
                 print(f"{clock_face(end.at):>9}  {name}: {end.outcome or end.error} {end.cause}", flush=True)
             time.sleep(0.3)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from world.world import Group, World
+from world.scenario.groups import Group
+from world.world import World
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from world.clock import Deadlock, LimitReached
-from world.process.cli import Cli
-from world.world import Execution, World
+from world.base.clock import Deadlock, LimitReached
+from world.cli import Cli
+from world.scenario.executions import Execution
+from world.world import World
 
 #: Real seconds for which time stands when something has happened, and after each stretch.
 STANDS, RESTS = 0.35, 0.08

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prepare import host_architecture
-from world.process.deployment import CLUSTER, TRIGGERS, ZIPS, environment
+from world.deployment import CLUSTER, TRIGGERS, ZIPS, environment
 from world.process.folders import temporary_folder
 from world.process.terraform import MODULE, Terraform, copy_of_project
 from world.world import World

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from world.process.deployment import ZIPS, variables
-from world.world import Execution, World
+from world.deployment import ZIPS, variables
+from world.scenario.executions import Execution
+from world.world import World
 
 
 @pytest.fixture

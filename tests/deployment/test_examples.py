@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from prepare import host_architecture
-from world.aws.account import REGION
-from world.process.deployment import CLUSTER, ZIPS, environment
+from world.aws.identity import REGION
+from world.deployment import CLUSTER, ZIPS, environment
 from world.process.folders import temporary_folder
 from world.process.terraform import MODULE, Terraform, copy_of_project
 from world.world import World

@@ -18,7 +18,7 @@ import pytest
 import package
 import run
 from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
-from world.process.deployment import ZIPS
+from world.deployment import ZIPS
 from world.process.terraform import Terraform, TerraformFailed, copy_of_project
 from world.world import World
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from prepare import LAMBDAS, ROOT, STEPS
-from world.process.deployment import ALARM_TOPIC, HOOKED, variables
+from world.deployment import ALARM_TOPIC, HOOKED, variables
 from world.process.terraform import Terraform, TerraformFailed
-from world.world import IMAGE, World
+from world.scenario.groups import IMAGE
+from world.world import World
 
 
 @pytest.fixture(scope="module")

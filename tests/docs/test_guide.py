@@ -7,7 +7,7 @@ import pytest
 from cli_page import BINARY
 from docs.pages import Shell, tell
 from prepare import ROOT
-from world.aws.account import ACCOUNT, PARTITION, REGION
+from world.aws.identity import ACCOUNT, PARTITION, REGION
 
 PAGE = ROOT / "docs" / "guide.md"
 

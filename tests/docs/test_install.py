@@ -14,7 +14,7 @@ import pytest
 
 from docs.pages import Shell, blocks, tell
 from prepare import ROOT, host_architecture
-from world.process.deployment import CLUSTER, ZIPS
+from world.deployment import CLUSTER, ZIPS
 from world.process.terraform import copy_of_project, find_mirror
 from world.world import World
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from world.aws.lambda_host import Invocation, Sandbox
+from world.aws.lambda_host import Invocation
+from world.aws.sandbox import Sandbox
 from world.world import World
 
 #: The folder that it writes into.

@@ -12,7 +12,7 @@ from typing import Any
 from scale.bound import OwnTimes
 from scale.quotas import QUOTAS, SMALL_REGIONS, Use, use_of
 from world.stepfunctions.engine import HISTORY_LIMIT, PAYLOAD_LIMIT
-from world.stepfunctions.engine import Execution as EngineExecution
+from world.stepfunctions.executions import Execution as EngineExecution
 from world.world import World
 
 #: Dollars, as in docs/cost.md: a state transition, a request, a GB-second on arm64; and what is assumed of an invocation.

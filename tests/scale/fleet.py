@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from world.kubernetes.cluster import Pod
-from world.world import Node, World
+from world.kubernetes.handles import Pod
+from world.scenario.groups import Node
+from world.world import World
 
 DRAINING = "recycle-eks/draining"
 #: What is waited for.

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from scale.bound import OwnTimes, least_makespan
 from scale.figures import Figures, functions_of, requests_of, sizes_of, transitions_of, uses_of
 from scale.fleet import KINDS, SELECTOR, Fleet
-from world.stepfunctions.engine import Execution as EngineExecution
-from world.world import Execution, Node, World
+from world.scenario.executions import Execution
+from world.scenario.groups import Node
+from world.stepfunctions.executions import Execution as EngineExecution
+from world.world import World
 
 #: Between two looks at how far it is, in virtual seconds.
 LOOK = 60

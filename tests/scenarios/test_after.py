@@ -2,8 +2,8 @@
 
 import pytest
 
-from world.aws.autoscaling import Unknowns
-from world.faults import sample
+from world.aws.autoscaling.model import Unknowns
+from world.base.faults import sample
 
 #: Two of the readings; test_unknowns.py tries them all.
 SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=2)]

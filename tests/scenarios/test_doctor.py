@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from world.aws.account import ACCOUNT, PARTITION, REGION
-from world.process.deployment import CLUSTER
+from world.aws.identity import ACCOUNT, PARTITION, REGION
+from world.deployment import CLUSTER
 
 ROLE = "ClusterRole"
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from world.aws.autoscaling import Unknowns
-from world.faults import sample
+from world.aws.autoscaling.model import Unknowns
+from world.base.faults import sample
 
 HOUR = 3600
 DAY = 24 * HOUR

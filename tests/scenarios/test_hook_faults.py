@@ -3,7 +3,7 @@ some of the calls, `make campaign` each."""
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 WAITS = {"recycle-eks/drain": "wait"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 
 def happy_path(world):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 #: Those that touch a way through Standby and a termination.
 SWITCHES = ["terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]

@@ -7,12 +7,13 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from world.aws.account import ACCOUNT, BOTO3_SERVICE, PARTITION, REGION
 from world.aws.iam_resources import ROWS, everything
+from world.aws.identity import ACCOUNT, PARTITION, REGION
+from world.aws.requests import BOTO3_SERVICE
+from world.cli import command_line
+from world.deployment import ALARM_TOPIC, CLUSTER
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
-from world.process.cli import command_line
-from world.process.deployment import ALARM_TOPIC, CLUSTER
 
 #: Statements that no story needs, and why they stand there.
 NOT_CALLED = {

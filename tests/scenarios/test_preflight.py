@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from world.process.deployment import CLUSTER
+from world.deployment import CLUSTER
 
 TAG = f"kubernetes.io/cluster/{CLUSTER}"
 ACTIVE_REFRESHES = ["Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"]

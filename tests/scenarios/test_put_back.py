@@ -2,8 +2,8 @@
 
 import pytest
 
-from world.faults import sample
-from world.world import Group, Node
+from world.base.faults import sample
+from world.scenario.groups import Group, Node
 
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "Launch suspended": (1, 2, 4)}
 SWITCHES = ["exit_standby_trims", "enter_standby_at_max_launches", "standby_counts_for_zone_balance"]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 3600}}
 

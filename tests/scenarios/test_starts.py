@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from world.process.deployment import ALARM_TOPIC
-from world.world import IMAGE
+from world.deployment import ALARM_TOPIC
+from world.scenario.groups import IMAGE
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 #: What is assumed, and the two other readings of a detachment; test_unknowns.py tries them all.
 SWITCHES = [None, "detach_from_standby_kills_another", "detach_from_standby_launches_extra"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 from world.kubernetes.kube_client import MERGE_PATCH
 
 STATES = [

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from world.faults import sample
+from world.base.faults import sample
 
 #: The phases in which a node is being replaced, or has pods moved from it; and these with those in which it only waits.
 BUSY = {"standby", "draining"}

@@ -4,7 +4,7 @@ yet.)"""
 
 import pytest
 
-from world.aws.autoscaling import Unknowns
+from world.aws.autoscaling.model import Unknowns
 
 SWITCHES = [name for name in vars(Unknowns) if not name.startswith("_")]
 CASES = [(switch, 4) for switch in SWITCHES] + [("enter_standby_at_max_launches", 2)]

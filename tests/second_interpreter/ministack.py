@@ -26,8 +26,9 @@ import boto3
 
 from contract.scripts import INPUT, Script, Walk
 from prepare import LAMBDAS, install_python
-from world.kubernetes.control_plane import free_ports, never_outlives
+from world.kubernetes.control_plane import free_ports
 from world.process.folders import temporary_folder
+from world.process.processes import never_outlives
 from world.stepfunctions.in_memory import FunctionFailed
 
 HERE = Path(__file__).resolve().parent

@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from world.process.cli import Cli, command_line
+from world.cli import Cli, command_line
 from world.world import World
 
 

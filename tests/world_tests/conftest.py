@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from world.clock import Clock
+from world.base.clock import Clock
 from world.kubernetes.cluster import Kubernetes
 from world_tests.moto_region import moto_endpoint, region  # noqa: F401 (fixtures)
 

@@ -20,9 +20,10 @@ from moto.sns.models import sns_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
 from world.aws.events import Events
-from world.clock import Clock
+from world.base.clock import Clock
 from world.stepfunctions.api import MotoMachines, install
-from world.stepfunctions.engine import Engine, Execution
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution
 from world.stepfunctions.in_memory import PythonFunctions
 from world.stepfunctions.sdk_integrations import AwsServices
 

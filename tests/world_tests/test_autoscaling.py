@@ -9,9 +9,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from world.aws.account import Aws
-from world.aws.autoscaling import LAUNCHING, TERMINATING, AutoScaling, Launch
+from world.aws.autoscaling.api import install
+from world.aws.autoscaling.groups import AutoScaling
+from world.aws.autoscaling.model import LAUNCHING, TERMINATING, Launch
 from world.aws.ec2 import Ec2
-from world.clock import Clock
+from world.base.clock import Clock
 
 HOUR = 3600
 
@@ -25,6 +27,7 @@ class Account:
         self.events = []
         self.ec2 = Ec2(self.aws, self.clock, self.emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self.emit)
+        install(self.autoscaling)
         self.aws.start()
 
     def reset(self):

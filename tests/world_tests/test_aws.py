@@ -16,12 +16,15 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from moto.moto_api._internal import mock_random
 
 from prepare import TESTS
-from world.aws.account import ROOT, Aws, ReplayFailed, load_requests, save_requests
-from world.aws.autoscaling import AutoScaling
+from world.aws.account import Aws, ReplayFailed
+from world.aws.autoscaling.api import install
+from world.aws.autoscaling.groups import AutoScaling
 from world.aws.ec2 import Ec2
+from world.aws.identity import ROOT
+from world.aws.requests import load_requests, save_requests
 from world.aws.terraform_gaps import Eks
-from world.clock import Clock
-from world.faults import Plan
+from world.base.clock import Clock
+from world.base.faults import Plan
 from world.process.processes import run_to_its_end
 
 ROLE = "arn:aws:iam::123456789012:role/claim-node"
@@ -33,7 +36,7 @@ class Account:
         self.faults = Plan()
         self.aws = Aws(self.clock, self.faults)
         ec2 = Ec2(self.aws, self.clock, lambda *event: None)
-        AutoScaling(self.aws, ec2, self.clock, lambda *event: None)
+        install(AutoScaling(self.aws, ec2, self.clock, lambda *event: None))
         self.eks = Eks(self.aws)
         self.aws.start()
 
@@ -182,7 +185,7 @@ def test_identifiers_depend_on_what_was_created_and_not_on_what_was_read(account
 
 BEFORE = """
 from world.aws.account import Aws
-from world.clock import Clock
+from world.base.clock import Clock
 
 before = Aws(Clock())
 before.start()

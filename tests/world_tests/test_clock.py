@@ -6,17 +6,7 @@ import threading
 
 import pytest
 
-from world.clock import (
-    TIMED_OUT,
-    Call,
-    CallStuck,
-    Clock,
-    Deadlock,
-    Killed,
-    LimitReached,
-    ProcessFailed,
-    Timeout,
-)
+from world.base.clock import TIMED_OUT, Call, CallStuck, Clock, Deadlock, Killed, LimitReached, ProcessFailed, Timeout
 
 
 @pytest.fixture

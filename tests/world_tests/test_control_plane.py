@@ -44,7 +44,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
 
 HASTY = """
 import os, signal, subprocess
-from world.kubernetes.control_plane import never_outlives
+from world.process.processes import never_outlives
 component = subprocess.Popen(never_outlives(os.getpid(), ["sleep", "600"]), process_group=0)
 print(component.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

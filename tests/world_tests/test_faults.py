@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.faults import Plan, carry_out, sample
+from world.base.faults import Plan, carry_out, sample
 
 
 class Process:

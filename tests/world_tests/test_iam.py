@@ -11,7 +11,7 @@ from world.aws import iam_quotas
 from world.aws.account import Aws
 from world.aws.iam import Iam, Simulator
 from world.aws.iam_resources import ROWS, Asked, everything
-from world.clock import Clock
+from world.base.clock import Clock
 
 INSTANCES = "arn:aws:ec2:eu-west-1:123456789012:instance/*"
 ROLE = "arn:aws:iam::123456789012:role/path/worker"

@@ -15,9 +15,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from world.clock import Clock
-from world.kubernetes.cluster import Kubernetes, Node
+from world.base.clock import Clock
+from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.eks_token import eks_token
+from world.kubernetes.handles import Node
 from world.kubernetes.kube_client import MERGE_PATCH, Json, KubeClient
 from world.kubernetes.kube_proxy import KubeProxy
 from world.kubernetes.virtual_times import VirtualTimes

@@ -6,12 +6,13 @@ from unittest import mock
 
 import pytest
 
-from world.clock import Clock
-from world.kubernetes import cluster as kubernetes_module
-from world.kubernetes import control_plane, settled
-from world.kubernetes.cluster import Kubernetes, Node, NotSettled, Pod
+from world.base.clock import Clock
+from world.kubernetes import control_plane, running_cluster, settled
+from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.control_plane import ComponentDied
+from world.kubernetes.handles import Node, Pod
 from world.kubernetes.kube_client import Answer, Refused
+from world.kubernetes.settled import NotSettled
 
 HOUR = 3600.0
 
@@ -519,8 +520,8 @@ def test_settling_costs_nothing_when_nothing_was_done(kubernetes: Kubernetes, ol
 def test_what_does_not_settle_is_named(kubernetes: Kubernetes, old: Node, new: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     web = kubernetes.deployment("web", on=old)
     kubernetes.settle()
-    monkeypatch.setattr(kubernetes_module, "SETTLE_LIMIT", 0.3)
-    monkeypatch.setattr(kubernetes_module, "FROZEN_BETWEEN_SETTLES", ())
+    monkeypatch.setattr(running_cluster, "SETTLE_LIMIT", 0.3)
+    monkeypatch.setattr(running_cluster, "FROZEN_BETWEEN_SETTLES", ())
     web.scale(2)
     with pytest.raises(NotSettled, match="deployment default/web was not looked at yet"):
         kubernetes.settle()

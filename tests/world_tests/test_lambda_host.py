@@ -11,9 +11,10 @@ import zipfile
 import pytest
 
 from world.aws.account import Aws
-from world.aws.lambda_host import Invocation, LambdaHost, ServiceError
-from world.clock import Clock
-from world.faults import Plan
+from world.aws.lambda_host import Invocation, LambdaHost
+from world.base.clock import Clock
+from world.base.faults import Plan
+from world.stepfunctions.state_errors import ServiceError
 
 # A runtime client of the Lambda Runtime API in a few lines. {extra} runs at init.
 BOOTSTRAP = """#!{python}
@@ -176,7 +177,7 @@ def test_a_recorded_call_names_the_function_its_role_and_its_process(account):
     call = account.aws.calls[-1]
     assert (call.action, call.function, call.access_key) == ("ec2:DescribeInstances", "claim-node", key)
     assert call.principal == "arn:aws:sts::123456789012:assumed-role/claim-node-role/claim-node"
-    assert account.host.environment_of(key).function == "claim-node"
+    assert account.aws.callers[key].function == "claim-node"
 
 
 def test_an_error_of_the_function_is_a_function_error_and_the_process_lives_on(account):

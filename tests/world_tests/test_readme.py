@@ -29,7 +29,8 @@ def test_example(world, cli, tmp_path, example):
 
 
 def test_every_module_is_on_the_map():
-    modules = {path.name for path in (README.parent / "world").glob("*.py")} - {"__init__.py"}
+    world = README.parent / "world"
+    modules = {str(path.relative_to(world)) for path in world.rglob("*.py") if path.name != "__init__.py"}
     assert {name for name in modules if f"`{name}`" not in TEXT} == set()
 
 

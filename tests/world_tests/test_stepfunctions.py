@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from world.clock import Clock
-from world.stepfunctions.engine import Engine, Execution
+from world.base.clock import Clock
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution
 from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
 from world.stepfunctions.state_errors import ApiError, ServiceError
 

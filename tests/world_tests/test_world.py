@@ -18,11 +18,12 @@ import boto3
 import pytest
 import yaml
 
-from world.aws.account import REGION
-from world.aws.autoscaling import Timings, Unknowns
+from world.aws.autoscaling.model import Timings, Unknowns
+from world.aws.identity import REGION
+from world.deployment import CLUSTER
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
-from world.world import CLUSTER, World
+from world.world import World
 
 # -- the same each time ------------------------------------------------------------------------------------------------
 

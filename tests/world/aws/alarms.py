@@ -21,8 +21,8 @@ from typing import Any
 
 from moto.cloudwatch.models import Alarm
 
-from world.aws.account import moto_original
-from world.clock import Clock
+from world.aws.moto_internals import moto_original
+from world.base.clock import Clock
 
 STATE_CHANGE = "CloudWatch Alarm State Change"
 

@@ -1,6 +1,6 @@
 """Load balancers' target groups: who gets traffic there, from when to when, on the virtual clock.
 
-Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`world/aws/autoscaling.py`).
+Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`autoscaling/targets.py`).
 The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers them (instance mode,
 kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`): every Node but those with the label
 `node.kubernetes.io/exclude-from-external-load-balancers`, the taint `ToBeDeletedByClusterAutoscaler` or
@@ -13,7 +13,7 @@ that changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +22,11 @@ from moto.ec2.models.instances import Instance
 from moto.elbv2.exceptions import TargetNotRunning
 from moto.elbv2.models import ELBv2Backend, FakeHealthStatus, FakeTargetGroup, elbv2_backends
 
-from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.account import Aws
 from world.aws.ec2 import Ec2
-from world.clock import Clock
-from world.kubernetes.cluster import Kubernetes
+from world.aws.identity import ACCOUNT, REGION
+from world.aws.moto_internals import LOCK, moto_original
+from world.base.clock import Clock
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 GOING = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")
@@ -128,10 +129,11 @@ class TargetGroup:
 class Balancers:
     """The target groups of the account that a scenario has made."""
 
-    def __init__(self, aws: Aws, ec2: Ec2, clock: Clock, kubernetes: Kubernetes) -> None:
+    def __init__(self, aws: Aws, ec2: Ec2, clock: Clock, nodes: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        """`nodes`: the Node objects of the cluster."""
         self.aws = aws
         self.clock = clock
-        self._kubernetes = kubernetes
+        self._nodes = nodes
         self._groups: dict[str, TargetGroup] = {}
         ec2.on_change.append(self._instance_changed)
         aws.on_reset.append(self._groups.clear)
@@ -156,7 +158,7 @@ class Balancers:
         if not groups:
             return
         with LOCK:
-            wanted = {node.instance_id for node in self._nodes() if node.instance_id is not None}
+            wanted = {node.instance_id for node in map(_Suitable, self._nodes()) if node.is_suitable and node.instance_id}
             for group in groups:
                 registered = {entry.target for entry in group.book if entry.deregistered is None}
                 for instance in sorted(wanted - registered):
@@ -164,10 +166,6 @@ class Balancers:
                     with suppress(TargetNotRunning):
                         group.register([instance])
                 group.deregister(sorted(registered - wanted))
-
-    def _nodes(self) -> list[_Suitable]:
-        nodes = [_Suitable(node.object) for node in self._kubernetes.nodes()]
-        return [node for node in nodes if node.is_suitable]
 
     def _instance_changed(self, instance: Instance, old: str, new: str) -> None:
         if new in ("shutting-down", "stopping"):

@@ -17,7 +17,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from moto.autoscaling.models import AutoScalingBackend
 from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
@@ -27,7 +27,10 @@ from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.responses import EC2Response
 from moto.moto_api._internal import mock_random
 
-from world.aws.account import ACCOUNT, LOCK, REGION, Aws, moto_original
+from world.aws.account import Aws
+from world.aws.identity import ACCOUNT, REGION
+from world.aws.moto_internals import LOCK, moto_original
+from world.base.clock import Clock
 
 Emit = Callable[[str, str, dict[str, Any], list[str]], None]
 
@@ -45,11 +48,6 @@ PARTICIPLE = {"stop": "stopped", "start": "started"}
 MAX_TAG_KEY, MAX_TAG_VALUE = 128, 256
 
 INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
-
-
-class Clock(Protocol):
-    def now(self) -> float: ...
-    def after(self, seconds: float, action: Callable[[], Any]) -> Any: ...
 
 
 @dataclass
@@ -229,7 +227,7 @@ def _install(ec2: Ec2) -> None:
         _before(EC2Response, operation, lambda response: check_instance_ids(response._get_param("InstanceIds", [])))
     _find_fast(ec2)
     _load_few_images()
-    # autoscaling.py listens to `on_change`; moto's own replacement of terminated members must not interfere.
+    # autoscaling/groups.py listens to `on_change`; moto's own replacement of terminated members must not interfere.
     assert hasattr(AutoScalingBackend, "notify_terminate_instances")
     AutoScalingBackend.notify_terminate_instances = lambda backend, instance_ids: None
     name = moto_original(Instance, "private_dns_name")

@@ -37,8 +37,9 @@ from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
 from world.aws import event_patterns
-from world.clock import Clock
-from world.stepfunctions.engine import Engine, Execution
+from world.base.clock import Clock
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution
 from world.stepfunctions.state_errors import ApiError
 
 # Virtual seconds from an event to its targets. AWS docs give about half a second, and no guarantee.

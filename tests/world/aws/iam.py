@@ -26,8 +26,12 @@ from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
 from prepare import TESTS, install_iam
-from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, ROOT, Answer, Aws, Identified, error_answer
+from world.aws.account import Aws
 from world.aws.iam_resources import ROWS, Asked
+from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT
+from world.aws.moto_internals import LOCK
+from world.aws.requests import Identified
+from world.aws.server import Answer, error_answer
 
 # Operations whose action in a policy has another name (service authorization reference of Lambda).
 ACTION = {"lambda:Invoke": "lambda:InvokeFunction"}

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from moto.scheduler.models import Schedule, scheduler_backends
 
 from world.aws.events import Events, fill_template
-from world.clock import Clock
+from world.base.clock import Clock
 
 #: A cron expression without a time in so many days has none.
 _FAR = 5 * 366

@@ -4,7 +4,7 @@ EKS: an endpoint and a certificate authority that are a real cluster's, the auth
 the logging configuration, settings that an update must not lose, and versions that are published when something changed
 and only then. EC2: the description of a rule that lets another security group in.
 
-What this does not do: Step Functions' gaps (stepfunctions_api.py), Auto Scaling's (autoscaling.py).
+What this does not do: Step Functions' gaps (stepfunctions/api.py), Auto Scaling's (autoscaling/).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from moto.eks.responses import EKSResponse
 from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
-from world.aws.account import ACCOUNT, LOCK, PARTITION, REGION, Aws, moto_original
+from world.aws.account import Aws
+from world.aws.identity import ACCOUNT, PARTITION, REGION
+from world.aws.moto_internals import LOCK, moto_original
 
 # (ARN of a role or user, Kubernetes user name, Kubernetes groups): what the authenticator needs to know of an access
 # entry.

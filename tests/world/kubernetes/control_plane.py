@@ -4,7 +4,7 @@ It starts in two to three seconds and needs no privilege. What it deliberately i
 and pods are brought to life by `kubelet.py`, on the virtual clock. For the same reason every controller that works by its
 own real-time timer is left out or silenced here and played there.
 
-Controllers and scheduler may be frozen (SIGSTOP) and thawed: `kubernetes.py` lets them act only while it settles the
+Controllers and scheduler may be frozen (SIGSTOP) and thawed: `running_cluster.py` lets them act only while it settles the
 cluster, so that whatever runs in between sees a world that stands still.
 """
 
@@ -18,11 +18,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from world.kubernetes.kube_client import KubeClient
 from world.process.folders import temporary_folder
 from world.process.pki import Authority, Certificate
+from world.process.processes import never_outlives
 
 CONTROLLERS = (
     "serviceaccount-controller",  # makes each namespace's "default" account; pods are refused without it
@@ -66,19 +67,6 @@ pkg/scheduler/backend/cache). That happens when it loses its connection while it
 _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
 """No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
 seconds would take its connections for lost, and does not know then what became of its last requests."""
-
-DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
-"""Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
-once etcd is gone.
-
-Not by `preexec_fn`, which runs Python between fork and exec: a lock that another thread holds at that moment, such as the dynamic
-linker's, is never released in the child, and the start hangs. Without it, Python uses vfork, which also costs less."""
-
-
-def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
-    """The command, which the kernel kills with its parent. It does not begin if its parent has gone: one that was killed
-    before `setpriv` had asked the kernel would leave it behind."""
-    return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
 
 
 class ControlPlane:

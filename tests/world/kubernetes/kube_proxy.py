@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from world.faults import Caller, Fault, Plan, carry_out
+from world.base.faults import Caller, Fault, Plan, carry_out
 from world.kubernetes.kube_client import CLOSED_WHILE_IDLE, Connection, Json
 from world.kubernetes.sts import Identity, access_key_of
 from world.kubernetes.virtual_times import VirtualTimes

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from world.clock import Clock
+from world.base.clock import Clock
 from world.kubernetes import scheduling
 from world.kubernetes.cluster_state import ClusterState, key_of
 from world.kubernetes.kube_client import STRATEGIC_MERGE_PATCH, Answer, Json, KubeClient, Refused

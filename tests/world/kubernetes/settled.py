@@ -17,6 +17,14 @@ NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
+SETTLE_LIMIT = 60.0
+"""Real seconds that the cluster may take to settle; 0.05-0.15 are usual, 2-3 where the controllers have only just been started,
+and more where several sessions share two cores."""
+
+
+class NotSettled(AssertionError):
+    """The cluster did not come to rest; the text says what was still going on."""
+
 
 class Settledness:
     """What is still going to change by itself, for a reader who asks again and again: each time only what changed since then, and

@@ -1,4 +1,4 @@
-"""Looking at processes from outside, by the kernel's tables."""
+"""Processes: starting them so that they end with their parent, and looking at them from outside, by the kernel's tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 #: Real seconds after which a command counts as hung: before pytest ends its test (`timeout` in pytest.ini), which would lose what
 #: the command has printed. Seconds in which a Python that is told to abort writes where its threads are.
 HUNG, FAREWELL = 400.0, 10.0
+
+DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
+"""Before a command: the kernel kills it when the thread that started it ends. SIGKILL, as the API server takes a minute to end
+once etcd is gone.
+
+Not by `preexec_fn`, which runs Python between fork and exec: a lock that another thread holds at that moment, such as the dynamic
+linker's, is never released in the child, and the start hangs. Without it, Python uses vfork, which also costs less."""
+
+
+def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
+    """The command, which the kernel kills with its parent. It does not begin if its parent has gone: one that was killed
+    before `setpriv` had asked the kernel would leave it behind."""
+    return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
 
 
 def run_to_its_end(

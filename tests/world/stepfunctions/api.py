@@ -24,9 +24,10 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.stepfunctions.models import StateMachine, StateMachineVersion, StepFunctionBackend, stepfunctions_backends
 from moto.stepfunctions.responses import StepFunctionResponse
 
-from world.clock import Clock
+from world.base.clock import Clock
 from world.stepfunctions import asl
-from world.stepfunctions.engine import Engine, Execution, Machine
+from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Execution, Machine
 from world.stepfunctions.state_errors import ApiError, StateError
 
 # API reference of GetExecutionHistory, ListExecutions and ListStateMachineVersions: results per page.

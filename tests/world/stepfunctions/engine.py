@@ -1,6 +1,6 @@
 """AWS Step Functions, Standard workflows, on the virtual clock: executions, their history, stop, redrive, limits.
 
-`Engine` is the service; `world.interpreter` runs the states of one execution; `world.tasks` does the service integrations.
+`Engine` is the service; `interpreter.py` runs the states of one execution, `tasks.py` does the service integrations.
 State machines (their definitions, versions and aliases) belong to somebody else: the engine asks `machines.resolve(arn)`.
 
 Every public method of `Engine` may be called from any thread, also from inside the driver while a state runs: none of them
@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from world.clock import Call, Clock, Killed, Process, Signal, Timer
-from world.faults import Plan
+from world.base.clock import Clock, Killed
+from world.base.faults import Plan
 from world.stepfunctions import asl
-from world.stepfunctions.interpreter import Interpreter, Scope
+from world.stepfunctions.executions import Execution, Functions, Machine, Machines, Scope, Services, Steps
+from world.stepfunctions.interpreter import Interpreter
 from world.stepfunctions.jsonata_queries import Queries
 from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
 from world.stepfunctions.texts import text_of
@@ -36,8 +36,6 @@ REDRIVABLE_PERIOD = 14 * 86_400
 # Virtual seconds after which a `.sync:2` parent notices that its child ended. AWS gives no number.
 SYNC_DELAY = 1.0
 
-Steps = Generator[Any, Any, Any]
-
 _FORBIDDEN_IN_NAMES = set(' <>{}[]?*"#%\\^|~`$&,;:/')
 _FINAL_EVENTS = {
     "SUCCEEDED": "ExecutionSucceeded",
@@ -45,70 +43,6 @@ _FINAL_EVENTS = {
     "ABORTED": "ExecutionAborted",
     "TIMED_OUT": "ExecutionTimedOut",
 }
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A state machine as an execution was started on it. `arn` is unqualified; the other ARNs say how it was named."""
-
-    arn: str
-    definition: str
-    role_arn: str
-    version_arn: str | None = None
-    alias_arn: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self.arn.split(":")[6]
-
-
-class Machines(Protocol):
-    def resolve(self, arn: str) -> Machine:
-        """The machine behind an ARN, also a version's or an alias's. Raises ApiError StateMachineDoesNotExist."""
-
-
-class Functions(Protocol):
-    def invoke(self, function_arn: str, payload: dict[str, Any]) -> Call:
-        """A Call whose answer has `.payload` (bytes) and `.function_error` (str or None), or that fails with ServiceError."""
-
-
-class Services(Protocol):
-    def call(self, service: str, action: str, parameters: Any) -> Call:
-        """A Call to an AWS API, named as in `aws-sdk:<service>:<action>`. Answers the result, or fails with StateError."""
-
-
-@dataclass(eq=False)
-class Execution:
-    """One execution: what DescribeExecution shows, its history, and what the engine needs to stop or redrive it."""
-
-    arn: str
-    name: str
-    machine: Machine
-    definition: dict[str, Any]
-    input_text: str
-    start: float
-    root: Scope
-    ended: Signal
-    map_run_arn: str | None = None
-    status: str = "RUNNING"
-    stop: float | None = None
-    output_text: str | None = None
-    error: str | None = None
-    cause: str | None = None
-    redrive_count: int = 0
-    redriven_at: float | None = None
-    events: list[dict[str, Any]] = field(default_factory=list)
-    process: Process | None = None
-    timeout: Timer | None = None
-
-    @property
-    def output(self) -> Any:
-        """The output as JSON value; None unless it succeeded."""
-        return None if self.output_text is None else json.loads(self.output_text)
-
-    @property
-    def input(self) -> Any:
-        return json.loads(self.input_text)
 
 
 class Engine:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from world.clock import Call
-from world.stepfunctions.engine import Machine
+from world.base.clock import Call
+from world.stepfunctions.executions import Machine
 from world.stepfunctions.state_errors import ApiError, ServiceError
 
 

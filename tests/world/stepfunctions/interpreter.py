@@ -8,22 +8,16 @@ of the state types, "Handling errors in Step Functions workflows", "Passing data
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from world.clock import TIMED_OUT, Signal, Timeout
+from world.base.clock import TIMED_OUT, Signal, Timeout
 from world.stepfunctions import asl
-from world.stepfunctions.jsonata_queries import QueryError, has_expression
+from world.stepfunctions.executions import Child, Execution, Job, Json, Outcome, Scope, Service, Steps, Visit
+from world.stepfunctions.running import RunningExecution
 from world.stepfunctions.state_errors import StateError, matches
 from world.stepfunctions.tasks import Task
-from world.stepfunctions.texts import iso, text_of
-
-if TYPE_CHECKING:
-    from world.stepfunctions.engine import Engine, Execution
-
-Json = Any
-Steps = Generator[Any, Any, Any]
+from world.stepfunctions.texts import text_of
 
 # AWS docs, "Map state": the most iterations at once, of an inline and of a distributed Map.
 INLINE_CONCURRENCY = 40
@@ -36,93 +30,13 @@ LONGEST_WAIT = 99_999_999
 LONGEST_CAUSE = 32_768
 
 
-class Job:
-    """One of several things that a Parallel or Map state runs at once. `finished` with `output`, or with `error`."""
-
-    def __init__(self) -> None:
-        self.finished = False
-        self.error: StateError | None = None
-        self.output: Json = None
-
-    @property
-    def succeeded(self) -> bool:
-        return self.finished and self.error is None
-
-
-class Scope(Job):
-    """A sequence of states with variables of its own: the machine, a branch of a Parallel, an iteration of a Map.
-
-    `state` is the state that runs, or that ran last; `jobs` are the branches or iterations of that state, if it has any.
-    """
-
-    def __init__(self, definition: dict[str, Json], value: Json, parent: Scope | None = None):
-        super().__init__()
-        self.definition = definition
-        self.parent = parent
-        self.state: str = definition["StartAt"]
-        self.input = value
-        self.variables: dict[str, Json] = {}
-        self.jobs: list[Job] = []
-        self.map_run_arn: str | None = None
-        self.entered_at: float | None = None
-        self.last_event: int | None = parent.last_event if parent else None
-        self.redriven = False
-
-    def visible_variables(self) -> dict[str, Json]:
-        outer = self.parent.visible_variables() if self.parent else {}
-        return {**outer, **self.variables}
-
-    def prepare_redrive(self) -> None:
-        """Marks what did not succeed, down to the states that failed or were cut off, to be resumed."""
-        self.finished, self.error, self.redriven = False, None, True
-        for job in self.jobs:
-            if not job.succeeded:
-                job.prepare_redrive()
-
-
-class Child(Job):
-    """An item of a Distributed Map: a child execution."""
-
-    def __init__(self, index: int, value: Json):
-        super().__init__()
-        self.index = index
-        self.value = value
-        self.execution: Execution | None = None
-
-    def prepare_redrive(self) -> None:
-        self.finished, self.error = False, None
-
-
-@dataclass(eq=False)
-class Visit:
-    """One stay in a state."""
-
-    scope: Scope
-    name: str
-    state: dict[str, Json]
-    input: Json
-    entered_at: float
-    resumed: bool
-    retry_count: int = 0
-    attempts: dict[int, int] = field(default_factory=dict)
-    task_token: str | None = None
-
-
-@dataclass
-class Outcome:
-    """How a visit ends: where to go, with what, and what to assign on the way."""
-
-    next: str | None
-    output: Json
-    assigned: dict[str, Json]
-
-
 class Interpreter:
     """Runs one execution from where its scopes stand; made anew for a redrive."""
 
-    def __init__(self, engine: Engine, execution: Execution):
+    def __init__(self, engine: Service, execution: Execution):
         self.engine = engine
         self.execution = execution
+        self.running = RunningExecution(engine, execution)
         self.clock = engine.clock
 
     def run(self) -> Steps:
@@ -159,7 +73,7 @@ class Interpreter:
         if not rescheduled:
             scope.jobs = []
             details = {"name": visit.name, "input": text_of(visit.input), "inputDetails": {"truncated": False}}
-            self.record(visit, state["Type"] + "StateEntered", details)
+            self.running.record(visit, state["Type"] + "StateEntered", details)
         return visit
 
     def _leave(self, visit: Visit, outcome: Outcome) -> None:
@@ -167,14 +81,14 @@ class Interpreter:
         if outcome.assigned:
             details["assignedVariables"] = {name: text_of(value) for name, value in outcome.assigned.items()}
             details["assignedVariablesDetails"] = {"truncated": False}
-        self.record(visit, visit.state["Type"] + "StateExited", details)
+        self.running.record(visit, visit.state["Type"] + "StateExited", details)
         visit.scope.variables.update(outcome.assigned)
         visit.scope.jobs = []
 
     def _outcome(self, visit: Visit, rule: dict[str, Json], next_state: str | None, default: Json, **extra: Json) -> Outcome:
         """Output and Assign of a state, choice rule or catcher; both see the variables as they were before."""
-        output = self.evaluate(visit, rule["Output"], **extra) if "Output" in rule else default
-        assigned = self.evaluate(visit, rule.get("Assign", {}), **extra)
+        output = self.running.evaluate(visit, rule["Output"], **extra) if "Output" in rule else default
+        assigned = self.running.evaluate(visit, rule.get("Assign", {}), **extra)
         self.engine.check_size(assigned, f"variables assigned by state '{visit.name}'")
         self.engine.check_size(output, f"output of state '{visit.name}'")
         return Outcome(next_state, output, assigned)
@@ -191,20 +105,20 @@ class Interpreter:
         return self._after(visit, visit.input)
 
     def _fail(self, visit: Visit) -> Outcome:
-        error = self.evaluate(visit, visit.state.get("Error", ""))
-        cause = self.evaluate(visit, visit.state.get("Cause", ""))
+        error = self.running.evaluate(visit, visit.state.get("Error", ""))
+        cause = self.running.evaluate(visit, visit.state.get("Cause", ""))
         for value in (error, cause):
             if not isinstance(value, str):
-                raise self.query_error(visit, f"Error and Cause must be strings, got {value!r}")
+                raise self.running.query_error(visit, f"Error and Cause must be strings, got {value!r}")
         if len(cause) > LONGEST_CAUSE:
-            raise self.query_error(visit, f"Cause has {len(cause)} characters, more than {LONGEST_CAUSE}")
+            raise self.running.query_error(visit, f"Cause has {len(cause)} characters, more than {LONGEST_CAUSE}")
         raise StateError(error, cause)
 
     def _choice(self, visit: Visit) -> Outcome:
         for rule in visit.state["Choices"]:
-            holds = self.evaluate(visit, rule["Condition"])
+            holds = self.running.evaluate(visit, rule["Condition"])
             if not isinstance(holds, bool):
-                raise self.query_error(visit, f"Condition '{rule['Condition']}' must return a boolean, got {holds!r}")
+                raise self.running.query_error(visit, f"Condition '{rule['Condition']}' must return a boolean, got {holds!r}")
             if holds:
                 return self._outcome(visit, rule, rule["Next"], visit.input)
         if "Default" not in visit.state:
@@ -217,11 +131,11 @@ class Interpreter:
 
     def _wait_seconds(self, visit: Visit) -> float:
         if "Timestamp" in visit.state:
-            text = self.evaluate(visit, visit.state["Timestamp"])
+            text = self.running.evaluate(visit, visit.state["Timestamp"])
             return max(0.0, self._moment(visit, text) - self.clock.now())
-        seconds = self.evaluate(visit, visit.state["Seconds"])
+        seconds = self.running.evaluate(visit, visit.state["Seconds"])
         if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_WAIT:
-            raise self.query_error(visit, f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}")
+            raise self.running.query_error(visit, f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}")
         return seconds
 
     def _moment(self, visit: Visit, text: Json) -> float:
@@ -230,13 +144,13 @@ class Interpreter:
         except (AttributeError, ValueError):
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise self.query_error(visit, f"Timestamp must be an ISO 8601 time with an offset, got {text!r}")
+            raise self.running.query_error(visit, f"Timestamp must be an ISO 8601 time with an offset, got {text!r}")
         return moment.timestamp()
 
     # States that can be retried and caught
 
     def _task(self, visit: Visit) -> Steps:
-        return (yield from self._guarded(visit, lambda: self._bounded(visit, Task(self, visit))))
+        return (yield from self._guarded(visit, lambda: self._bounded(visit, Task(self.running, visit))))
 
     def _parallel(self, visit: Visit) -> Steps:
         return (yield from self._guarded(visit, lambda: self._branches(visit), "ParallelStateFailed"))
@@ -255,7 +169,7 @@ class Interpreter:
                 delay = self._retry_delay(visit, error)
                 if delay is None:
                     if failed_event:
-                        self.record(visit, failed_event)
+                        self.running.record(visit, failed_event)
                     return self._caught(visit, error)
             yield delay
             visit.retry_count += 1
@@ -314,38 +228,38 @@ class Interpreter:
 
     def _branches(self, visit: Visit) -> Steps:
         if not visit.resumed or not visit.scope.jobs:
-            value = self.evaluate(visit, visit.state["Arguments"]) if "Arguments" in visit.state else visit.input
-            self.record(visit, "ParallelStateStarted")
+            value = self.running.evaluate(visit, visit.state["Arguments"]) if "Arguments" in visit.state else visit.input
+            self.running.record(visit, "ParallelStateStarted")
             visit.scope.jobs = [Scope(branch, value, visit.scope) for branch in visit.state["Branches"]]
         jobs = visit.scope.jobs
         yield from self._run_jobs(jobs, len(jobs), lambda index, scope: self.run_scope(scope), _raise_error)
-        self.record(visit, "ParallelStateSucceeded")
+        self.running.record(visit, "ParallelStateSucceeded")
         return [job.output for job in jobs]
 
     def _iterations(self, visit: Visit) -> Steps:
         if not visit.resumed or not visit.scope.jobs:
             items = self._items(visit)
-            self.record(visit, "MapStateStarted", {"length": len(items)})
+            self.running.record(visit, "MapStateStarted", {"length": len(items)})
             processor = visit.state["ItemProcessor"]
             visit.scope.jobs = [Scope(processor, item, visit.scope) for item in items]
         limit = min(self._max_concurrency(visit) or INLINE_CONCURRENCY, INLINE_CONCURRENCY)
         jobs = visit.scope.jobs
         yield from self._run_jobs(jobs, limit, lambda index, scope: self._iteration(visit, index, scope), _raise_error)
-        self.record(visit, "MapStateSucceeded")
+        self.running.record(visit, "MapStateSucceeded")
         return [job.output for job in jobs]
 
     def _iteration(self, visit: Visit, index: int, scope: Scope) -> Steps:
         details = {"name": visit.name, "index": index}
-        self.record(visit, "MapIterationStarted", details)
+        self.running.record(visit, "MapIterationStarted", details)
         if scope.entered_at is None:
             scope.input = self._selected(visit, {"Index": index, "Value": scope.input})
         scope.last_event = visit.scope.last_event
         try:
             output = yield from self.run_scope(scope)
         except StateError:
-            self.record(visit, "MapIterationFailed", details)
+            self.running.record(visit, "MapIterationFailed", details)
             raise
-        self.record(visit, "MapIterationSucceeded", details)
+        self.running.record(visit, "MapIterationSucceeded", details)
         return output
 
     def _children(self, visit: Visit) -> Steps:
@@ -359,17 +273,17 @@ class Interpreter:
             scope.map_run_arn = (
                 self.execution.machine.arn.replace(":stateMachine:", ":mapRun:", 1) + f"/{label}:{self.engine.next_uuid()}"
             )
-            self.record(visit, "MapStateStarted", {"length": len(items)})
-        self.record(visit, "MapRunRedriven" if redriven else "MapRunStarted", {"mapRunArn": scope.map_run_arn})
+            self.running.record(visit, "MapStateStarted", {"length": len(items)})
+        self.running.record(visit, "MapRunRedriven" if redriven else "MapRunStarted", {"mapRunArn": scope.map_run_arn})
         limit = self._max_concurrency(visit) or DISTRIBUTED_CONCURRENCY
         try:
             tolerated = self._tolerance(visit, len(scope.jobs))
             yield from self._run_jobs(scope.jobs, limit, lambda index, child: self._child(visit, child), tolerated)
         except StateError as error:
-            self.record(visit, "MapRunFailed", error_details(error))
+            self.running.record(visit, "MapRunFailed", error_details(error))
             raise
-        self.record(visit, "MapRunSucceeded")
-        self.record(visit, "MapStateSucceeded")
+        self.running.record(visit, "MapRunSucceeded")
+        self.running.record(visit, "MapStateSucceeded")
         if not self.engine.map_lists_failed_children:
             return [job.output for job in scope.jobs if job.succeeded]
         return [job.output if job.succeeded else self._failed(job.execution) for job in scope.jobs]
@@ -384,17 +298,17 @@ class Interpreter:
         if child.execution is None:
             value = self._selected(visit, {"Index": child.index, "Value": child.value})
             processor = visit.state["ItemProcessor"]
-            self.check_permission("states:StartExecution", {"stateMachineArn": self.execution.machine.arn})
+            self.running.check_permission("states:StartExecution", {"stateMachineArn": self.execution.machine.arn})
             child.execution = self.engine.start_child(visit.scope.map_run_arn, self.execution.machine, processor, value)
         else:
-            self.check_permission("states:RedriveExecution", {"executionArn": child.execution.arn})
+            self.running.check_permission("states:RedriveExecution", {"executionArn": child.execution.arn})
             self.engine.redrive_execution(child.execution.arn)
-        return (yield from self.await_execution(child.execution))
+        return (yield from self.running.await_execution(child.execution))
 
     def _tolerance(self, visit: Visit, total: int) -> Callable[[list[Job]], None]:
         """AWS docs, "Tolerated failure threshold": exceeding either value fails the run; without any, one failure does."""
-        count = self.evaluate(visit, visit.state.get("ToleratedFailureCount"))
-        percentage = self.evaluate(visit, visit.state.get("ToleratedFailurePercentage"))
+        count = self.running.evaluate(visit, visit.state.get("ToleratedFailureCount"))
+        percentage = self.running.evaluate(visit, visit.state.get("ToleratedFailurePercentage"))
         if count is None and percentage is None:
             count = 0
 
@@ -408,21 +322,21 @@ class Interpreter:
         return check
 
     def _items(self, visit: Visit) -> list[Json]:
-        items = self.evaluate(visit, visit.state["Items"]) if "Items" in visit.state else visit.input
+        items = self.running.evaluate(visit, visit.state["Items"]) if "Items" in visit.state else visit.input
         if not isinstance(items, list):
-            raise self.query_error(visit, f"Items must be an array, got {type(items).__name__}")
+            raise self.running.query_error(visit, f"Items must be an array, got {type(items).__name__}")
         return items
 
     def _max_concurrency(self, visit: Visit) -> int:
-        limit = self.evaluate(visit, visit.state.get("MaxConcurrency", 0))
+        limit = self.running.evaluate(visit, visit.state.get("MaxConcurrency", 0))
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise self.query_error(visit, f"MaxConcurrency must be a non-negative integer, got {limit!r}")
+            raise self.running.query_error(visit, f"MaxConcurrency must be a non-negative integer, got {limit!r}")
         return limit
 
     def _selected(self, visit: Visit, item: dict[str, Json]) -> Json:
         if "ItemSelector" not in visit.state:
             return item["Value"]
-        return self.evaluate(visit, visit.state["ItemSelector"], map_item=item)
+        return self.running.evaluate(visit, visit.state["ItemSelector"], map_item=item)
 
     def _run_jobs(
         self, jobs: list[Job], limit: int, steps: Callable[[int, Job], Steps], check: Callable[[list[Job]], None]
@@ -446,82 +360,9 @@ class Interpreter:
             for process in running.values():
                 process.kill()
 
-    def await_execution(self, execution: Execution) -> Steps:
-        """Waits for a child; stops it when this process is killed. Raises States.TaskFailed if it does not succeed."""
-        try:
-            yield execution.ended
-            if execution.status != "SUCCEEDED":
-                raise StateError(execution.error or f"States.{_camel(execution.status)}", execution.cause or "")
-            return execution.output
-        finally:
-            self.stop_child(execution)
-
-    def stop_child(self, child: Execution) -> None:
-        """Ends a child that still runs, if the machine's role may do that: else it runs on."""
-        if child.status == "RUNNING":
-            if self.engine.refusal(self.execution.machine.role_arn, "states:StopExecution", {"executionArn": child.arn}) is None:
-                self.engine.stop_execution(child.arn)
-
-    def check_permission(self, action: str, parameters: dict[str, Json]) -> None:
-        """Raises a StateError if the machine's role may not make this call to Step Functions or EventBridge."""
-        role = self.execution.machine.role_arn
-        self.engine.check_permission("StepFunctions.AccessDeniedException", role, action, parameters)
-
-    # Expressions, context, events
-
-    def evaluate(self, visit: Visit, template: Json, map_item: dict[str, Json] | None = None, **extra: Json) -> Json:
-        """A template's value. `extra` are fields of `$states` besides input and context: result, errorOutput."""
-        if not has_expression(template):
-            return template
-        states = {"input": visit.input, "context": self._context(visit, map_item), **extra}
-        try:
-            return self.engine.queries.evaluate(template, {**visit.scope.visible_variables(), "states": states})
-        except QueryError as error:
-            raise self.query_error(visit, str(error)) from error
-
-    def query_error(self, visit: Visit, cause: str) -> StateError:
-        """Records that an expression failed, or gave a value that the state cannot use; the answer is the error."""
-        details = {"error": "States.QueryEvaluationError", "cause": cause, "state": visit.name}
-        self.record(visit, "EvaluationFailed", details)
-        return StateError("States.QueryEvaluationError", cause)
-
-    def _context(self, visit: Visit, map_item: dict[str, Json] | None) -> dict[str, Json]:
-        """AWS docs, "Accessing execution data from the Context object". Redrive fields exist only after a redrive. `Map` is there
-        in the ItemSelector alone: "You must define parameters from the Context object in the ItemSelector block of the main Map
-        state, not within the states included in the ItemProcessor"."""
-        execution, machine = self.execution, self.execution.machine
-        about: dict[str, Json] = {
-            "Id": execution.arn,
-            "Input": execution.input,
-            "Name": execution.name,
-            "RoleArn": machine.role_arn,
-            "StartTime": iso(execution.start),
-        }
-        if execution.redrive_count:
-            about |= {"RedriveCount": execution.redrive_count, "RedriveTime": iso(execution.redriven_at)}
-        context: dict[str, Json] = {
-            "Execution": about,
-            "State": {"EnteredTime": iso(visit.entered_at), "Name": visit.name, "RetryCount": visit.retry_count},
-            "StateMachine": {"Id": machine.arn, "Name": machine.name},
-        }
-        if map_item is not None:
-            context["Map"] = {"Item": map_item}
-        if visit.task_token is not None:
-            context["Task"] = {"Token": visit.task_token}
-        return context
-
-    def record(self, visit: Visit, kind: str, details: dict[str, Json] | None = None) -> None:
-        """Adds an event to the history, after the scope's last one."""
-        scope = visit.scope
-        scope.last_event = self.engine.record(self.execution, kind, details or {}, scope.last_event)
-
 
 def error_details(error: StateError) -> dict[str, str]:
     return {"error": error.error, "cause": error.cause}
-
-
-def _camel(status: str) -> str:
-    return "".join(word.capitalize() for word in status.split("_"))
 
 
 def _raise_error(jobs: list[Job]) -> None:

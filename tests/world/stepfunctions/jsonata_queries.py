@@ -19,7 +19,7 @@ from jsonata import Jsonata
 from jsonata.functions import Functions
 from jsonata.utils import Utils
 
-from world.clock import Clock
+from world.base.clock import Clock
 
 
 class QueryError(Exception):

@@ -21,7 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
-from world.clock import Call
+from world.base.clock import Call
 from world.stepfunctions.state_errors import StateError
 from world.stepfunctions.texts import iso
 

@@ -7,30 +7,23 @@ Sources: AWS docs, "Integrating services with Step Functions", "Handling errors 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from world.stepfunctions import asl
+from world.stepfunctions.executions import Execution, Json, Steps, Visit
+from world.stepfunctions.running import RunningExecution
 from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
 from world.stepfunctions.texts import text_of
-
-if TYPE_CHECKING:
-    from world.stepfunctions.engine import Execution
-    from world.stepfunctions.interpreter import Interpreter, Visit
-
-Json = Any
-Steps = Generator[Any, Any, Any]
 
 
 class Task:
     """One attempt at a Task state."""
 
-    def __init__(self, interpreter: Interpreter, visit: Visit):
-        self.interpreter = interpreter
-        self.engine = interpreter.engine
-        self.clock = interpreter.clock
+    def __init__(self, running: RunningExecution, visit: Visit):
+        self.running = running
+        self.engine = running.engine
+        self.clock = running.engine.clock
         self.visit = visit
         self.integration = asl.integration_of(visit.state["Resource"])
         service, _, rest = self.integration.partition(":")
@@ -38,7 +31,7 @@ class Task:
         if service == "aws-sdk":
             name, _, action = rest.partition(":")
             self.resource = {"resourceType": f"aws-sdk:{name}", "resource": action}
-        self.role = interpreter.execution.machine.role_arn
+        self.role = running.execution.machine.role_arn
         self.timeout: float | None = None
         self.heartbeat: float | None = None
         self.heartbeat_at = self.clock.now()
@@ -50,7 +43,7 @@ class Task:
             visit.task_token = self.engine.next_uuid()
         self.arguments = visit.input
         if "Arguments" in visit.state:
-            self.arguments = self.interpreter.evaluate(visit, visit.state["Arguments"])
+            self.arguments = self.running.evaluate(visit, visit.state["Arguments"])
         self.timeout = self._seconds("TimeoutSeconds")
         self.heartbeat = self._seconds("HeartbeatSeconds")
         self.engine.check_size(self.arguments, f"arguments of state '{visit.name}'")
@@ -58,9 +51,9 @@ class Task:
     def _seconds(self, field: str) -> float | None:
         if field not in self.visit.state:
             return None
-        seconds = self.interpreter.evaluate(self.visit, self.visit.state[field])
+        seconds = self.running.evaluate(self.visit, self.visit.state[field])
         if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
-            raise self.interpreter.query_error(self.visit, f"{field} must be a positive integer, got {seconds!r}")
+            raise self.running.query_error(self.visit, f"{field} must be a positive integer, got {seconds!r}")
         return seconds
 
     def run(self) -> Steps:
@@ -85,7 +78,7 @@ class Task:
         return StateError(error)
 
     def _record(self, kind: str, details: dict[str, Json] | None = None) -> None:
-        self.interpreter.record(self.visit, kind, {**self.resource, **(details or {})})
+        self.running.record(self.visit, kind, {**self.resource, **(details or {})})
 
     def _dispatch(self) -> Steps:
         if self.integration == "states:startExecution":
@@ -151,15 +144,15 @@ class Task:
     def _start_execution_and_wait(self) -> Steps:
         """AWS docs, "IAM policies for Step Functions": it hears of the end by a rule of its own."""
         for action, field in (("events:PutRule", "Name"), ("events:PutTargets", "Rule"), ("events:DescribeRule", "Name")):
-            self.interpreter.check_permission(action, {field: "StepFunctionsGetEventsForStepFunctionsExecutionRule"})
+            self.running.check_permission(action, {field: "StepFunctionsGetEventsForStepFunctionsExecutionRule"})
         child = self._started_child()
         try:
             self._record("TaskSubmitted", {"output": text_of({"ExecutionArn": child.arn})})
             yield child.ended
             yield self.engine.sync_delay
         finally:
-            self.interpreter.stop_child(child)
-        self.interpreter.check_permission("states:DescribeExecution", {"executionArn": child.arn})
+            self.running.stop_child(child)
+        self.running.check_permission("states:DescribeExecution", {"executionArn": child.arn})
         result = self._described(child)
         if child.status != "SUCCEEDED":
             raise StateError("States.TaskFailed", text_of(result))
@@ -171,7 +164,7 @@ class Task:
         fault = self.engine.faults.consult(self.integration, parameters=self.arguments)
         if fault is not None:
             raise StateError(f"StepFunctions.{fault.code}", fault.message)
-        self.interpreter.check_permission("states:StartExecution", {"stateMachineArn": machine_arn})
+        self.running.check_permission("states:StartExecution", {"stateMachineArn": machine_arn})
         try:
             return self.engine.start_execution(machine_arn, text_of(value), self.arguments.get("Name"))
         except ApiError as error:

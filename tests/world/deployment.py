@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from prepare import ROOT, host_architecture
-from world.aws.account import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY, Aws, load_requests, save_requests
+from world.aws.account import Aws
+from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY
+from world.aws.requests import load_requests, save_requests
 from world.process.folders import temporary_folder
 from world.process.terraform import Terraform, copy_of_project
+from world.scenario.groups import IMAGE
 
 CLUSTER = "world"
 #: Where `prepare.py` puts the functions' zips.
 ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
-
+#: The modules of `world/aws/` that a recorded deployment depends on.
+ACCOUNT_MODULES = ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
 
 #: The groups that have our lifecycle hook, as soon as a scenario makes them, and its heartbeat time-out. `retained` is one that
 #: keeps instances, if the scenario makes it so.
@@ -132,7 +136,7 @@ class Deployment:
         ec2, autoscaling = self._aws.client("ec2"), self._aws.client("autoscaling")
         for group in HOOKED:
             template = ec2.create_launch_template(
-                LaunchTemplateName=f"{group}-of-the-deployment", LaunchTemplateData={"ImageId": "ami-12c6146b"}
+                LaunchTemplateName=f"{group}-of-the-deployment", LaunchTemplateData={"ImageId": IMAGE}
             )
             autoscaling.create_auto_scaling_group(
                 AutoScalingGroupName=group,
@@ -162,14 +166,15 @@ def environment(endpoint: str) -> dict[str, str]:
 
 def fingerprint() -> str:
     """Of everything that a deployment depends on."""
-    world = Path(__file__).parents[1]
+    world = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
         ROOT / "terraform" / "dashboard.json",
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
         *sorted(ZIPS.glob("*/*.zip")),
-        *(world / name for name in ("aws/account.py", "aws/terraform_gaps.py", "process/deployment.py", "stepfunctions/api.py")),
+        *(world / "aws" / f"{name}.py" for name in ACCOUNT_MODULES),
+        *(world / name for name in ("deployment.py", "stepfunctions/api.py")),
     ]
     digest = hashlib.sha256()
     for file in files:

@@ -15,12 +15,11 @@ What this does not do: scale up, move pods off nodes that are little used, prior
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from world.process.deployment import CLUSTER
-
-if TYPE_CHECKING:
-    from world.world import Group, Node, World
+from world.aws.account import Aws
+from world.kubernetes.cluster import Kubernetes
+from world.scenario.groups import Group, Node
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TAINT = "ToBeDeletedByClusterAutoscaler"
@@ -31,8 +30,19 @@ LEAVING = ("Terminating", "Detaching", "Terminated")
 class ClusterAutoscaler:
     """It looks every `scan` seconds. All times are virtual seconds."""
 
-    def __init__(self, world: World, scan: float, unneeded_time: float, provision_time: float) -> None:
-        self._world = world
+    def __init__(
+        self,
+        aws: Aws,
+        kubernetes: Kubernetes,
+        groups: Mapping[str, Group],
+        scan: float,
+        unneeded_time: float,
+        provision_time: float,
+    ) -> None:
+        self._aws = aws
+        self._kubernetes = kubernetes
+        self._groups = groups
+        self._clock = kubernetes.clock
         self._scan = scan
         self._unneeded_time = unneeded_time
         self._provision_time = provision_time
@@ -40,17 +50,17 @@ class ClusterAutoscaler:
         self._unregistered_since: dict[str, float] = {}
         self.removed: dict[str, str] = {}
         """Why each instance was removed: `unneeded` or `unregistered`."""
-        world.clock.after(scan, self._look)
+        self._clock.after(scan, self._look)
 
     def _look(self) -> None:
-        for group in [group for group in self._world.groups.values() if group.cluster == CLUSTER]:
+        for group in [group for group in self._groups.values() if group.cluster == self._kubernetes.name]:
             for instance, state in group.states.items():
                 if not state.startswith(LEAVING) and instance not in self.removed:
                     self._judge(group, instance, group.node_of(instance))
-        self._world.clock.after(self._scan, self._look)
+        self._clock.after(self._scan, self._look)
 
     def _judge(self, group: Group, instance: str, node: Node | None) -> None:
-        now = self._world.clock.elapsed()
+        now = self._clock.elapsed()
         if node is None or not node.exists:
             since = self._unregistered_since.setdefault(instance, now)
             if now - since >= self._provision_time and self._may_shrink(group):
@@ -66,7 +76,7 @@ class ClusterAutoscaler:
             self._remove(instance, "unneeded")
 
     def _is_unneeded(self, node: Node) -> bool:
-        pods = self._world.kubernetes.look_at_pods(on=node.kubernetes)
+        pods = self._kubernetes.look_at_pods(on=node.kubernetes.name)
         return node.annotations.get(DISABLED) != "true" and not any(_counts(pod) for pod in pods)
 
     @staticmethod
@@ -76,7 +86,7 @@ class ClusterAutoscaler:
 
     def _remove(self, instance: str, why: str) -> None:
         self.removed[instance] = why
-        self._world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        self._aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
             InstanceId=instance, ShouldDecrementDesiredCapacity=True
         )
 

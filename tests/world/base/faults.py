@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeVar
 
-from world.clock import seconds
+from world.base.clock import seconds
 
 Kind = Literal["refuse", "kill", "lose_answer", "hang", "delay"]
 When = Literal["before", "after"]

@@ -1,0 +1,176 @@
+"""What Auto Scaling groups are made of: a member, its launch, the hooks it waits for, how long things take, what is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import (
+    AutoScalingBackend,
+    FakeAutoScalingGroup,
+    InstanceState,
+    LifecycleHook,
+    autoscaling_backends,
+)
+from moto.ec2.models.instances import Instance
+from moto.moto_api._internal import mock_random
+
+from world.aws.identity import ACCOUNT, REGION
+
+Group = FakeAutoScalingGroup
+
+LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+# What counts towards the desired capacity. Standby does not ("instances in Standby don't count toward the desired
+# capacity": the group's desired is decremented, or another instance launched); whatever terminates or detaches does
+# not.
+COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
+ON_STANDBY = ("EnteringStandby", "Standby")
+
+
+@dataclass
+class Timings:
+    """How long things take, in virtual seconds."""
+
+    launch: float = 60
+    launch_retry: float = 60
+    enter_standby: float = 10
+    exit_standby: float = 15
+    detach: float = 10
+    # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is
+    # attached.
+    deregistration: float = 300
+    # How late the group notices that a member does not run any more.
+    health_check: float = 60
+    # How long zones may be out of balance before the group acts.
+    rebalance: float = 300
+
+
+@dataclass
+class Unknowns:
+    """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
+
+    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); the README lists which call to try first.
+    """
+
+    # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
+    # trims.
+    terminate_from_standby_launches_extra: bool = False
+    # After ExitStandby the group goes back to the capacity it had before and terminates a member of its own choice.
+    exit_standby_trims: bool = False
+    # EnterStandby without decrement launches a replacement also where desired is at the maximum.
+    enter_standby_at_max_launches: bool = True
+    # DetachInstances on a Standby member without decrement "may cause other instances to terminate unexpectedly".
+    detach_from_standby_kills_another: bool = False
+    # DetachInstances on a Standby member without decrement launches one more than desired, then trims.
+    detach_from_standby_launches_extra: bool = False
+    # Standby members count for the balance of zones, so that nothing is moved because of them.
+    standby_counts_for_zone_balance: bool = False
+
+
+@dataclass
+class Launch:
+    """How one launch goes. A group takes its planned launches first, then the default."""
+
+    # From Pending to running, in virtual seconds; None: `Timings.launch`.
+    seconds: float | None = None
+    # It stays Pending.
+    never_comes_up: bool = False
+    # AWS's message; the launch fails, a failed activity appears, the group tries again after `Timings.launch_retry`.
+    failure: str | None = None
+    # For the Kubernetes half: whether a Node appears once the instance runs.
+    joins_cluster: bool = True
+    # Where, although another zone of the group is emptier: the group goes to another zone when one has no capacity.
+    zone: str | None = None
+
+
+class Wait:
+    """One lifecycle hook that waits for one member."""
+
+    def __init__(self, hook: LifecycleHook, started: float):
+        self.hook = hook
+        self.token = str(mock_random.uuid4())
+        self.ends = started + hook.global_timeout
+        self.timer: Any = None
+
+
+class Member(InstanceState):
+    """An instance in a group. `instance` is EC2's, `launch` how it was launched."""
+
+    def __init__(self, instance: Instance, group: Group, launch: Launch, protected: bool):
+        super().__init__(instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group)
+        self.launch = launch
+        template = group.ec2_launch_template
+        # moto would answer what the group's template is now.
+        self._launched_from = template and {
+            "LaunchTemplateId": template.id,
+            "LaunchTemplateName": template.name,
+            "Version": template_version(group),
+        }
+        self.waits: dict[str, Wait] = {}
+        self.activity: dict[str, Any] | None = None
+        # Launched beyond the desired capacity: not counted before it is in service.
+        self.surplus = False
+        # Went to Standby without a replacement being due.
+        self.unreplaced = False
+        # Came back from Standby and is not to be chosen by the trim that this causes.
+        self.returned = False
+        self.for_warm_pool = False
+        # The next step of its way, and what to do when all hooks are done: (member, abandoned).
+        self.timer: Any = None
+        self.proceed: Callable[[Member, bool], None] | None = None
+
+    @property
+    def group(self) -> Group:
+        return self.auto_scaling_group
+
+    def stop_waiting(self) -> None:
+        """No hook and no next step any more."""
+        for wait in self.waits.values():
+            wait.timer.cancel()
+        self.waits.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    @property
+    def launch_template(self) -> dict[str, Any] | None:
+        return self._launched_from
+
+    @property
+    def image_id(self) -> str:
+        return self.instance.image_id
+
+
+def autoscaling_backend() -> AutoScalingBackend:
+    """moto's, which stores the groups and their settings."""
+    return autoscaling_backends[ACCOUNT][REGION]
+
+
+def find_group(name: str) -> Group:
+    groups = autoscaling_backend().autoscaling_groups
+    if name not in groups:
+        raise ValidationError(f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found")
+    return groups[name]
+
+
+def is_suspended(group: Group, process: str) -> bool:
+    return process in group._suspended_processes
+
+
+def retains(group: Group) -> bool:
+    """Whether it keeps an instance whose termination hook was abandoned."""
+    policy = getattr(group, "instance_lifecycle_policy", None) or {}
+    return (policy.get("RetentionTriggers") or {}).get("TerminateHookAbandon") == "retain"
+
+
+def template_version(group: Group) -> str:
+    """The number behind $Latest or $Default: moto would take the default version whatever the group says."""
+    wanted = str(group.launch_template_version)
+    template = group.ec2_launch_template
+    if wanted == "$Latest":
+        return str(template.latest_version_number)
+    return str(template.default_version_number) if wanted == "$Default" else wanted

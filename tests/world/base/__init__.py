@@ -1,0 +1,1 @@
+"""Virtual time, and what goes wrong: every other room uses them."""

@@ -1,0 +1,305 @@
+"""Handles on what is in a cluster: nodes, pods, workloads, budgets. What one says is as of the moment it is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from world.kubernetes import settled
+from world.kubernetes.kube_client import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from world.kubernetes.kubelet import STUCK, status_of_volumes
+from world.kubernetes.manifests import NOT_READY, READY, REPLICA_LABEL, SILENT, ready_condition
+from world.kubernetes.running_cluster import RunningCluster
+
+
+class Node:
+    """A handle on one Node object; what it says is as of the moment it is asked."""
+
+    def __init__(self, kubernetes: RunningCluster, name: str, uid: str) -> None:
+        self._kubernetes = kubernetes
+        self.name = name
+        self.uid = uid
+
+    def __repr__(self) -> str:
+        return f"node {self.name}"
+
+    @property
+    def object(self) -> Json:
+        """The Node itself."""
+        thing = self._kubernetes.look("nodes", self.name)
+        if thing is None:
+            raise LookupError(f"there is no node {self.name} any more")
+        return thing
+
+    @property
+    def exists(self) -> bool:
+        """Whether this very Node object is still there."""
+        thing = self._kubernetes.look("nodes", self.name)
+        return thing is not None and thing["metadata"]["uid"] == self.uid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says it is Ready."""
+        return settled.is_ready(self.object)
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether it is unschedulable."""
+        return bool(self.object["spec"].get("unschedulable"))
+
+    @property
+    def taints(self) -> list[Json]:
+        """All taints, the controllers' too."""
+        return self.object["spec"].get("taints") or []
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """All annotations."""
+        return self.object["metadata"].get("annotations") or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """All labels."""
+        return self.object["metadata"].get("labels") or {}
+
+    def pods(self) -> list[Pod]:
+        """The pods on it."""
+        return [Pod(self._kubernetes, thing) for thing in self._kubernetes.look_at_pods(on=self.name)]
+
+    def becomes_ready(self) -> None:
+        """The kubelet reports that all is well."""
+        self.report({"conditions": [ready_condition(READY)]})
+
+    def becomes_unready(self) -> None:
+        """The kubelet reports that something is missing, as it does before the network plugin runs."""
+        self.report({"conditions": [ready_condition(NOT_READY)]})
+
+    def stops_reporting(self) -> None:
+        """The kubelet has not been heard of: the machine hangs, or is gone."""
+        self.report({"conditions": [ready_condition(SILENT)]})
+
+    def cordon(self) -> None:
+        """A person runs `kubectl cordon`."""
+        self.patch({"spec": {"unschedulable": True}})
+
+    def uncordon(self) -> None:
+        """A person runs `kubectl uncordon`."""
+        self.patch({"spec": {"unschedulable": None}})
+
+    def add_taint(self, key: str, effect: str = "NoSchedule", value: str | None = None) -> None:
+        """Somebody taints it, keeping all other taints."""
+        taint = {"key": key, "effect": effect} | ({"value": value} if value else {})
+        kept = [each for each in self.taints if (each["key"], each["effect"]) != (key, effect)]
+        self.patch({"spec": {"taints": [*kept, taint]}})
+
+    def remove_taints(self, *keys: str) -> None:
+        """Somebody takes taints away; nothing happens if there are none, or no node."""
+        if self.exists and any(each["key"] in keys for each in self.taints):
+            self.patch({"spec": {"taints": [each for each in self.taints if each["key"] not in keys]}})
+
+    def annotate(self, **annotations: str | None) -> None:
+        """Sets annotations; None removes one. (Names with a slash: `annotate(**{"a/b": "c"})`.)"""
+        self.patch({"metadata": {"annotations": annotations}})
+
+    def label(self, **labels: str | None) -> None:
+        """Sets labels; None removes one."""
+        self.patch({"metadata": {"labels": labels}})
+
+    def set_volumes(self, *handles: str) -> None:
+        """The volumes that are attached to it and in use, replacing what was said before."""
+        self.report(status_of_volumes(handles))
+
+    def volumes_hang(self) -> None:
+        """From now on no volume is detached from it."""
+        self._kubernetes.volumes_hang_on(self.uid)
+
+    def volumes_detach(self) -> None:
+        """Volumes are detached from it again as soon as no pod uses them."""
+        self._kubernetes.volumes_detach_from(self.name, self.uid)
+
+    def patch(self, change: Json) -> None:
+        """Any merge patch."""
+        self._kubernetes.must("PATCH", f"/api/v1/nodes/{self.name}", change, MERGE_PATCH)
+
+    def report(self, status: Json) -> None:
+        """Any merge patch of its status, as its kubelet reports."""
+        path = f"/api/v1/nodes/{self.name}/status"
+        self._kubernetes.must("PATCH", path, {"status": status}, STRATEGIC_MERGE_PATCH)
+
+
+class Pod:
+    """A handle on one pod (by uid: a namesake that comes later is another pod)."""
+
+    def __init__(self, kubernetes: RunningCluster, thing: Json) -> None:
+        self._kubernetes = kubernetes
+        self.name: str = thing["metadata"]["name"]
+        self.namespace: str = thing["metadata"]["namespace"]
+        self.uid: str = thing["metadata"]["uid"]
+        self.path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+    @property
+    def object(self) -> Json:
+        """The pod itself."""
+        thing = self._find()
+        if thing is None:
+            raise LookupError(f"there is no {self!r} any more")
+        return thing
+
+    @property
+    def exists(self) -> bool:
+        """Whether this very pod is still listed."""
+        return self._find() is not None
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded or Failed; Gone if it is not listed any more."""
+        pod = self._find()
+        return pod["status"].get("phase", "Pending") if pod else "Gone"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says it is Ready."""
+        return settled.is_ready(self.object)
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether its deletion was asked for."""
+        return settled.is_terminating(self.object)
+
+    @property
+    def node_name(self) -> str | None:
+        """The node it was placed on."""
+        return self.object["spec"].get("nodeName")
+
+    def finishes(self) -> None:
+        """Its containers end well: the phase is Succeeded, and the Job is done."""
+        self._end("Succeeded", 0)
+
+    def fails(self) -> None:
+        """Its containers end badly: the phase is Failed, and the Job tries again."""
+        self._end("Failed", 1)
+
+    def becomes_unready(self) -> None:
+        """Its readiness probe fails."""
+        self._probe("False", "ContainersNotReady")
+
+    def becomes_ready(self) -> None:
+        """Its readiness probe succeeds again."""
+        self._probe("True", None)
+
+    def deleted(self, grace: float | None = None) -> None:
+        """A person runs `kubectl delete pod`; `grace` in virtual seconds, as asked for with --grace-period."""
+        options: Json = {"preconditions": {"uid": self.uid}}
+        if grace is not None:
+            options["gracePeriodSeconds"] = int(grace)
+        self._kubernetes.must("DELETE", self.path, options)
+
+    def annotate(self, **annotations: str | None) -> None:
+        """Sets annotations; None removes one."""
+        self._patch({"metadata": {"annotations": annotations}})
+
+    def gets_unstuck(self) -> None:
+        """The hanging kubelet lets go of it."""
+        self.annotate(**{STUCK: None})
+
+    def loses_finalizers(self) -> None:
+        """Whoever held it by a finalizer is done."""
+        self._kubernetes.must("PATCH", self.path, [{"op": "remove", "path": "/metadata/finalizers"}], JSON_PATCH)
+
+    def _end(self, phase: str, exit_code: int) -> None:
+        pod = self.object
+        if pod["spec"].get("restartPolicy", "Always") == "Always":
+            raise ValueError(f"{self!r} would be restarted: only a pod with another restart policy can end")
+        self._kubernetes.end_pod(pod, phase, exit_code)
+
+    def _probe(self, status: str, reason: str | None) -> None:
+        conditions = [{"type": kind, "status": status, "reason": reason} for kind in ("Ready", "ContainersReady")]
+        change = {"status": {"conditions": conditions}}
+        self._kubernetes.must("PATCH", f"{self.path}/status", change, STRATEGIC_MERGE_PATCH)
+
+    def _patch(self, change: Json) -> None:
+        self._kubernetes.must("PATCH", self.path, change, MERGE_PATCH)
+
+    def _find(self) -> Json | None:
+        thing = self._kubernetes.look("pods", self.name, self.namespace)
+        return thing if thing and thing["metadata"]["uid"] == self.uid else None
+
+
+class Workload:
+    """A handle on a Deployment, StatefulSet, DaemonSet or Job."""
+
+    def __init__(self, kubernetes: RunningCluster, name: str, namespace: str, path: str, resource: str) -> None:
+        self._kubernetes = kubernetes
+        self.name = name
+        self.namespace = namespace
+        self._path = path
+        self._resource = resource
+
+    def __repr__(self) -> str:
+        return f"{self._resource} {self.namespace}/{self.name}"
+
+    @property
+    def object(self) -> Json:
+        """The object itself."""
+        thing = self._kubernetes.look(self._resource, self.name, self.namespace)
+        if thing is None:
+            raise LookupError(f"there is no {self!r} any more")
+        return thing
+
+    def pods(self) -> list[Pod]:
+        """Its pods, by name; those on their way out too."""
+        return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
+
+    def owns(self, pod: Json) -> bool:
+        """Whether it is one of its pods."""
+        metadata = pod["metadata"]
+        return metadata["namespace"] == self.namespace and (metadata.get("labels") or {}).get(REPLICA_LABEL) == self.name
+
+    def look_at_pods(self) -> list[Json]:
+        """The same, as the objects themselves."""
+        return self._kubernetes.look_at_pods(namespace=self.namespace, label=(REPLICA_LABEL, self.name))
+
+    def running_pods(self) -> list[Pod]:
+        """Its pods that run and are not on their way out."""
+        return [pod for pod in self.pods() if pod.phase == "Running" and not pod.is_terminating]
+
+    @property
+    def is_complete(self) -> bool:
+        """Of a Job: whether it is done."""
+        return settled.condition(self.object, "Complete") == "True"
+
+    def scale(self, replicas: int) -> None:
+        """A person runs `kubectl scale`."""
+        self._kubernetes.must("PATCH", self._path, {"spec": {"replicas": replicas}}, MERGE_PATCH)
+
+    def deleted(self) -> None:
+        """A person deletes it, and with it its pods."""
+        self._kubernetes.must("DELETE", self._path, {"propagationPolicy": "Background"})
+
+
+class Budget:
+    """A handle on a PodDisruptionBudget."""
+
+    def __init__(self, kubernetes: RunningCluster, name: str, namespace: str) -> None:
+        self._kubernetes = kubernetes
+        self.name = name
+        self.namespace = namespace
+        self._path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
+
+    @property
+    def disruptions_allowed(self) -> int:
+        """How many pods may be evicted now."""
+        thing = self._kubernetes.look("poddisruptionbudgets", self.name, self.namespace)
+        if thing is None:
+            raise LookupError(f"there is no budget {self.namespace}/{self.name} any more")
+        return thing["status"].get("disruptionsAllowed", 0)
+
+    def change(self, **spec: Any) -> None:
+        """Somebody edits it: `change(minAvailable=None, maxUnavailable=1)`."""
+        self._kubernetes.must("PATCH", self._path, {"spec": spec}, MERGE_PATCH)
+
+    def deleted(self) -> None:
+        """Somebody removes it."""
+        self._kubernetes.must("DELETE", self._path)

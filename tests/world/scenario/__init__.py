@@ -1,0 +1,1 @@
+"""What a scenario has in hand: groups, nodes, executions, and who acts on them."""
