@@ -185,15 +185,6 @@ class ControlPlane:
         """What a component wrote so far."""
         return (self.folder / f"{component}.log").read_text(errors="replace")
 
-    def resident_megabytes(self) -> dict[str, int]:
-        """Memory that each component holds."""
-        sizes = {}
-        for name, process in self._processes.items():
-            for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
-                    sizes[name] = int(line.split()[1]) // 1024
-        return sizes
-
     # -- the components ------------------------------------------------------------------------------------------
 
     def _start_etcd(self, peer_port: int) -> None:
