@@ -318,3 +318,45 @@ def test_ten_budgets_that_let_one_pod_go_at_a_time_let_all_go_and_no_service_fal
     assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 10, "blocked": 100}
     # One of each team at each look, so eleven looks that evict; none of them waits for another's budget.
     assert len(execution.answers("EvictPods")) == 11
+
+
+def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a_node_alike(world):
+    here, there = "eu-west-1a", "eu-west-1b"
+    workers = world.group("workers", size=2, minimum=1, maximum=4, zones=[here, there])
+    node = next(each for each in workers.nodes if each.zone == here)
+    workers.next_launch(zone=there)
+    world.target_group("ingress", workers)
+
+    def pods(name):
+        node.deployment(f"web{name}", uses_empty_dir=True)
+        node.stateful_set(f"db{name}", volume_claims=[world.kubernetes.zonal_volume(f"data{name}", here)])
+        return node.job(f"train{name}", labels={"app": "train"})
+
+    def classes(answer):
+        return answer["counts"], answer["names"]
+
+    job = pods("")
+    dry = world.recycle(node, label_selector="app=train", dry_run=True)
+    assert dry.finishes().outcome == "planned"
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("15m")
+    check, eviction = execution.answers("CheckPods")[0], execution.answers("EvictPods")[0]
+    assert check["counts"] == {"awaited": 1, "empty_dir": 1, "evictable": 1, "zone_mismatch": 1}
+    assert classes(dry.answers("ClaimNode")[-1]) == classes(check)
+    assert [pod for names in eviction["names"].values() for pod in names] == check["names"]["evictable"]
+
+    other = world.group("other", size=1, zones=[here]).nodes[0]
+    job.finishes()
+    while not execution.entered("DetachTerminate"):
+        world.run(world.clock.elapsed() + 10)
+    other.kubernetes.cordon()
+    job = pods("-again")
+    looks = len(execution.answers("CheckPods"))
+    world.run(world.clock.elapsed() + 120)
+    disposal = execution.answers("DetachTerminate")[-1]
+    assert disposal["verdict"] == "check_pods"
+    assert disposal["counts"] == check["counts"]
+    assert classes(disposal) == classes(execution.answers("CheckPods")[looks])
+    other.kubernetes.uncordon()
+    job.finishes()
+    assert execution.finishes().outcome == "recycled"

@@ -286,6 +286,9 @@ fn a_waiting_node_says_whose_turn_it_is() {
         ),
         "2 nodes of the group are underway, and max_surge_per_group is 2; 1 node is ahead"
     );
+    let full = Limits { surge: 2, ..TWO };
+    let waiting = [rival("a", Waiting, 1), rival("b", Waiting, 2)];
+    assert_eq!(describe(&waiting, full), "2 of the group's nodes are underway, and 2 may be");
 }
 
 #[test]
