@@ -57,7 +57,6 @@ pub enum Error {
 pub struct Reply {
     /// The error code, such as `ValidationError`.
     pub code: String,
-    /// The message.
     pub message: String,
 }
 

@@ -46,7 +46,6 @@ const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
 pub struct Membership {
     /// `LifecycleState`; beginning with `Warmed` for one in the warm pool, which is not among the group's members.
     pub lifecycle_state: String,
-    /// The group.
     pub group: Group,
     /// The group's tags.
     pub tags: BTreeMap<String, String>,

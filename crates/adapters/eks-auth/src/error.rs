@@ -39,7 +39,6 @@ pub enum Error {
     /// The SDK does not know where STS is in this region.
     #[error("failed to find the STS endpoint of region {region}")]
     Endpoint {
-        /// The region.
         region: String,
         /// Why.
         source: Source,
@@ -49,14 +48,10 @@ pub enum Error {
     Sign(#[source] Source),
     /// EKS knows no such cluster.
     #[error("failed to find a cluster named {cluster} in this account and region")]
-    UnknownCluster {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    UnknownCluster { cluster: ClusterName },
     /// EKS refused the question, most likely for a missing permission.
     #[error("failed to describe cluster {cluster}: EKS refused the call")]
     DescribeRefused {
-        /// The cluster.
         cluster: ClusterName,
         /// EKS's answer.
         source: Box<SdkError<DescribeClusterError>>,
@@ -64,7 +59,6 @@ pub enum Error {
     /// EKS throttles, is in trouble, or cannot be reached.
     #[error("failed to describe cluster {cluster}: EKS is not available")]
     DescribeUnavailable {
-        /// The cluster.
         cluster: ClusterName,
         /// What happened.
         source: Box<SdkError<DescribeClusterError>>,
@@ -72,7 +66,6 @@ pub enum Error {
     /// EKS did not say what a managed node group is at.
     #[error("failed to describe the managed node group {name} of cluster {cluster}")]
     DescribeNodeGroup {
-        /// The cluster.
         cluster: ClusterName,
         /// The node group.
         name: String,
@@ -83,16 +76,10 @@ pub enum Error {
     },
     /// The cluster has no API server yet, or no more.
     #[error("failed to find the API server of cluster {cluster}, which is {status}")]
-    NotReady {
-        /// The cluster.
-        cluster: ClusterName,
-        /// Its status.
-        status: String,
-    },
+    NotReady { cluster: ClusterName, status: String },
     /// The endpoint is not a URL.
     #[error("failed to read the endpoint {endpoint:?} of cluster {cluster}")]
     UnreadableEndpoint {
-        /// The cluster.
         cluster: ClusterName,
         /// What was given.
         endpoint: String,
@@ -100,7 +87,6 @@ pub enum Error {
     /// The certificate authority is not base64 of PEM.
     #[error("failed to read the certificate authority of cluster {cluster}")]
     UnreadableAuthority {
-        /// The cluster.
         cluster: ClusterName,
         /// What is wrong with it.
         source: Source,

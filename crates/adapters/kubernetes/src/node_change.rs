@@ -81,7 +81,6 @@ impl NodeChange {
         self
     }
 
-    /// Removes a label.
     #[must_use]
     pub fn remove_label(mut self, key: &str) -> Self {
         self.labels.insert(key.to_owned(), None);

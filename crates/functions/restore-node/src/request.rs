@@ -114,7 +114,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// All of it.
     pub(crate) fn text(&self) -> String {
         let lines = self.what_to_do.iter().map(String::as_str);
         std::iter::once(self.story.as_str())

@@ -41,7 +41,6 @@ pub struct StandbyNode {
     instances: Instances,
 }
 
-/// What was found.
 enum Found {
     Case(Box<Case>),
     /// There is no Node any more; what to answer.

@@ -58,12 +58,10 @@ impl serde::de::Error for Unreadable {
     }
 }
 
-/// Reads a value.
 pub fn read_value<T: DeserializeOwned>(value: &Value) -> Result<T, Unreadable> {
     T::deserialize(At::whole(value))
 }
 
-/// Reads a text.
 pub fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
     let value: Value = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
     read_value(&value)

@@ -27,15 +27,12 @@ pub struct GroupState {
 /// Everything that pre-flight reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings<'a> {
-    /// The input.
     pub input: &'a Input,
     /// The instance, if EC2 knows it.
     pub instance: Option<&'a Instance>,
     /// `LifecycleState`, if it belongs to a group: of one in a warm pool, too, which is not among the group's members.
     pub lifecycle_state: Option<&'a str>,
-    /// Its group, if it is in one.
     pub group: Option<&'a Group>,
-    /// The group's tags.
     pub group_tags: &'a BTreeMap<String, String>,
     /// Keys of the tags that the group sets on instances that it launches.
     pub group_propagates: &'a [String],
@@ -43,7 +40,6 @@ pub struct Surroundings<'a> {
     pub group_retains: bool,
     /// What else the group is at.
     pub group_state: &'a GroupState,
-    /// Its Node, if it has one.
     pub node: Option<&'a NodeFacts>,
     /// The cluster's endpoint, if it never answered.
     pub unreachable: Option<&'a str>,

@@ -25,7 +25,6 @@ pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
 /// What pre-flight found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preflight {
-    /// Go on.
     Go {
         /// Things that a person should know, one sentence each.
         notes: Vec<String>,

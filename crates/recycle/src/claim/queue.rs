@@ -32,11 +32,8 @@ pub const LONGEST_TURN: u32 = 86_400;
 /// Another claimed node of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rival {
-    /// Its Node.
     pub node: NodeName,
-    /// Its instance.
     pub instance: Option<InstanceId>,
-    /// Its claim.
     pub claim: Claim,
 }
 

@@ -16,9 +16,7 @@ pub const DISABLED: &str = "true";
 /// Who is about to remove a node, with the taint that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remover {
-    /// Cluster Autoscaler.
     ClusterAutoscaler(&'static str),
-    /// Karpenter.
     Karpenter(&'static str),
 }
 

@@ -5,7 +5,6 @@ use crate::base::ids::{GroupName, InstanceId};
 /// A member of an Auto Scaling group (DescribeAutoScalingGroups).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its instance.
     pub instance: InstanceId,
     /// `LifecycleState`, such as `InService` or `Pending:Wait`.
     pub lifecycle_state: String,
@@ -41,7 +40,6 @@ pub const MOST_PROTECTED: usize = 50;
 /// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
     pub name: GroupName,
     /// `MinSize`.
     pub min: u32,

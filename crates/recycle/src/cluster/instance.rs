@@ -11,13 +11,11 @@ use crate::records::restore_log::GaveUp;
 /// An EC2 instance at this moment (DescribeInstances).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Its id.
     pub id: InstanceId,
     /// `State.Name`: `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
     pub state: String,
     /// `PrivateDnsName`: the first hint for the Node's name.
     pub private_dns_name: Option<String>,
-    /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// `SpotInstanceRequestId` is set.
     pub is_spot: bool,
@@ -37,7 +35,6 @@ impl Instance {
         self.is_newer_than_standby(crate::base::names::STOPPED_TAG)
     }
 
-    /// The same for one that was detached.
     #[must_use]
     pub fn was_detached(&self) -> bool {
         self.is_newer_than_standby(crate::base::names::DETACHED_TAG)

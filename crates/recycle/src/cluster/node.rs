@@ -16,9 +16,7 @@ use crate::records::progress::Progress;
 /// A taint, as Kubernetes writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taint {
-    /// Its key.
     pub key: String,
-    /// Its value, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.

@@ -16,9 +16,7 @@ const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 pub struct Controller {
     /// Its kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
 }
 
@@ -87,7 +85,6 @@ pub struct PodFacts {
     pub volumes: PodVolumes,
 }
 
-/// The containers of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodContainers {
     /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
@@ -96,7 +93,6 @@ pub struct PodContainers {
     pub is_debugged: bool,
 }
 
-/// The volumes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodVolumes {
     /// The PersistentVolumeClaims in `spec.volumes`, which outlive the pod.

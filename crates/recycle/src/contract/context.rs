@@ -10,7 +10,6 @@ use crate::base::ids::ExecutionArn;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Context {
-    /// The execution.
     pub execution: ExecutionContext,
     /// The state that called us.
     pub state: StateContext,
@@ -20,7 +19,6 @@ pub struct Context {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ExecutionContext {
-    /// The execution's ARN.
     pub id: ExecutionArn,
     /// The execution's input, as it was given.
     pub input: Value,

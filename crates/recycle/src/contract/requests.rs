@@ -58,9 +58,7 @@ pub struct RestoreRequest {
 /// An instance for which something of ours is on a Node, on an instance or on a member of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Leftover {
-    /// The instance.
     pub instance_id: InstanceId,
-    /// Its cluster.
     pub cluster_name: ClusterName,
 }
 
@@ -71,7 +69,6 @@ pub struct SelectRequest {
     pub context: Context,
     /// Which nodes.
     pub select: Selection,
-    /// Of which cluster.
     pub cluster_name: ClusterName,
     /// Of which group, in which rotation; none outside a group's own execution.
     #[serde(default)]
@@ -137,7 +134,6 @@ impl Asked {
 pub enum Question {
     /// Which nodes are worked on, and how far that is ([`crate::notify::status`]).
     Status {
-        /// Of which cluster.
         cluster_name: ClusterName,
         /// Of this node only, worked on or not: an instance id, or the name of a Node.
         #[serde(default)]
@@ -145,7 +141,6 @@ pub enum Question {
     },
     /// Whether the cluster and AWS are reached from here ([`crate::doctor::checks`]).
     Doctor {
-        /// Which cluster.
         cluster_name: ClusterName,
         /// An execution of `recycle-node` that Step Functions is asked about, whether there is one or not.
         #[serde(default)]
@@ -153,7 +148,6 @@ pub enum Question {
     },
 }
 
-/// A question as it is written.
 #[derive(Deserialize)]
 struct WrittenQuestion {
     select: Asks,

@@ -146,7 +146,6 @@ verdict!(
         Heartbeat,
         /// There are pods to evict: on to `evict-pods`, then wait.
         Evict,
-        /// Wait.
         Wait,
     }
 );
@@ -199,7 +198,6 @@ verdict!(
 verdict!(
     /// What `select-nodes` answers.
     SelectVerdict {
-        /// On to each of the nodes.
         EachNode,
         /// A rotation only: on to each of the groups.
         EachGroup,

@@ -29,7 +29,6 @@ pub const DISPOSAL_PATIENCE: u32 = 1_800;
 /// What a disposal looks at.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure<'a> {
-    /// The instance.
     pub id: &'a InstanceId,
     /// What becomes of it.
     pub dispose: Dispose,
@@ -41,7 +40,6 @@ pub struct Departure<'a> {
     pub was_retired: bool,
     /// The node is lost: nothing on it can be saved, and nothing is asked of it any more.
     pub is_lost: bool,
-    /// Its Node.
     pub node: Option<&'a NodeFacts>,
     /// None if EC2 no longer knows it.
     pub instance: Option<&'a Instance>,
@@ -51,7 +49,6 @@ pub struct Departure<'a> {
     pub protected: &'a [InstanceId],
     /// When this execution began to dispose.
     pub since: Timestamp,
-    /// Now.
     pub now: Timestamp,
     /// Seconds between leaving the load balancers and the end.
     pub balancer_grace: u32,
@@ -80,7 +77,6 @@ pub enum DisposalStep {
     Unprotect(Vec<InstanceId>),
     /// Stopped or detached: tag it, see to its Node, take our claim away.
     Retire,
-    /// All is done.
     Done,
     /// It does not go; the text says what it is instead.
     GiveUp(String),

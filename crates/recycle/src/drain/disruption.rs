@@ -16,15 +16,12 @@ use crate::records::node_record::Record;
 /// What is seen at a poll, as far as it could be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
-    /// The instance.
     pub id: &'a InstanceId,
     /// How the execution came in.
     pub way_in: WayIn,
-    /// Its Node.
     pub node: &'a NodeFacts,
     /// What was there before us.
     pub record: &'a Record,
-    /// Its group.
     pub group: &'a Group,
     /// The status of an instance refresh that is under way.
     pub refresh: Option<&'a str>,

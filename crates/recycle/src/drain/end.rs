@@ -18,7 +18,6 @@ use crate::records::progress::Progress;
 pub struct DrainUntil {
     /// The node's instance.
     pub instance_id: InstanceId,
-    /// Its cluster.
     pub cluster_name: ClusterName,
     /// When the drain is to end.
     pub until: DrainEnd,

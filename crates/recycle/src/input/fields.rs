@@ -36,12 +36,7 @@ pub enum Kind {
     /// A list of namespaces.
     Namespaces,
     /// A whole number of seconds within limits; both are allowed.
-    Seconds {
-        /// The least.
-        least: u32,
-        /// The most.
-        most: u32,
-    },
+    Seconds { least: u32, most: u32 },
     /// `true` or `false`.
     Flag,
     /// One of a closed list.
@@ -57,7 +52,6 @@ pub enum Kind {
 /// A field of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: &'static str,
     /// What it may hold.
     pub kind: Kind,

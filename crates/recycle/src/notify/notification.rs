@@ -192,13 +192,9 @@ pub const ATTRIBUTES: [&str; 4] = ["severity", "event", "group", "cluster"];
 pub struct About<'a> {
     /// Who tells.
     pub execution: &'a ExecutionArn,
-    /// The cluster.
     pub cluster: Option<&'a ClusterName>,
-    /// The instance.
     pub instance: Option<&'a InstanceId>,
-    /// Its Node.
     pub node: Option<&'a NodeName>,
-    /// Its group.
     pub group: Option<&'a GroupName>,
 }
 

@@ -17,7 +17,6 @@ use crate::restore::sweep::find_leftovers;
 /// The states of an instance that does not come back.
 const GONE: [&str; 2] = ["shutting-down", "terminated"];
 
-/// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// One for each node, by group, those that came first at the top.
@@ -30,10 +29,8 @@ pub struct Status {
     pub unreadable_nodes: Option<String>,
 }
 
-/// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its instance.
     pub instance_id: InstanceId,
     /// Its Node; none if there is none, or the cluster is away.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -45,7 +45,6 @@ pub struct PlannedPods {
     pub pods: Vec<String>,
 }
 
-/// Writes the plan.
 #[must_use]
 pub fn write_plan(
     input: &Input,

@@ -11,7 +11,6 @@ pub struct Permission {
     pub group: &'static str,
     /// Resource, with its subresource if any, such as `pods/eviction`.
     pub resource: &'static str,
-    /// Verb.
     pub verb: &'static str,
 }
 

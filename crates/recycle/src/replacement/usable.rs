@@ -14,9 +14,7 @@ use crate::replacement::shortage::Shortage;
 /// A member that came after EnterStandby, with its Node if it has registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The member.
     pub member: Member,
-    /// Its Node.
     pub node: Option<NodeFacts>,
 }
 
@@ -45,7 +43,6 @@ pub enum ReplacementVerdict {
     Wait {
         /// What is missing.
         reason: String,
-        /// Seconds.
         wait_seconds: u32,
     },
     /// The time is over; what was missing.
@@ -70,7 +67,6 @@ pub const LOOKS_OF_DRAINED: u32 = 4;
 pub struct Patience {
     /// When it began to wait.
     pub since: Timestamp,
-    /// Now.
     pub now: Timestamp,
     /// Seconds after which it gives up.
     pub timeout: u32,

@@ -19,7 +19,6 @@ pub struct RotationReport {
     pub nodes: Vec<NodeReport>,
 }
 
-/// A report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {

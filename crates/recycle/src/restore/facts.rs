@@ -11,7 +11,6 @@ use crate::records::restore_log::Deeds;
 /// A member that came after EnterStandby.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Newcomer {
-    /// Its instance.
     pub instance: InstanceId,
     /// `LifecycleState`.
     pub lifecycle_state: String,
@@ -47,7 +46,6 @@ pub enum KubernetesHalf {
 /// Everything that a put-back looks at.
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
-    /// The instance.
     pub id: &'a InstanceId,
     /// What EC2 says of it.
     pub instance: Option<&'a Instance>,

@@ -17,16 +17,12 @@ pub enum PutBackStep {
     /// Terminate the replacement, which has no pods, with decrement.
     TerminateReplacement(InstanceId),
     /// SetDesiredCapacity, one less than it is.
-    Lower {
-        /// As it is.
-        from: u32,
-    },
+    Lower { from: u32 },
     /// SetDesiredCapacity, because the group would trim members of ours after ExitStandby.
     Raise {
         /// The new capacity.
         to: u32,
     },
-    /// ExitStandby.
     ExitStandby {
         /// The desired capacity before it.
         from: u32,

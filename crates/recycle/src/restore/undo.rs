@@ -13,7 +13,6 @@ pub const EXCLUDED: &str = "true";
 pub struct Undo {
     /// The taints that stay, if ours is among those that are there.
     pub taints: Option<Vec<Taint>>,
-    /// Uncordon.
     pub uncordon: bool,
     /// Annotations to remove.
     pub annotations: Vec<&'static str>,

@@ -97,7 +97,6 @@ pub struct Turn {
 pub struct Waited {
     /// Seconds in all.
     pub waited: u32,
-    /// What for.
     pub waits_for: Holdup,
     /// Seconds for that.
     pub waited_for_it: u32,
@@ -119,7 +118,6 @@ impl Turn {
 pub struct Ended {
     /// `recycled`, `failed` or `left`.
     pub end: &'static str,
-    /// Why.
     pub why: String,
     /// What stops the group, if that is why.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,6 @@ use crate::rotation::selection::{Choice, LONGEST_REASON, choose_listed};
 /// What an alarm is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarmed {
-    /// One instance.
     Instance(InstanceId),
     /// The oldest of a group.
     OldestOf(GroupName),

@@ -105,7 +105,6 @@ pub fn check_failures(budget: u32, failed: usize) -> Option<Gate> {
 /// A node of the rotation that has begun, as the cluster knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// It.
     pub instance: InstanceId,
     /// An execution works on it that no hook and no warning of EC2's has begun.
     pub is_claimed: bool,

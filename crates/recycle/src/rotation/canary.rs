@@ -24,7 +24,6 @@ pub enum Canary<'a> {
     Await(&'a InstanceId),
     /// None has begun: what became of the nodes before this one has to be asked.
     Ask,
-    /// This is the first.
     First,
 }
 

@@ -12,7 +12,6 @@ use crate::cluster::instance::Instance;
 /// An instance, and what it was launched as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// The instance.
     pub instance: Instance,
     /// `LaunchTime`: also that of its last start.
     pub launched_at: Timestamp,
@@ -52,22 +51,18 @@ pub struct TemplateFacts {
 /// A group of the cluster, as far as rotations look at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// Its name.
     pub name: GroupName,
-    /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// What it launches from; none: a launch configuration.
     pub template: Option<Template>,
     /// What it launches from instead, by instance type (overrides of a mixed-instances policy).
     pub overrides: BTreeMap<String, Template>,
-    /// Its members.
     pub members: Vec<FleetMember>,
 }
 
 /// A member of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetMember {
-    /// Its instance.
     pub instance: InstanceId,
     /// `LifecycleState`.
     pub lifecycle_state: String,

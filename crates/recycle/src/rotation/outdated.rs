@@ -50,13 +50,10 @@ pub struct Outdated {
     pub all: bool,
 }
 
-/// A tag of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupTag {
-    /// Its key.
     pub key: String,
-    /// Its value.
     pub value: String,
 }
 
@@ -180,7 +177,6 @@ pub enum Criterion {
     LaunchTemplate,
     /// Its image.
     Ami,
-    /// Its kubelet.
     Kubelet,
     /// Its age.
     OlderThanHours,
@@ -340,7 +336,6 @@ const LONGEST_REASON: usize = 1_200;
 /// The groups that a rotation goes through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// Their names.
     pub groups: Vec<GroupName>,
     /// How many nodes they are, and what is left out.
     pub reason: String,

@@ -38,7 +38,6 @@ pub enum Trigger {
     Spot,
     /// EC2's rebalance recommendation.
     Rebalance,
-    /// A schedule.
     Schedule,
     /// `terraform apply`.
     Apply,

@@ -93,7 +93,6 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTrigger {
-    /// The alarms.
     pub alarm_names: Vec<String>,
     /// The input of the rotation that each of them begins, but for its event.
     pub rotation: Value,
@@ -107,7 +106,6 @@ pub type AlarmTriggers = BTreeMap<String, AlarmTrigger>;
 pub struct RotationStart {
     /// Its name: who starts it again finds it there. None: what began it has no name that is not used again.
     pub name: Option<String>,
-    /// Its input.
     pub input: Value,
 }
 
@@ -128,7 +126,6 @@ impl Starts {
     }
 }
 
-/// Decides what to start.
 pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result<Starts, InvalidInput> {
     match request {
         StartRequest::Deliveries { records } => {

@@ -244,26 +244,20 @@ impl Terms {
 /// A group's part of a rotation, as it travels to the group's own execution.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Part {
-    /// The group.
     pub group: GroupName,
     /// The rotation: the ARN of its execution.
     pub execution: ExecutionArn,
     /// When that began.
     pub began_at: Timestamp,
-    /// Its input.
     pub input: Value,
 }
 
 /// What `taint-node` is asked for by a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Marking {
-    /// The cluster.
     pub cluster_name: ClusterName,
-    /// The rotation.
     pub rotation: ExecutionArn,
-    /// The mark.
     pub mark: Mark,
-    /// The nodes.
     pub nodes: Vec<InstanceId>,
     /// Rotations that have ended, whose marks are taken over.
     #[serde(default)]
@@ -273,9 +267,7 @@ pub struct Marking {
 /// What `restore-node` is asked for by a rotation and by the sweep: these rotations' marks go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Unmarking {
-    /// The cluster.
     pub cluster_name: ClusterName,
-    /// The rotations.
     pub rotations: BTreeSet<ExecutionArn>,
     /// Only of these nodes; none: wherever they are.
     #[serde(default)]

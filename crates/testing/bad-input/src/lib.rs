@@ -147,7 +147,6 @@ pub fn odd_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Any JSON.
 pub fn any_json() -> impl Strategy<Value = Value> {
     odd_value().prop_recursive(3, 24, 4, |inner| {
         prop_oneof![

@@ -38,7 +38,6 @@ enum Answer {
 /// A call that came in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// The method.
     pub method: String,
     /// Path and query, as they came.
     pub path: String,
@@ -88,7 +87,6 @@ impl ScriptedKube {
         self
     }
 
-    /// A client of it.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         let server = self.clone();

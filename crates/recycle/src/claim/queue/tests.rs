@@ -288,7 +288,10 @@ fn a_waiting_node_says_whose_turn_it_is() {
     );
     let full = Limits { surge: 2, ..TWO };
     let waiting = [rival("a", Waiting, 1), rival("b", Waiting, 2)];
-    assert_eq!(describe(&waiting, full), "2 of the group's nodes are underway, and 2 may be");
+    assert_eq!(
+        describe(&waiting, full),
+        "2 of the group's nodes are underway, and 2 may be"
+    );
 }
 
 #[test]
