@@ -1,4 +1,4 @@
-//! The poll law: how long to wait before looking again, the same for every way in.
+//! The poll law: how long to wait before looking again. Its callers set the limits.
 //!
 //! The law alone bounds a drain's history; [`POLL_BUDGET`] holds where a person moved the drain's end.
 

@@ -1,4 +1,6 @@
-//! Turns: which of a group's claimed nodes may be worked on. The claims on its Nodes are the queue, in the order in which they were
+//! Turns: which of a group's claimed nodes may be worked on, and how long a node waits for that (a day).
+//!
+//! The claims on its Nodes are the queue, in the order in which they were
 //! made; there is nothing else to keep or to lose.
 //!
 //! A turn is taken in two steps, each of which looks at a list that was read after everything written before it: one whose list leaves

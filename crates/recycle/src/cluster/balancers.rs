@@ -1,4 +1,4 @@
-//! Load balancers of an Auto Scaling group: what they lose when the instance leaves them.
+//! Load balancers of an Auto Scaling group: what they lose when the instance leaves them, for pre-flight and the queue.
 //!
 //! Balancers that find nodes by themselves (the AWS Load Balancer Controller's instance targets) are not here: they follow the label that is
 //! set at the end of a drain ([`crate::disposal::next_step`]).

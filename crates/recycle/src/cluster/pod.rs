@@ -1,4 +1,4 @@
-//! A pod as the decisions see it.
+//! A pod as the decisions see it, and what kind it is: bare, finished, of a DaemonSet, or one that runs to completion.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The steps by which a drained node leaves: balancers, volumes, then terminate, stop or detach. And those by which a lost one does.
+//! The steps by which a drained or lost node leaves, and how long each is waited for: balancers, volumes, then terminate, stop or detach.
 //!
 //! Each step looks at what is there and not at what was done before, so that it may be repeated after a crash at any point.
 //! Whether pods are still on the node, or the node is lost, is not asked here.

@@ -1,4 +1,4 @@
-//! The three ways in.
+//! The three ways in: `before` (Standby first), `after` (no Standby), and a lifecycle hook.
 
 use serde::{Deserialize, Serialize};
 

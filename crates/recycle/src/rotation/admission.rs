@@ -1,4 +1,6 @@
-//! May the next node of a group start? What a rotation asks before each of its nodes, for every node anew.
+//! May the next node of a group start? Checks the end of the rotation, a paused group, and the pauses between nodes and tries.
+//!
+//! A rotation asks before each of its nodes. Failures are judged in `attempts.rs`, and the first replacement in `canary.rs`.
 //!
 //! Nothing is remembered from one question to the next: what has begun, what has failed and how the first replacement came out, the world
 //! says. A rotation that is started again, or redriven, goes on from there.

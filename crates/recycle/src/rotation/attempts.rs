@@ -1,4 +1,4 @@
-//! Judges the nodes that a rotation has begun.
+//! Judges the nodes that a rotation has begun: which have failed, whether more failed than `failure_budget` allows, and which are awaited.
 
 use crate::base::ids::{ExecutionArn, InstanceId};
 use crate::base::names::REPLACES_LABEL;

@@ -1,4 +1,4 @@
-//! The terms of a rotation: how many nodes of a group at once, how long one starts new ones, what a failure means.
+//! Reads the terms of a rotation from its input: how many nodes of a group at once, pauses, the end, the failure budget, tries.
 //!
 //! Which nodes it is about, [`crate::rotation::outdated`] says; whether the next of them may start, [`crate::rotation::admission`].
 
