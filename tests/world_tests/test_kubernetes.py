@@ -146,6 +146,7 @@ def test_an_evicted_replica_comes_back_on_another_node(kubernetes: Kubernetes, o
     assert all(pod.is_ready for pod in web.pods())
 
 
+@pytest.mark.filterwarnings("ignore:kube-scheduler ended")
 def test_a_scheduler_that_ends_is_started_again_and_one_that_does_not_stay_is_named(kubernetes: Kubernetes, old: Node) -> None:
     web = kubernetes.deployment("web", on=old)
     kubernetes.settle()
@@ -161,7 +162,7 @@ def test_a_scheduler_that_ends_is_started_again_and_one_that_does_not_stay_is_na
         with pytest.raises(ComponentDied, match="kube-scheduler ended with exit code -9"):
             kubernetes.settle()
     finally:
-        plane._restarts = 0
+        plane.restarts = 0
         plane.check_alive()
 
 

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 
 from world.kubernetes.kube_client import KubeClient
@@ -60,8 +61,8 @@ _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 the time. Took a fifth off the processor time of API server and etcd."""
 
 _MOST_RESTARTS = 3
-"""How often a controller or the scheduler is started again in a session. The scheduler ends itself by design when it has missed the
-end of a pod and finds another pod of the same name on another node ("Scheduler cache is corrupted", UpdatePod in
+"""How often a controller or the scheduler is started again in a scenario. The scheduler ends itself by design when it has missed
+the end of a pod and finds another pod of the same name on another node ("Scheduler cache is corrupted", UpdatePod in
 pkg/scheduler/backend/cache). That happens when it loses its connection while it is frozen. A kubelet starts it again."""
 
 _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
@@ -81,7 +82,8 @@ class ControlPlane:
         self._sts_authority_file = sts_authority_file
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._frozen: set[str] = set()
-        self._restarts = 0
+        #: Since the scenario began.
+        self.restarts = 0
         self._health_port_holder: socket.socket | None = None
         self._authenticator_port = 0
         self.folder: pathlib.Path
@@ -162,14 +164,15 @@ class ControlPlane:
             self._processes[name].send_signal(signal.SIGCONT)
 
     def check_alive(self) -> None:
-        """Starts a controller manager or a scheduler again that ended, as a kubelet does. Raises ComponentDied, with the end of its log,
-        if another component ended, or one of these again and again."""
+        """Starts a controller manager or a scheduler again that ended, as a kubelet does. If another component ended, or one of these
+        again and again, raises ComponentDied with the end of its log."""
         for name, process in list(self._processes.items()):
             if process.poll() is None:
                 continue
-            if name not in FROZEN_BETWEEN_SETTLES or self._restarts == _MOST_RESTARTS:
+            if name not in FROZEN_BETWEEN_SETTLES or self.restarts == _MOST_RESTARTS:
                 raise ComponentDied(f"{name} ended with exit code {process.returncode}:\n{self.log(name)[-2000:]}")
-            self._restarts += 1
+            self.restarts += 1
+            warnings.warn(f"{name} ended and is started again: {self.log(name)[-500:]}", stacklevel=2)
             self._frozen.discard(name)
             if name == "kube-scheduler":
                 self._start_scheduler()

@@ -127,6 +127,7 @@ class RunningCluster:
     def reset(self) -> None:
         """Empties the cluster for a new scenario. Namespaces and roles stay, access entries too. The clock should have been
         reset before, as whatever the cluster does from here on is dated by it."""
+        self.control_plane.restarts = 0
         self.proxy.forget()
         self.sts.fault = None
         self.sts.answers.clear()

@@ -264,11 +264,9 @@ impl Case {
     }
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
-        let (client, drain) = (&self.client, DrainFacts::from(&self.run));
-        let survey = match &self.node {
-            Some(node) => NodeSurvey::of_node::<Error>(client, node, drain, self.now).await?,
-            None => NodeSurvey::fetch::<Error>(client, &self.run.node, None, drain, self.now).await?,
-        };
+        let (name, node) = (&self.run.node, self.node.as_ref());
+        let drain = DrainFacts::from(&self.run);
+        let survey = NodeSurvey::fetch::<Error>(&self.client, name, node, drain, self.now).await?;
         Ok(survey.pods)
     }
 
@@ -284,8 +282,17 @@ impl Case {
         format!("{}{}", self.say(state), self.run.describe_ended())
     }
 
-    /// The disposal begins anew when these pods are gone, its clocks too.
-    pub(crate) fn back_to_check_pods(mut self, survey: &PodSurvey) -> Answer<DisposeVerdict> {
+    /// The disposal begins anew when these pods are gone, its clocks too. The answer names pods by the classes of `check-pods`, which also
+    /// looks at their volumes. If the volumes cannot be read, the answer goes without: they decide nothing here.
+    pub(crate) async fn back_to_check_pods(mut self, survey: PodSurvey) -> Answer<DisposeVerdict> {
+        let survey = match &self.node {
+            Some(node) if self.run.input.interrupted_at.is_none() => {
+                kubernetes::hold_back(&self.client, node, survey.clone())
+                    .await
+                    .unwrap_or(survey)
+            }
+            Some(_) | None => survey,
+        };
         let reason = self.say("has pods again that matter");
         self.begin_anew();
         Answer {
@@ -344,7 +351,7 @@ mod tests {
     async fn pods_that_came_back_give_the_disposal_its_time_anew() {
         let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
         case.run.disposing_since = Some(case.now);
-        let answer = case.back_to_check_pods(&PodSurvey::default());
+        let answer = case.back_to_check_pods(PodSurvey::default()).await;
         assert_eq!(answer.run.unwrap().disposing_since, None);
     }
 

@@ -97,7 +97,7 @@ impl DetachTerminate {
             match &mut case.run.drain.ended_pods {
                 Some(ended) => *ended = EndedPods::of(&survey),
                 None if survey.is_clear() => {}
-                None => return Ok(case.back_to_check_pods(&survey)),
+                None => return Ok(case.back_to_check_pods(survey).await),
             }
         }
         match case.find_shortage().await? {
