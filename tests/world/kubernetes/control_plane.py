@@ -164,8 +164,9 @@ class ControlPlane:
             self._processes[name].send_signal(signal.SIGCONT)
 
     def check_alive(self) -> None:
-        """Starts a controller manager or a scheduler again that ended, as a kubelet does. If another component ended, or one of these
-        again and again, raises ComponentDied with the end of its log."""
+        """Starts a controller manager or a scheduler that ended again, as a kubelet does.
+
+        Raises ComponentDied, with the end of its log, if another component ended, or one of these again and again."""
         for name, process in list(self._processes.items()):
             if process.poll() is None:
                 continue
