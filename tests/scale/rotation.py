@@ -135,7 +135,7 @@ def figures_of(
         groups=len(fleet.groups),
         at_once=plan.at_once,
         max_parallel=plan.max_parallel,
-        makespan=rotation._engine.stop - rotation._engine.start,
+        makespan=world.engine.execution(rotation.arn).stop - world.engine.execution(rotation.arn).start,
         bound=max(bounds),
         recycled=sum((each.output or {}).get("outcome") == "recycled" for each in recycles.values()),
         outcome=str(ended.outcome or ended.error),
