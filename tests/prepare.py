@@ -111,9 +111,9 @@ def run(command: list[str], what: str, **options) -> None:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Two runs at once, from any clone, do not install the same thing twice."""
-    folder = cache_folder()
+def locked(name: str, folder: Path | None = None) -> Iterator[None]:
+    """Two runs at once, from any clone, do not make the same thing twice. `folder`: where it is made, if not in the cache."""
+    folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -44,8 +44,8 @@ from world.world import World
 #: Real seconds between two looks of the command line, between two questions whether it has looked, and after which it is not
 #: waited for.
 LOOK, STEP, LOST = 0.03, 0.005, 2.0
-#: Real seconds after which a command line that neither ends nor shows what is waited for is given up: before pytest ends the test
-#: (`timeout` in pytest.ini), and long enough for a busy machine.
+#: Real seconds without output after which a command line that neither ends nor shows what is waited for is given up: before
+#: pytest ends the test (`timeout` in pytest.ini), and long enough for a busy machine.
 PATIENCE = 300.0
 #: Rows and columns of a terminal.
 TERMINAL = (40, 130)
@@ -207,8 +207,10 @@ class Running:
         return self.ends()
 
     def _meanwhile(self) -> Iterator[None]:
-        end = time.monotonic() + PATIENCE
+        before, end = -1, 0.0
         while self._process.poll() is None:
+            if (came := len(self._out) + len(self._err)) != before:
+                before, end = came, time.monotonic() + PATIENCE
             if time.monotonic() > end:
                 raise AssertionError(f"nothing more came within {PATIENCE:g} real seconds:\n{self.text}\n{''.join(self._err)}")
             self._step(self._pace)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prepare import ROOT, host_architecture
+from prepare import ROOT, host_architecture, locked
 from world.aws.account import Aws
 from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY
 from world.aws.requests import load_requests, save_requests
@@ -98,23 +98,33 @@ class Deployment:
         self.outputs: dict[str, Any] = {}
 
     def deploy(self) -> None:
-        """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform."""
-        before = fingerprint()
-        recorded = ZIPS / f"deployment-{before}.json"
-        outputs = recorded.with_suffix(".outputs")
-        if recorded.exists() and outputs.exists():
-            self._aws.replay(load_requests(recorded))
-            self.outputs = json.loads(outputs.read_text())
-            return
+        """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform. If several processes
+        find nothing recorded, one calls Terraform, and the others wait for its record."""
+        if not self._repeat():
+            with locked("deployment", ZIPS):
+                if not self._repeat():
+                    self._deploy_and_record()
+
+    def _repeat(self) -> bool:
+        """Makes the recorded calls again, if there is a record of exactly this."""
+        recorded, outputs = _record()
+        if not (recorded.exists() and outputs.exists()):
+            return False
+        self._aws.replay(load_requests(recorded))
+        self.outputs = json.loads(outputs.read_text())
+        return True
+
+    def _deploy_and_record(self) -> None:
+        recorded, outputs = _record()
         self._say("deploying by Terraform (about a minute; later sessions repeat its calls while nothing changes)")
         self._aws.start_recording()
         self.apply()
         requests = self._aws.stop_recording()
         self.forget()
-        if fingerprint() != before:
-            return  # somebody built or edited meanwhile: nobody can say what was deployed
+        if _record() != (recorded, outputs):
+            return  # a file was built or edited meanwhile: what was deployed is unknown
         for stale in ZIPS.glob("deployment-*"):
-            if before not in stale.name:
+            if stale not in (recorded, outputs):
                 stale.unlink(missing_ok=True)
         _write_whole(outputs, lambda file: file.write_text(json.dumps(self.outputs)))
         _write_whole(recorded, lambda file: save_requests(requests, file))
@@ -181,6 +191,12 @@ def fingerprint() -> str:
         digest.update(str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name).encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _record() -> tuple[Path, Path]:
+    """The files with Terraform's calls and outputs for what is deployed now."""
+    recorded = ZIPS / f"deployment-{fingerprint()}.json"
+    return recorded, recorded.with_suffix(".outputs")
 
 
 def _write_whole(file: Path, write: Callable[[Path], Any]) -> None:

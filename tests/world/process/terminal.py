@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 #: What was there stays to be looked at when the program has ended.
@@ -22,8 +22,9 @@ set -g status off
 set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
-#: Real seconds after which it is given up, before pytest ends its test (`timeout` in pytest.ini), and between two looks.
-PATIENCE, GLANCE = 400.0, 0.05
+#: Real seconds without a change on the screen after which it is given up, before pytest ends its test (`timeout` in pytest.ini),
+#: and between two looks. A slow machine takes long as a whole, and still changes something.
+PATIENCE, GLANCE = 300.0, 0.05
 #: Runs the program and writes down how it ended: of one in ten that end at once tmux 3.3a never learns it. Ctrl-C is for the
 #: program alone.
 NOTING = ["sh", "-c", 'trap : INT; code="$1"; shift; "$@"; echo $? >"$code.part"; mv "$code.part" "$code"', "sh"]
@@ -69,20 +70,28 @@ class Terminal:
 
     def shows(self, *texts: str) -> str:
         """Waits until the screen has all of these, and answers it."""
-        end = time.monotonic() + PATIENCE
-        while any(text not in (screen := self.text) for text in texts):
-            assert self.is_under_way, f"it has ended without showing {texts}:\n{screen}"
-            assert time.monotonic() < end, f"it has not shown {texts}:\n{screen}"
-            time.sleep(GLANCE)
-        return screen
+
+        def has_them(screen: str) -> bool:
+            missing = any(text not in screen for text in texts)
+            assert not missing or self.is_under_way, f"it has ended without showing {texts}:\n{screen}"
+            return not missing
+
+        return self._await(has_them, f"it has not shown {texts}")
 
     def ends(self) -> int:
         """Waits until it has ended, and answers its exit code."""
-        end = time.monotonic() + PATIENCE
-        while self.is_under_way:
-            assert time.monotonic() < end, f"it does not end:\n{self.text}"
-            time.sleep(GLANCE)
+        self._await(lambda screen: not self.is_under_way, "it does not end")
         return self.code
+
+    def _await(self, holds: Callable[[str], bool], complaint: str) -> str:
+        """Looks at the screen until the condition holds. Fails with the complaint when nothing changes any more."""
+        before, end = None, 0.0
+        while not holds(screen := self.text):
+            if screen != before:
+                before, end = screen, time.monotonic() + PATIENCE
+            assert time.monotonic() < end, f"{complaint}, and nothing has changed for {PATIENCE:g} seconds:\n{screen}"
+            time.sleep(GLANCE)
+        return screen
 
     @property
     def code(self) -> int:

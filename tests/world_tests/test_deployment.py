@@ -1,0 +1,63 @@
+"""The record of Terraform's calls: of several processes that begin at once, one deploys."""
+
+import threading
+
+import pytest
+
+from world import deployment
+from world.deployment import Deployment
+
+
+class NoAccount:
+    """An account that is asked nothing."""
+
+    def start_recording(self) -> None:
+        pass
+
+    def stop_recording(self) -> list:
+        return []
+
+    def replay(self, requests: list) -> None:
+        pass
+
+
+class Counted(Deployment):
+    """A deployment whose Terraform waits a second for another one to begin, which must not come."""
+
+    applied: list[Deployment]
+    another = threading.Event()
+
+    def apply(self) -> None:
+        self.applied.append(self)
+        if len(self.applied) > 1:
+            self.another.set()
+        self.another.wait(1)
+        self.outputs = {"alias": "live"}
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(deployment, "ZIPS", tmp_path)
+    Counted.applied = []
+
+
+def test_of_two_that_find_no_record_one_deploys_and_the_other_repeats_its_calls():
+    both = [Counted(NoAccount(), lambda text: None) for _ in range(2)]
+    threads = [threading.Thread(target=each.deploy) for each in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(Counted.applied) == 1
+    assert [each.outputs for each in both] == [{"alias": "live"}] * 2
+
+
+def test_one_that_fails_leaves_the_deployment_to_the_next():
+    class Failing(Counted):
+        def apply(self) -> None:
+            raise RuntimeError("terraform has failed")
+
+    with pytest.raises(RuntimeError, match="terraform has failed"):
+        Failing(NoAccount(), lambda text: None).deploy()
+    Counted(NoAccount(), lambda text: None).deploy()
+    assert len(Counted.applied) == 1
