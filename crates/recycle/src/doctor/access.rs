@@ -8,25 +8,16 @@ use crate::doctor::finding::{Check, Finding};
 /// The function that asks the API server for `doctor`.
 pub(crate) const ASKER: &str = "select-nodes";
 
-/// Whether the API server has let `select-nodes` in, however its role came in.
-pub(crate) fn is_let_in(inside: &Seen<Inside>) -> bool {
-    let api_server = inside.as_ref().and_then(|inside| inside.api_server.as_ref());
-    api_server.found().is_some()
-}
-
 /// A role without an access entry may be mapped by the ConfigMap aws-auth, which we may not read: that it is one sees by `select-nodes`.
-pub(crate) fn examine_entries(seen: &Installation, is_let_in: bool) -> Vec<Finding> {
+pub(crate) fn examine_entries(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
+    let api_server = inside.as_ref().and_then(|inside| inside.api_server.as_ref());
     let entry = seen.entries.get(ASKER).map(Seen::as_ref);
     let has_entry = entry.and_then(Seen::found).is_none_or(Option::is_some);
-    let is_mapped = is_let_in && !has_entry;
+    let is_mapped = api_server.found().is_some() && !has_entry;
     let check = Check::only("authentication");
     let mode = check.judge(&seen.authentication, |mode| examine_mode(seen, mode, is_mapped));
-    let entries = seen.entries.iter().map(|(step, entry)| {
-        let check = Check::new("access entry", step);
-        check.judge(entry, |groups| {
-            examine_entry(check, step, groups.as_deref(), is_mapped)
-        })
-    });
+    let entries = seen.entries.iter();
+    let entries = entries.map(|(step, entry)| examine_entry(step, entry, is_mapped));
     std::iter::once(mode).chain(entries).collect()
 }
 
@@ -52,9 +43,10 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
     )
 }
 
-fn examine_entry(check: Check<'_>, step: &str, groups: Option<&[String]>, is_mapped: bool) -> Finding {
+fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool) -> Finding {
+    let check = Check::new("access entry", step);
     let mend = "Apply the Terraform module again, or make the entry for the role (output role_arns).";
-    match groups {
+    check.judge(entry, |groups| match groups {
         None if is_mapped && step == ASKER => check.warning(
             "its role has none, and is let in all the same: by the ConfigMap aws-auth",
             mend,
@@ -79,5 +71,5 @@ fn examine_entry(check: Check<'_>, step: &str, groups: Option<&[String]>, is_map
                 mend,
             )
         }
-    }
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! `select-nodes` gathers the facts that only a function sees, the command line gathers the others.
 
-use crate::doctor::access::{examine_entries, is_let_in};
+use crate::doctor::access::examine_entries;
 use crate::doctor::events::{
     examine_dead_letters, examine_logs, examine_rules, examine_sweeps, examine_topic,
 };
@@ -19,7 +19,7 @@ pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
         examine_functions(seen),
         examine_machines(seen),
         examine_inside(seen, inside),
-        examine_entries(seen, is_let_in(inside)),
+        examine_entries(seen, inside),
         vec![examine_sweeps(seen)],
         examine_rules(seen),
         vec![examine_topic(seen), examine_dead_letters(seen)],

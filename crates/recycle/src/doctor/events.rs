@@ -13,7 +13,7 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
         let Some(last) = ended.or(sweeps.first()) else {
             return check.problem("none has ever run", start);
         };
-        let (began, status) = (last.started_at, &last.status);
+        let (began, status, execution) = (last.started_at, &last.status, quote(&last.execution));
         if seen.now.duration_since(began).as_secs() > 3 * INTERVAL {
             return check.problem(format!("the last one began at {began}"), start);
         }
@@ -21,10 +21,7 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
             "SUCCEEDED" | "RUNNING" => check.ok(format!("the last one began at {began} and is {status}")),
             _ => check.problem(
                 format!("the last one {status}: what executions leave is not put back"),
-                format!(
-                    "aws stepfunctions describe-execution --execution-arn {}",
-                    quote(&last.execution)
-                ),
+                format!("aws stepfunctions describe-execution --execution-arn {execution}"),
             ),
         }
     })
@@ -41,12 +38,9 @@ pub(crate) const RULES: [&str; 5] = [
 
 pub(crate) fn examine_rules(seen: &Installation) -> Vec<Finding> {
     Check::only("rule").judge_all(&seen.rules, |rules| {
-        let is_there = |name: &str| rules.iter().any(|rule| rule.name == name);
-        let missing = RULES
-            .map(|rule| format!("{}-{rule}", seen.name))
-            .into_iter()
-            .filter(|name| !is_there(name))
-            .map(|name| Check::new("rule", &name).problem("there is no such rule", APPLY));
+        let names = RULES.map(|rule| format!("{}-{rule}", seen.name)).into_iter();
+        let missing = names.filter(|name| rules.iter().all(|rule| rule.name != *name));
+        let missing = missing.map(|name| Check::new("rule", &name).problem("there is no such rule", APPLY));
         missing.chain(rules.iter().map(examine_rule)).collect()
     })
 }
@@ -117,10 +111,6 @@ pub(crate) fn examine_logs(seen: &Installation) -> Vec<Finding> {
             };
             Some(Check::new("logs", &name).warning(found, APPLY))
         });
-        let odd: Vec<Finding> = odd.collect();
-        if odd.is_empty() {
-            return vec![check.ok("every log group is there and has an end")];
-        }
-        odd
+        check.or_ok(odd.collect(), "every log group is there and has an end")
     })
 }

@@ -32,12 +32,10 @@ impl<T> Seen<T> {
         }
     }
 
-    /// The answer, if there is one.
     pub fn found(self) -> Option<T> {
         self.known::<T>().ok()
     }
 
-    /// The same by reference.
     pub fn as_ref(&self) -> Seen<&T> {
         match self {
             Self::Found(found) => Seen::Found(found),
@@ -47,12 +45,10 @@ impl<T> Seen<T> {
         }
     }
 
-    /// Another answer, made of this one.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Seen<U> {
         self.and_then(|found| Seen::Found(make(found)))
     }
 
-    /// Another answer, for which more is asked.
     pub fn and_then<U>(self, ask: impl FnOnce(T) -> Seen<U>) -> Seen<U> {
         self.known().map_or_else(|unknown| unknown, ask)
     }
@@ -83,7 +79,6 @@ pub struct Inside {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
     pub count: u32,
-    /// Those that name no EC2 instance.
     pub without_instance: Vec<String>,
     /// Those whose instance EC2 does not know, or has terminated.
     pub instance_gone: Vec<String>,
@@ -136,7 +131,6 @@ pub struct Installation {
     /// By step: the Kubernetes groups of the access entry of the function's role; none if it has no entry.
     pub entries: BTreeMap<String, Seen<Option<Vec<String>>>>,
     pub groups: Seen<Vec<Group>>,
-    /// The module's rules.
     pub rules: Seen<Vec<Rule>>,
     /// The topic that people are told by.
     pub topic: Seen<Topic>,
@@ -198,16 +192,14 @@ pub struct Rule {
     pub name: String,
     pub is_enabled: bool,
     pub targets: Seen<usize>,
-    /// The text of its pattern, if it has one.
     pub pattern: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
     pub arn: String,
-    /// Subscriptions that are confirmed.
+    /// How many subscriptions are confirmed.
     pub confirmed: usize,
-    /// Subscriptions that are not.
     pub pending: usize,
 }
 

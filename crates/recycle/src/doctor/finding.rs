@@ -17,7 +17,6 @@ pub enum Level {
     Problem,
 }
 
-/// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was looked at.
@@ -31,7 +30,6 @@ pub struct Finding {
     pub mend: Option<String>,
 }
 
-/// The worst of them.
 #[must_use]
 pub fn worst(findings: &[Finding]) -> Level {
     let levels = findings.iter().map(|finding| finding.level);
@@ -77,7 +75,7 @@ impl<'a> Check<'a> {
         self.find(Level::Unknown, format!("unknown: {why}"), Some(mend.to_owned()))
     }
 
-    fn find(self, level: Level, found: String, mend: Option<String>) -> Finding {
+    pub(crate) fn find(self, level: Level, found: String, mend: Option<String>) -> Finding {
         Finding {
             check: self.name,
             of: self.of.to_owned(),
@@ -85,6 +83,11 @@ impl<'a> Check<'a> {
             found,
             mend,
         }
+    }
+
+    /// What is odd; if nothing is, that all is well.
+    pub(crate) fn or_ok(self, odd: Vec<Finding>, found: impl Into<String>) -> Vec<Finding> {
+        if odd.is_empty() { vec![self.ok(found)] } else { odd }
     }
 
     /// What is judged if it is known; if not, that is the finding.

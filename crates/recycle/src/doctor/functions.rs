@@ -23,17 +23,13 @@ fn examine_function(seen: &Installation, check: Check<'_>, name: &str, function:
     let (state, last_update) = (&function.state, &function.last_update);
     let version = function.version.as_deref().unwrap_or("unknown");
     if !matches!(state.as_str(), "Active" | "Inactive") || last_update == "Failed" {
-        return check.problem(
-            format!("its state is {state}, its last update {last_update}"),
-            APPLY,
-        );
+        let found = format!("its state is {state}, its last update {last_update}");
+        return check.problem(found, APPLY);
     }
     if version != seen.version {
         let ours = &seen.version;
-        return check.warning(
-            format!("it is of version {version}, this command line of {ours}"),
-            SAME_RELEASE,
-        );
+        let found = format!("it is of version {version}, this command line of {ours}");
+        return check.warning(found, SAME_RELEASE);
     }
     // What is counted is lines of the log, of level INFO.
     match function.log_level.as_deref() {

@@ -5,7 +5,7 @@ use crate::base::shell::quote;
 use crate::cluster::cluster_tag::cluster_tag;
 use crate::cluster::hook::{SHORTEST_HEARTBEAT, longest_hold};
 use crate::doctor::facts::{Group, Hook, Installation, Rule, Seen};
-use crate::doctor::finding::{APPLY, Check, Finding};
+use crate::doctor::finding::{APPLY, Check, Finding, Level};
 
 pub(crate) fn examine_groups(seen: &Installation) -> Vec<Finding> {
     let check = Check::only("group");
@@ -36,18 +36,14 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
         hooks.judge_all(&group.hooks, |found| examine_hooks(hooks, seen, group, found)),
     ]
     .concat();
-    if odd.is_empty() {
-        let (min, desired, max) = group.sizes;
-        let keeps = if group.retains {
-            ", and it keeps what the hook gives up"
-        } else {
-            ""
-        };
-        return vec![Check::new("group", &group.name).ok(format!(
-            "min {min}, desired {desired}, max {max}, our hook is there{keeps}"
-        ))];
-    }
-    odd
+    let (min, desired, max) = group.sizes;
+    let keeps = if group.retains {
+        ", and it keeps what the hook gives up"
+    } else {
+        ""
+    };
+    let all_is_well = format!("min {min}, desired {desired}, max {max}, our hook is there{keeps}");
+    Check::new("group", &group.name).or_ok(odd, all_is_well)
 }
 
 /// Other processes are the group's own affair.
@@ -58,19 +54,19 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
             "aws autoscaling resume-processes --auto-scaling-group-name {} --scaling-processes {process}",
             quote(&group.name)
         );
-        let found = |meaning: &str| format!("{process} is suspended: {meaning}");
-        Some(match process.as_str() {
-            "Launch" => check.problem(
-                found("no replacement is launched, and no way leads back from Standby"),
-                mend,
+        let (level, meaning) = match process.as_str() {
+            "Launch" => (
+                Level::Problem,
+                "no replacement is launched, and no way leads back from Standby",
             ),
-            "Terminate" => check.problem(found("no instance is terminated, a drained one neither"), mend),
-            "AddToLoadBalancer" => check.warning(
-                found("replacements get no traffic from the group's load balancers"),
-                mend,
+            "Terminate" => (Level::Problem, "no instance is terminated, a drained one neither"),
+            "AddToLoadBalancer" => (
+                Level::Warning,
+                "replacements get no traffic from the group's load balancers",
             ),
             _ => return None,
-        })
+        };
+        Some(check.find(level, format!("{process} is suspended: {meaning}"), Some(mend)))
     });
     suspended.collect()
 }
@@ -99,9 +95,8 @@ fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[
         Some(hook) => examine_our_hook(check, seen, group, hook),
         None => vec![examine_absence(check, group)],
     };
-    let foreign = hooks
-        .iter()
-        .filter(|hook| hook.on_termination && hook.name != LIFECYCLE_HOOK);
+    let is_foreign = |hook: &&Hook| hook.on_termination && hook.name != LIFECYCLE_HOOK;
+    let foreign = hooks.iter().filter(is_foreign);
     let foreign: Vec<&str> = foreign.map(|hook| hook.name.as_str()).collect();
     if !foreign.is_empty() {
         found.push(check.warning(
@@ -114,12 +109,9 @@ fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[
 
 fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
     let mend = "Name the group in the module's variable lifecycle_hooks.";
-    match group.max_lifetime {
-        Some(seconds) => check.problem(
-            format!(
-                "it ends instances after {} hours, and our hook is not there: nobody waits for their pods",
-                seconds / 3_600
-            ),
+    match group.max_lifetime.map(|seconds| seconds / 3_600) {
+        Some(hours) => check.problem(
+            format!("it ends instances after {hours} hours, and our hook is not there: nobody waits for their pods"),
             mend,
         ),
         None => check.warning(
@@ -133,21 +125,16 @@ fn examine_our_hook(check: Check<'_>, seen: &Installation, group: &Group, hook: 
     if !hook.on_termination {
         return vec![check.problem("the hook of our name does not hold what is terminated", APPLY)];
     }
-    let default_result = (hook.default_result != "ABANDON").then(|| {
+    let (result, heartbeat) = (&hook.default_result, hook.heartbeat);
+    let default_result = (result != "ABANDON").then(|| {
         check.warning(
-            format!(
-                "its default result is {}: the group keeps no instance whose hook times out",
-                hook.default_result
-            ),
+            format!("its default result is {result}: the group keeps no instance whose hook times out"),
             APPLY,
         )
     });
-    let heartbeat = (hook.heartbeat < SHORTEST_HEARTBEAT).then(|| {
+    let heartbeat = (heartbeat < SHORTEST_HEARTBEAT).then(|| {
         check.problem(
-            format!(
-                "its heartbeat time-out is {} s: executions need {SHORTEST_HEARTBEAT} s",
-                hook.heartbeat
-            ),
+            format!("its heartbeat time-out is {heartbeat} s: executions need {SHORTEST_HEARTBEAT} s"),
             "Raise heartbeat_timeout_seconds in lifecycle_hooks.",
         )
     });

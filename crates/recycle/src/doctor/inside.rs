@@ -28,10 +28,8 @@ fn examine_code(seen: &Installation, inside: &Inside) -> Finding {
     if version == ours {
         return check.ok(format!("version {version}"));
     }
-    check.warning(
-        format!("its code is of version {version}, this command line of {ours}"),
-        SAME_RELEASE,
-    )
+    let found = format!("its code is of version {version}, this command line of {ours}");
+    check.warning(found, SAME_RELEASE)
 }
 
 fn examine_api_server(inside: &Inside) -> Finding {
@@ -113,17 +111,13 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
         ),
     ];
     let odd = odd.into_iter().filter(|(names, _, _)| !names.is_empty());
-    let found: Vec<Finding> = odd
-        .map(|(names, what, mend)| {
-            let nodes = count(names.len(), "Node");
-            check.warning(format!("{nodes} {what}: {}", name_some(names)), mend)
-        })
-        .collect();
-    if found.is_empty() {
-        let nodes = count(nodes.count as usize, "Node");
-        return vec![check.ok(format!("{nodes}, each with its instance and group"))];
-    }
-    found
+    let found = odd.map(|(names, what, mend)| {
+        let nodes = count(names.len(), "Node");
+        check.warning(format!("{nodes} {what}: {}", name_some(names)), mend)
+    });
+    let all = count(nodes.count as usize, "Node");
+    let all_are_well = format!("{all}, each with its instance and group");
+    check.or_ok(found.collect(), all_are_well)
 }
 
 /// What stops their recycling is refused by pre-flight, node by node. Of EC2 that does not answer the endpoint's finding tells.
@@ -135,14 +129,10 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
     }
     let names: Vec<String> = untagged.iter().map(ToString::to_string).collect();
     let members = count(names.len(), "member");
+    let some = name_some(&names);
+    let command = tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster);
     Some(check.problem(
-        format!(
-            "{members} without {tag}, which cannot be recycled: {}",
-            name_some(&names)
-        ),
-        format!(
-            "{}; and tag their groups with propagation, so that new members have it",
-            tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster)
-        ),
+        format!("{members} without {tag}, which cannot be recycled: {some}"),
+        format!("{command}; and tag their groups with propagation, so that new members have it"),
     ))
 }

@@ -2,20 +2,20 @@
 
 use jiff::Timestamp;
 
-use crate::base::ids::ExecutionArn;
+use crate::base::ids::{ExecutionArn, NodeName};
 use crate::base::text::{NAMES_PER_CLASS, count_and_name, cut_text};
 use crate::cluster::pod::PodFacts;
 use crate::contract::run::Run;
 use crate::drain::survey::{PodSurvey, first_names};
 use crate::notify::notification::{About, Happening, Notification, Severity, describe_end};
 use crate::records::blockage::Blockage;
-use crate::records::blocker::NEWS_AFTER;
+use crate::records::blocker::{Blocker, NEWS_AFTER};
 use crate::records::progress::Progress;
 
 /// Seconds between two notifications of a node that stays blocked.
 pub const REMINDER: i64 = 86_400;
 
-/// The same for one who is blocked, which `blocks` explains: this answer has a run to carry, too, and stays under 8 KB.
+/// To how many characters a blocked drain's reason is cut: `blocks` explains it, and the answer has a run to carry, too, in 8 KB.
 const LONGEST_BLOCKED_REASON: usize = 300;
 
 /// To how many characters each of the things that block is cut.
@@ -50,25 +50,18 @@ pub(crate) fn note_blockage(
 /// Everything that keeps the drain from going on by itself. Pods that are waited for and may end do not.
 #[must_use]
 pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
-    let budgets = progress
-        .blocked
-        .iter()
-        .map(crate::records::blocker::Blocker::describe);
+    let budgets = progress.blocked.iter().map(Blocker::describe);
     let say = |pods: &[PodFacts], what: &str| {
         let counted = count_and_name(pods.len(), &first_names(pods));
         (!pods.is_empty()).then(|| format!("{what}: {counted}"))
     };
     let never_ends = say(&survey.remarks.never_ends, "never ends by itself");
     let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
-    budgets
-        .chain(progress.held.iter().cloned())
-        .chain(never_ends)
-        .chain(stuck)
-        .take(NAMES_PER_CLASS)
-        .collect()
+    let blocks = budgets.chain(progress.held.iter().cloned());
+    let blocks = blocks.chain(never_ends).chain(stuck);
+    blocks.take(NAMES_PER_CLASS).collect()
 }
 
-/// It does not go on.
 pub(crate) fn tell_blocked(
     about: About<'_>,
     blocks: &[String],
@@ -84,9 +77,7 @@ pub(crate) fn tell_blocked(
     }
     cut_text(&mut told.reason, LONGEST_BLOCKED_REASON);
     told.until = Some(until);
-    let node = about
-        .node
-        .map_or_else(|| "<node>".to_owned(), ToString::to_string);
+    let node = about.node.map_or("<node>", NodeName::as_str);
     told.what_to_do = match end {
         Some(end) => vec![
             format!("The drain ends at {until} at the latest; then {end}. To end it now instead:"),

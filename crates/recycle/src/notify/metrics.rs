@@ -13,13 +13,12 @@ use crate::contract::run::Run;
 use crate::contract::verdicts::RestoreVerdict;
 use crate::records::claim::StoredClaim;
 
-/// The namespace of all metrics.
-pub const NAMESPACE: &str = "recycle-eks";
+const NAMESPACE: &str = "recycle-eks";
+
 /// Seconds that a claim may outlast its drain: balancers and volumes take an hour and some minutes at most, and the look that ends the
 /// drain may be an hour late.
 const PATIENCE: i64 = 3 * 3_600;
 
-/// A measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Metric {
     /// An execution has ended like this: an outcome, or the name of an error.
@@ -28,7 +27,6 @@ pub enum Metric {
     DrainSeconds(i64),
     /// How many pods of one node may not go now.
     BlockedPods(u32),
-    /// A node was put back.
     PutBack,
     /// A node is a person's from now on.
     LeftBehind,
@@ -39,70 +37,36 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Its name in CloudWatch.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
+    /// Its name in CloudWatch, its unit, and its value.
+    fn describe(&self) -> (&'static str, &'static str, i64) {
         match self {
-            Self::Ended(_) => "Executions",
-            Self::DrainSeconds(_) => "DrainSeconds",
-            Self::BlockedPods(_) => "BlockedPods",
-            Self::PutBack => "PutBacks",
-            Self::LeftBehind => "LeftBehind",
-            Self::ClaimedNodes(_) => "ClaimedNodes",
-            Self::OverdueClaims(_) => "OverdueClaims",
-        }
-    }
-
-    fn unit(&self) -> &'static str {
-        match self {
-            Self::DrainSeconds(_) => "Seconds",
-            Self::Ended(_)
-            | Self::BlockedPods(_)
-            | Self::PutBack
-            | Self::LeftBehind
-            | Self::ClaimedNodes(_)
-            | Self::OverdueClaims(_) => "Count",
-        }
-    }
-
-    fn value(&self) -> i64 {
-        match self {
-            Self::Ended(_) | Self::PutBack | Self::LeftBehind => 1,
-            Self::DrainSeconds(seconds) => *seconds,
-            Self::BlockedPods(count) | Self::ClaimedNodes(count) | Self::OverdueClaims(count) => {
-                i64::from(*count)
-            }
+            Self::Ended(_) => ("Executions", "Count", 1),
+            Self::DrainSeconds(seconds) => ("DrainSeconds", "Seconds", *seconds),
+            Self::BlockedPods(pods) => ("BlockedPods", "Count", i64::from(*pods)),
+            Self::PutBack => ("PutBacks", "Count", 1),
+            Self::LeftBehind => ("LeftBehind", "Count", 1),
+            Self::ClaimedNodes(nodes) => ("ClaimedNodes", "Count", i64::from(*nodes)),
+            Self::OverdueClaims(claims) => ("OverdueClaims", "Count", i64::from(*claims)),
         }
     }
 
     /// One line of the embedded metric format (CloudWatch user guide, "Embedded metric format specification").
     #[must_use]
     pub fn render(&self, cluster: &str, at: Timestamp) -> Value {
-        let (name, outcome) = match self {
-            Self::Ended(outcome) => (self.name(), Some(outcome)),
-            Self::DrainSeconds(_)
-            | Self::BlockedPods(_)
-            | Self::PutBack
-            | Self::LeftBehind
-            | Self::ClaimedNodes(_)
-            | Self::OverdueClaims(_) => (self.name(), None),
-        };
-        let dimensions = match outcome {
-            Some(_) => json!([["cluster"], ["cluster", "outcome"]]),
-            None => json!([["cluster"]]),
-        };
+        let (name, unit, value) = self.describe();
         let mut line = json!({
             "_aws": {
                 "Timestamp": at.as_millisecond(),
                 "CloudWatchMetrics": [{
-                    "Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": [{"Name": name, "Unit": self.unit()}],
+                    "Namespace": NAMESPACE, "Dimensions": [["cluster"]], "Metrics": [{"Name": name, "Unit": unit}],
                 }],
             },
             "cluster": cluster,
-            name: self.value(),
+            name: value,
         });
-        if let (Some(outcome), Some(fields)) = (outcome, line.as_object_mut()) {
-            fields.insert("outcome".to_owned(), json!(outcome));
+        if let Self::Ended(outcome) = self {
+            line["outcome"] = json!(outcome);
+            line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] = json!([["cluster"], ["cluster", "outcome"]]);
         }
         line
     }
@@ -111,10 +75,8 @@ impl Metric {
 /// A verdict that is an outcome ends the execution with it.
 #[must_use]
 pub fn measure_verdict(verdict: &str) -> Option<Metric> {
-    let outcome = Outcome::ALL
-        .into_iter()
-        .find(|outcome| outcome.name() == verdict)?;
-    Some(Metric::Ended(outcome.name().to_owned()))
+    let is_outcome = Outcome::ALL.iter().any(|outcome| outcome.name() == verdict);
+    is_outcome.then(|| Metric::Ended(verdict.to_owned()))
 }
 
 /// The errors after which nothing else comes: all others lead to a put-back, which ends the execution.
@@ -126,7 +88,6 @@ pub fn measure_failure(error: &str) -> Option<Metric> {
     (error == Failure::Superseded.name()).then(|| Metric::Ended(Outcome::Superseded.name().to_owned()))
 }
 
-/// How long the drain of this run took, if it had one.
 #[must_use]
 pub fn measure_drain(run: &Run) -> Option<Metric> {
     let (began, ended) = (run.drain.draining_since?, run.disposing_since?);
@@ -159,10 +120,8 @@ pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
     let claimed: Vec<&NodeFacts> = nodes.iter().filter(|node| node.claim().is_some()).collect();
     let overdue = claimed.iter().filter(|node| is_overdue(node, now)).count();
     let count = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
-    [
-        Metric::ClaimedNodes(count(claimed.len())),
-        Metric::OverdueClaims(count(overdue)),
-    ]
+    let (claimed, overdue) = (count(claimed.len()), count(overdue));
+    [Metric::ClaimedNodes(claimed), Metric::OverdueClaims(overdue)]
 }
 
 /// Its drain should be over, or should have begun. The Node says until when; before it does, no claim is older than a turn.

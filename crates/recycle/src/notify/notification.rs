@@ -25,15 +25,12 @@ const LONGEST_REASON: usize = 800;
 /// How many bytes the commands may have together: a put-back's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_000;
 
-/// How soon somebody should look.
+/// How soon a person should look, as [`Severity::describe`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing to do.
     Info,
-    /// Something did not go as it should, and nothing is broken.
     Warning,
-    /// A person has to do something.
     Critical,
 }
 
@@ -52,21 +49,15 @@ impl Severity {
     }
 }
 
-/// What happened.
+/// What happened; [`Happening::describe`] says when it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Happening {
-    /// The node is claimed, it is its turn, and it is about to be changed.
     Started,
-    /// Something has kept the drain from going on for five minutes, and after that once a day.
     Blocked,
-    /// It was put back as it was found.
     Restored,
-    /// It stays in Standby: its group allows no way back.
     LeftBehind,
-    /// It was recycled.
     Finished,
-    /// It was not recycled, for the reason that is given.
     Failed,
 }
 
@@ -218,17 +209,12 @@ impl<'a> About<'a> {
         since: Timestamp,
         reason: &str,
     ) -> Notification {
-        let place = self
-            .cluster
-            .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
+        let place = self.cluster.map(|cluster| format!(", cluster {cluster}"));
+        let place = place.unwrap_or_default();
         // Not the Node's name, which would leave no room for the rest; the reason has it.
-        let who = self
-            .instance
-            .map_or_else(|| "a node".to_owned(), ToString::to_string);
-        let mut subject: String = format!("recycle-eks: {who} {}{place}", event.phrase())
-            .chars()
-            .map(|letter| if matches!(letter, ' '..='~') { letter } else { '?' })
-            .collect();
+        let who = self.instance.map_or("a node", InstanceId::as_str);
+        let subject = format!("recycle-eks: {who} {}{place}", event.phrase());
+        let mut subject = subject.replace(|letter| !matches!(letter, ' '..='~'), "?");
         subject.truncate(LONGEST_SUBJECT);
         let mut reason = reason.to_owned();
         cut_text(&mut reason, LONGEST_REASON);
@@ -244,9 +230,7 @@ impl<'a> About<'a> {
             since,
             until: None,
             cluster: self.cluster.map(ToString::to_string),
-            group: self
-                .group
-                .map_or_else(|| "unknown".to_owned(), ToString::to_string),
+            group: self.group.map_or("unknown", GroupName::as_str).to_owned(),
             node: self.node.cloned(),
             instance_id: self.instance.map(ToString::to_string),
             execution: self.execution.clone(),
@@ -255,7 +239,6 @@ impl<'a> About<'a> {
 }
 
 impl Notification {
-    /// Why, as people are told it.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -266,37 +249,30 @@ impl Notification {
 #[must_use]
 pub fn tell_started(about: About<'_>, run: &Run, reason: &str, severity: Severity) -> Notification {
     let mut told = about.tell(Happening::Started, severity, run.claimed_at, reason);
-    told.what_to_do = vec![
-        "Watch it:".to_owned(),
-        format!("kubectl describe node {}", run.node),
-    ];
+    let watch = format!("kubectl describe node {}", run.node);
+    told.what_to_do = vec!["Watch it:".to_owned(), watch];
     told
 }
 
-/// It was recycled.
 #[must_use]
 pub fn tell_finished(about: About<'_>, run: &Run, reason: &str) -> Notification {
-    let told = about.tell(Happening::Finished, Severity::Info, run.claimed_at, reason);
-    Notification {
-        outcome: Some(Outcome::Recycled.name().to_owned()),
-        ..told
-    }
+    let mut told = about.tell(Happening::Finished, Severity::Info, run.claimed_at, reason);
+    told.outcome = Some(Outcome::Recycled.name().to_owned());
+    told
 }
 
 /// What the end of the drain's time means; none if nobody can choose it.
 pub(crate) fn describe_end(run: &Run) -> Option<String> {
-    match (&run.hook, run.input.interrupted_at) {
-        (_, Some(_)) => None,
-        (Some(hook), None) => Some(hook.describe_end()),
-        (None, None) => Some(
-            match run.input.on_drain_timeout {
-                OnDrainTimeout::Restore => "the node is put back",
-                OnDrainTimeout::Evict => "the pods that are waited for are evicted",
-                OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
-            }
-            .to_owned(),
-        ),
-    }
+    let by_input = match run.input.on_drain_timeout {
+        OnDrainTimeout::Restore => "the node is put back",
+        OnDrainTimeout::Evict => "the pods that are waited for are evicted",
+        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+    };
+    let end = match &run.hook {
+        Some(hook) => hook.describe_end(),
+        None => by_input.to_owned(),
+    };
+    run.input.interrupted_at.is_none().then_some(end)
 }
 
 /// How an execution, or a sweep, has left a node that was not recycled; none for what is no news. `error` is the execution's; `reason`
@@ -320,12 +296,8 @@ pub fn tell_put_back(
         RestoreVerdict::Restored => (Happening::Restored, Severity::Warning, outcome),
         RestoreVerdict::Kept => (Happening::Failed, Severity::Critical, outcome),
         RestoreVerdict::StandbyLeftBehind => {
-            let name = Failure::StandbyLeftBehind.name();
-            (
-                Happening::LeftBehind,
-                Severity::Critical,
-                outcome.map(|_| name.to_owned()),
-            )
+            let outcome = outcome.map(|_| Failure::StandbyLeftBehind.name().to_owned());
+            (Happening::LeftBehind, Severity::Critical, outcome)
         }
     };
     Some(Notification {

@@ -1,7 +1,7 @@
 //! What a person is told of the nodes that something of ours is on. Whether the execution that holds a claim still runs, Step Functions
 //! says, and the command line asks it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,6 @@ use crate::cluster::node::NodeFacts;
 use crate::records::claim::{Claim, StoredClaim};
 use crate::records::progress::Progress;
 use crate::restore::sweep::find_leftovers;
-
-/// The states of an instance that does not come back.
-const GONE: [&str; 2] = ["shutting-down", "terminated"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -75,27 +72,21 @@ pub fn tell_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&
         None => marked.contains(id),
         Some(name) => id.as_str() == name || node.is_some_and(|node| node.name.as_str() == name),
     };
-    let all = by_instance
-        .keys()
-        .copied()
-        .chain(instances.iter().map(|instance| &instance.id));
-    let mut told: BTreeMap<&InstanceId, NodeStatus> = BTreeMap::new();
-    for id in all {
+    let in_ec2 = instances.iter().map(|instance| &instance.id);
+    let all: BTreeSet<&InstanceId> = by_instance.keys().copied().chain(in_ec2).collect();
+    let told = all.into_iter().filter_map(|id| {
         let node = by_instance.get(id).copied();
-        if is_wanted(id, node) {
-            let instance = instances.iter().find(|instance| instance.id == *id);
-            told.insert(id, describe(id, node, instance, marked.contains(id)));
-        }
-    }
-    let mut nodes: Vec<NodeStatus> = told.into_values().collect();
+        let instance = instances.iter().find(|instance| instance.id == *id);
+        is_wanted(id, node).then(|| describe(id, node, instance, marked.contains(id)))
+    });
+    let mut nodes: Vec<NodeStatus> = told.collect();
     nodes.sort_by_key(|node| {
         let claimed_at = node.claim.as_ref().map(|claim| claim.claimed_at);
         (node.group.clone(), claimed_at.is_none(), claimed_at)
     });
     Status {
         nodes,
-        cluster_is_away: None,
-        unreadable_nodes: None,
+        ..Status::default()
     }
 }
 
@@ -105,37 +96,30 @@ fn describe(
     instance: Option<&Instance>,
     is_marked: bool,
 ) -> NodeStatus {
-    let stored = node
-        .and_then(NodeFacts::claim)
-        .or_else(|| instance.and_then(Instance::claim));
+    let in_tags = || instance.and_then(Instance::claim);
+    let stored = node.and_then(NodeFacts::claim).or_else(in_tags);
     let (claim, strange_claim) = match stored {
         None => (None, None),
         Some(StoredClaim::Known(claim)) => (Some(claim), None),
         Some(StoredClaim::Newer(schema)) => (None, Some(format!("of a newer version (schema {schema})"))),
         Some(StoredClaim::Unreadable(text)) => (None, Some(format!("unreadable: {text}"))),
     };
+    let claimed_in = claim.as_ref().map(|claim| claim.group.to_string());
     let tagged = || instance?.tags.get(GROUP_TAG).cloned();
     NodeStatus {
         instance_id: id.clone(),
         node: node.map(|node| node.name.clone()),
-        group: claim
-            .as_ref()
-            .map(|claim| claim.group.to_string())
-            .or_else(tagged),
+        group: claimed_in.or_else(tagged),
         claim,
         strange_claim,
         progress: node.and_then(NodeFacts::progress),
-        drain_until: node.and_then(read_drain_until),
+        // None also if it is no time.
+        drain_until: node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION)?.trim().parse().ok()),
         gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
         is_requested: node.is_some_and(NodeFacts::is_requested),
-        is_gone: instance.is_some_and(|instance| GONE.contains(&instance.state.as_str())),
+        is_gone: instance.is_some_and(Instance::is_gone),
         is_marked,
     }
-}
-
-/// None also if it is no time.
-fn read_drain_until(node: &NodeFacts) -> Option<Timestamp> {
-    node.annotations.get(DRAIN_UNTIL_ANNOTATION)?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -54,7 +54,6 @@ impl End {
     }
 }
 
-/// An event of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Its number: they count up from 1.
@@ -87,7 +86,6 @@ pub enum Happened {
     TurnBegan(usize),
     /// In a rotation: the turn of a node has ended, and how (the input of the state `TurnEnded`).
     TurnEnded(Value),
-    /// The execution has ended.
     Ended(End),
     Other,
 }

@@ -91,10 +91,8 @@ pub struct NodeReport {
     pub instance: Option<String>,
     /// Its Node, if it came so far.
     pub node: Option<String>,
-    /// Its group, if it came so far.
     pub group: Option<String>,
     pub cluster: Option<String>,
-    /// One after the other.
     pub stages: Vec<Span<Stage>>,
     /// How often the pods were looked at.
     pub polls: usize,
@@ -131,10 +129,6 @@ pub(crate) fn summarize(execution: &Execution, events: &[Event]) -> Summary {
 pub(crate) fn thin(looks: &mut Vec<Look>) {
     let every = looks.len().div_ceil(MOST_LOOKS).max(1);
     let last = looks.len().saturating_sub(1);
-    let mut index = 0;
-    looks.retain(|_| {
-        let stays = index % every == 0 || index == last;
-        index += 1;
-        stays
-    });
+    let mut stays = (0..=last).map(|index| index % every == 0 || index == last);
+    looks.retain(|_| stays.next().unwrap_or_default());
 }

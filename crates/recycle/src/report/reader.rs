@@ -32,7 +32,6 @@ struct Tell {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Carried {
     node: Option<String>,
     group: Option<String>,
@@ -40,7 +39,6 @@ struct Carried {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Blockage {
     since: Option<Timestamp>,
 }
@@ -50,17 +48,10 @@ struct Blockage {
 pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     let (mut started, mut map_runs) = (Vec::new(), Vec::new());
     for event in events {
-        match &event.what {
-            Happened::Scheduled(arguments) => started.extend(read_start(arguments)),
-            Happened::MapRun(arn) => map_runs.push(arn.clone()),
-            Happened::Started(_)
-            | Happened::Entered(_)
-            | Happened::Answered(_)
-            | Happened::Failed { .. }
-            | Happened::TurnBegan(_)
-            | Happened::TurnEnded(_)
-            | Happened::Ended(_)
-            | Happened::Other => {}
+        if let Happened::Scheduled(arguments) = &event.what {
+            started.extend(read_start(arguments));
+        } else if let Happened::MapRun(arn) = &event.what {
+            map_runs.push(arn.clone());
         }
     }
     started.dedup();
@@ -127,14 +118,12 @@ impl<'a> Reader<'a> {
         let answer = Answer::deserialize(answer).unwrap_or_default();
         self.report.node = answer.run.node.clone().or_else(|| self.report.node.take());
         self.report.group = answer.run.group.clone().or_else(|| self.report.group.take());
-        if let Some(tell) = &answer.tell {
-            self.report.told.push(Told {
-                at,
-                event: tell.event.clone(),
-                severity: tell.severity.clone(),
-                subject: tell.subject.clone(),
-            });
-        }
+        self.report.told.extend(answer.tell.as_ref().map(|tell| Told {
+            at,
+            event: tell.event.clone(),
+            severity: tell.severity.clone(),
+            subject: tell.subject.clone(),
+        }));
         match self.state {
             "CheckPods" => self.look(answer, at),
             "EvictPods" => self.note_refusals(answer.reason),
@@ -145,11 +134,9 @@ impl<'a> Reader<'a> {
     fn look(&mut self, answer: Answer, at: Timestamp) {
         self.report.polls += 1;
         self.name_pods(&answer, at);
-        self.note_blockage(
-            answer.run.blockage.and_then(|blockage| blockage.since),
-            answer.tell.map(|tell| tell.blocks).unwrap_or_default(),
-            at,
-        );
+        let since = answer.run.blockage.and_then(|blockage| blockage.since);
+        let blocks = answer.tell.map(|tell| tell.blocks).unwrap_or_default();
+        self.note_blockage(since, blocks, at);
         let counts = answer.counts;
         let looks = &mut self.report.looks;
         if looks.last().is_none_or(|last| last.counts != counts) {
@@ -167,18 +154,14 @@ impl<'a> Reader<'a> {
         for span in pods.iter_mut().filter(|span| is_away(&span.what)) {
             span.until.get_or_insert(at);
         }
-        for (class, name) in answer
-            .names
-            .iter()
-            .flat_map(|(class, names)| names.iter().map(move |name| (class, name)))
-        {
-            let pod = SeenPod {
-                class: class.clone(),
-                name: name.clone(),
-            };
-            let is_known = pods.iter().any(|span| span.until.is_none() && span.what == pod);
-            if !is_known && pods.len() < MOST_PODS {
-                pods.push(Span::begin(pod, at));
+        for (class, names) in &answer.names {
+            for name in names {
+                let (class, name) = (class.clone(), name.clone());
+                let pod = SeenPod { class, name };
+                let is_known = pods.iter().any(|span| span.until.is_none() && span.what == pod);
+                if !is_known && pods.len() < MOST_PODS {
+                    pods.push(Span::begin(pod, at));
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::base::poll::{SHORTEST_WAIT, spread};
 use crate::base::text::cut_text;
 use crate::input::start::Start;
 use crate::rotation::fleet::Fleet;
+use crate::rotation::marks::machine_of;
 use crate::rotation::request::Trigger;
 use crate::rotation::terms::{Part, Terms};
 
@@ -32,11 +33,11 @@ pub(crate) const LONGEST_BEGIN: u32 = 1_800;
 /// Seconds between a try that failed and the next at least: what it was put back into has to settle, and what failed is seldom better at once.
 pub(crate) const SHORTEST_RETRY: u32 = 60;
 
-/// Bytes of what is said of a duplicate, so that ten of them leave room for other groups in a cause: the other execution's ARN. As in
+/// Characters of what is said of a duplicate, so that ten of them leave room for other groups in a cause: the other execution's ARN. As in
 /// NodeDuplicate of `state-machine/rotate-nodes.asl.json`.
 const LONGEST_DUPLICATE: usize = 160;
 
-/// Bytes of a reason for which a node did not start: it stands beside every such node.
+/// Characters of a reason for which a node did not start: it stands beside every such node.
 const LONGEST_WHY: usize = 240;
 
 /// What a node waits for. Each has a patience of its own: the seconds of one say nothing of another.
@@ -67,7 +68,6 @@ pub enum Stop {
 /// Which node asks, as the state machine carries it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Turn {
-    /// The node.
     pub instance_id: InstanceId,
     /// Its place among the group's nodes, from 0.
     pub index: usize,
@@ -76,7 +76,6 @@ pub struct Turn {
     /// Seconds that it has waited for others, in all: what the input asks for is not among them.
     pub waited: u32,
     /// What it has waited for last.
-    #[serde(default)]
     pub waits_for: Option<Holdup>,
     /// Seconds that it has waited for that.
     #[serde(default)]
@@ -84,10 +83,8 @@ pub struct Turn {
     /// Which try this is, from 1.
     pub attempt: u32,
     /// How the last try ended: the execution's status.
-    #[serde(default)]
     pub status: Option<String>,
     /// And the error's name, if it had one.
-    #[serde(default)]
     pub error: Option<String>,
     /// An execution of this try's name is there.
     #[serde(default)]
@@ -97,21 +94,16 @@ pub struct Turn {
 /// What a turn has to say after a wait, under the same names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waited {
-    /// Seconds in all.
     pub waited: u32,
     pub waits_for: Holdup,
-    /// Seconds for that.
     pub waited_for_it: u32,
 }
 
 impl Turn {
     /// Seconds that it has waited for this by now.
     pub(crate) fn waited_for(&self, holdup: Holdup) -> u32 {
-        if self.waits_for == Some(holdup) {
-            self.waited_for_it
-        } else {
-            0
-        }
+        let waits_for_this = self.waits_for == Some(holdup);
+        if waits_for_this { self.waited_for_it } else { 0 }
     }
 }
 
@@ -129,7 +121,6 @@ pub struct Ended {
 /// The answer to the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
-    /// It may.
     Start,
     /// Not yet, for this reason.
     Wait(Holdup, String),
@@ -144,22 +135,29 @@ pub enum Gate {
 }
 
 impl Ended {
-    /// Left for the next rotation.
-    pub fn left(why: impl Into<String>) -> Self {
+    fn new(end: &'static str, why: impl Into<String>, error: Option<Stop>) -> Self {
         let mut why = why.into();
         cut_text(&mut why, LONGEST_WHY);
-        Self {
-            end: "left",
-            why,
-            error: None,
-        }
+        Self { end, why, error }
+    }
+
+    /// Left for the next rotation.
+    pub fn left(why: impl Into<String>) -> Self {
+        Self::new("left", why, None)
     }
 
     /// The same under an error's name.
     pub fn stopping(error: Stop, why: impl Into<String>) -> Self {
-        Self {
-            error: Some(error),
-            ..Self::left(why)
+        Self::new("left", why, Some(error))
+    }
+
+    /// A node whose last try failed has failed, whatever keeps the next from coming.
+    pub(crate) fn after(self, turn: &Turn) -> Self {
+        match &turn.status {
+            Some(status) if self.error.is_none() => {
+                Self::new("failed", turn.error.as_ref().unwrap_or(status), None)
+            }
+            Some(_) | None => self,
         }
     }
 }
@@ -168,18 +166,13 @@ impl Ended {
 /// recycled the node.
 #[must_use]
 pub fn judge_end_before(output: Option<&Value>) -> Ended {
-    let field = |name: &str| output.and_then(|output| output.get(name)).and_then(Value::as_str);
-    match (field("outcome"), field("reason")) {
-        (Some("duplicate"), reason) => {
-            let mut why = format!("duplicate: {}", reason.unwrap_or_default());
-            cut_text(&mut why, LONGEST_DUPLICATE);
-            Ended {
-                end: "failed",
-                ..Ended::left(why)
-            }
-        }
-        (Some(_) | None, _) => Ended::left("its execution has ended before"),
+    let field = |name: &str| output?.get(name)?.as_str();
+    if field("outcome") != Some("duplicate") {
+        return Ended::left("its execution has ended before");
     }
+    let mut why = format!("duplicate: {}", field("reason").unwrap_or_default());
+    cut_text(&mut why, LONGEST_DUPLICATE);
+    Ended::new("failed", why, None)
 }
 
 impl Gate {
@@ -196,19 +189,6 @@ impl Gate {
     /// The same under an error's name.
     pub fn stop_with(error: Stop, why: impl Into<String>) -> Self {
         Self::Stop(Ended::stopping(error, why))
-    }
-}
-
-impl Ended {
-    /// Whose last try failed has failed, whatever keeps the next from coming.
-    pub(crate) fn after(self, turn: &Turn) -> Self {
-        match &turn.status {
-            Some(status) if self.error.is_none() => Self {
-                end: "failed",
-                ..Self::left(turn.error.clone().unwrap_or_else(|| status.clone()))
-            },
-            Some(_) | None => self,
-        }
     }
 }
 
@@ -251,15 +231,10 @@ pub fn find_execution(
     instance: &InstanceId,
     attempt: u32,
 ) -> Result<ExecutionArn, InvalidId> {
-    format!(
-        "{}:{}",
-        name_machine(part),
-        name_try(part, trigger, instance, attempt)
-    )
-    .parse()
+    let name = name_try(part, trigger, instance, attempt);
+    format!("{}:{name}", name_machine(part)).parse()
 }
 
-/// The name of that execution.
 #[must_use]
 pub fn name_try(part: &Part, trigger: Trigger, instance: &InstanceId, attempt: u32) -> String {
     Start::new(trigger.name(), instance, &name_cause(&part.execution, attempt)).name
@@ -273,22 +248,19 @@ pub fn find_machine(part: &Part) -> String {
 
 /// What the ARNs of its executions begin with.
 fn name_machine(part: &Part) -> String {
-    let rotation = part.execution.as_str();
-    let machine = rotation.rsplit_once(':').map_or(rotation, |(machine, _)| machine);
-    format!(
-        "{}recycle-node",
-        machine.strip_suffix("rotate-nodes").unwrap_or(machine)
-    )
+    let machine = machine_of(&part.execution);
+    let module = machine.strip_suffix("rotate-nodes").unwrap_or(machine);
+    format!("{module}recycle-node")
 }
 
 /// What needs no question to anybody: dry runs start, what failed for the last time has failed, and after the end nothing starts.
 #[must_use]
 pub fn check_turn(terms: &Terms, part: &Part, turn: &Turn, now: Timestamp) -> Option<Gate> {
-    if let Some(status) = &turn.status {
-        // Somebody who stops an execution does not want it again.
-        if status == "ABORTED" || turn.attempt > terms.retries.saturating_add(1) {
-            return Some(Gate::Skip(Ended::left("not again").after(turn)));
-        }
+    // A person who stops an execution does not want it again.
+    if let Some(status) = &turn.status
+        && (status == "ABORTED" || turn.attempt > terms.retries.saturating_add(1))
+    {
+        return Some(Gate::Skip(Ended::left("not again").after(turn)));
     }
     if terms.dry_run {
         return Some(Gate::Start);
@@ -310,26 +282,18 @@ pub fn check_group(
     let Some(fleet) = fleet else {
         return Some(Gate::stop("the group is gone"));
     };
-    let member = fleet
-        .members
-        .iter()
-        .find(|member| member.instance == turn.instance_id);
-    match member.map(|member| member.lifecycle_state.as_str()) {
+    match fleet.state_of(&turn.instance_id) {
         None => return Some(Gate::skip("is no member of its group any more")),
         Some("InService") => {}
         Some(state) => return Some(Gate::skip(format!("is {state}"))),
     }
     let since = now.duration_since(turn.began_at).as_secs();
     let left = i64::from(find_pause(terms, turn, at_once)) - since;
-    if let Some(left) = u32::try_from(left).ok().filter(|left| *left > 0) {
+    if let Ok(left @ 1..) = u32::try_from(left) {
         return Some(Gate::Pause(left));
     }
-    fleet.is_paused().then(|| {
-        Gate::Wait(
-            Holdup::Paused,
-            format!("group {} has the tag {PAUSED_TAG}", fleet.name),
-        )
-    })
+    let reason = format!("group {} has the tag {PAUSED_TAG}", fleet.name);
+    fleet.is_paused().then_some(Gate::Wait(Holdup::Paused, reason))
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! Reads alarms, as EventBridge and as an SNS topic deliver them, and chooses the node that an alarm points to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::base::ids::{ClusterName, GroupName, InstanceId};
+use crate::base::ids::{ClusterName, GroupName, InstanceId, InvalidId};
 use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::base::text::cut_text;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
+use crate::rotation::attempts::is_in_service;
 use crate::rotation::fleet::{Fleet, Machine, fleet_of};
 use crate::rotation::request::{AlarmTerms, Pick, Trigger};
 use crate::rotation::selection::{Choice, LONGEST_REASON, choose_listed};
@@ -20,33 +22,18 @@ use crate::rotation::selection::{Choice, LONGEST_REASON, choose_listed};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarmed {
     Instance(InstanceId),
-    /// The oldest of a group.
     OldestOf(GroupName),
 }
 
-/// Reads it from the alarm's event.
 pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidInput> {
     let metrics = list_metrics(event);
-    if let [dimensions] = metrics.as_slice()
-        && let Some(instance) = dimensions.get("InstanceId")
-    {
-        let id = instance.parse();
-        return id
-            .map(Alarmed::Instance)
-            .map_err(|error| InvalidInput(format!("the alarm's dimension InstanceId {error}")));
+    if let Some(id) = read_dimension(&metrics, "InstanceId")? {
+        return Ok(Alarmed::Instance(id));
     }
-    let named = match metrics.as_slice() {
-        [dimensions] => dimensions.get("AutoScalingGroupName"),
-        _ => None,
+    let group: Option<GroupName> = match &terms.group {
+        Some(group) => Some(group.clone()),
+        None => read_dimension(&metrics, "AutoScalingGroupName")?,
     };
-    let group: Option<GroupName> =
-        match (&terms.group, named) {
-            (Some(group), _) => Some(group.clone()),
-            (None, Some(name)) => Some(name.parse().map_err(|error| {
-                InvalidInput(format!("the alarm's dimension AutoScalingGroupName {error}"))
-            })?),
-            (None, None) => None,
-        };
     match (group, terms.pick) {
         (Some(group), Some(Pick::Oldest)) => Ok(Alarmed::OldestOf(group)),
         (Some(group), None) => Err(InvalidInput(format!(
@@ -59,45 +46,42 @@ pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidI
     }
 }
 
+/// A dimension of the alarm's only metric.
+fn read_dimension<Id: FromStr<Err = InvalidId>>(
+    metrics: &[BTreeMap<String, String>],
+    name: &str,
+) -> Result<Option<Id>, InvalidInput> {
+    let [dimensions] = metrics else { return Ok(None) };
+    let id = dimensions.get(name).map(|text| text.parse()).transpose();
+    id.map_err(|error| InvalidInput(format!("the alarm's dimension {name} {error}")))
+}
+
 /// The dimensions of each metric of the alarm (CloudWatch user guide, "Alarm events and EventBridge").
 fn list_metrics(event: &Value) -> Vec<BTreeMap<String, String>> {
-    let metrics = event
-        .pointer("/detail/configuration/metrics")
-        .and_then(Value::as_array);
+    let metrics = event["detail"]["configuration"]["metrics"].as_array();
+    let read_pair = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
     metrics
         .into_iter()
         .flatten()
         .filter_map(|metric| metric.pointer("/metricStat/metric"))
-        .map(|metric| read_pairs(&metric["dimensions"]))
-        .collect()
-}
-
-fn read_pairs(dimensions: &Value) -> BTreeMap<String, String> {
-    let pairs = dimensions.as_object().into_iter().flatten();
-    pairs
-        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .map(|metric| metric["dimensions"].as_object().into_iter().flatten())
+        .map(|pairs| pairs.filter_map(read_pair).collect())
         .collect()
 }
 
 fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
-    let one = |dimensions: &BTreeMap<String, String>| {
-        let names: Vec<String> = dimensions
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        if names.is_empty() {
-            "no dimension".to_owned()
-        } else {
-            names.join(", ")
+    let describe = |dimensions: &BTreeMap<String, String>| {
+        let pairs = dimensions.iter().map(|(name, value)| format!("{name}={value}"));
+        match dimensions.len() {
+            0 => "no dimension".to_owned(),
+            1.. => pairs.collect::<Vec<_>>().join(", "),
         }
     };
-    let mut text = match metrics {
+    let all: Vec<String> = metrics.iter().map(describe).collect();
+    let mut text = match all.as_slice() {
         [] => "no metric of its own".to_owned(),
-        [dimensions] => one(dimensions),
-        several => {
-            let all: Vec<String> = several.iter().map(one).collect();
-            format!("{} metrics: {}", several.len(), all.join(" / "))
-        }
+        [only] => only.clone(),
+        several => format!("{} metrics: {}", several.len(), several.join(" / ")),
     };
     cut_text(&mut text, LONGEST_REASON / 2);
     text
@@ -169,46 +153,37 @@ pub fn choose_alarmed(
     cluster: &ClusterName,
     now: Timestamp,
 ) -> Choice {
-    let fleet = match alarmed {
+    let (fleet, node) = match alarmed {
         Alarmed::Instance(id) => {
-            let listed = choose_listed(
-                Trigger::Alarm,
-                std::slice::from_ref(id),
-                machines,
-                fleets,
-                cluster,
-            );
-            if listed.chosen.is_empty() {
-                return listed;
-            }
-            let Some(fleet) = fleet_of(id, fleets) else {
+            let wanted = std::slice::from_ref(id);
+            let listed = choose_listed(Trigger::Alarm, wanted, machines, fleets, cluster);
+            let Some(fleet) = fleet_of(id, fleets).filter(|_| !listed.chosen.is_empty()) else {
                 return listed;
             };
             if let Some(group) = terms.group.as_ref().filter(|group| **group != fleet.name) {
                 return Choice::nothing(format!("{id} is in group {}, not in {group}", fleet.name));
             }
-            fleet
+            (fleet, Some(id.clone()))
         }
         Alarmed::OldestOf(group) => match fleets.iter().find(|fleet| fleet.name == *group) {
-            Some(fleet) => fleet,
+            Some(fleet) => (fleet, find_oldest(fleet, machines)),
             None => return Choice::nothing(format!("{group} is no group of cluster {cluster}")),
         },
     };
     let cooldown = SignedDuration::from_mins(i64::from(terms.cooldown_minutes));
-    if let Some(last) =
-        find_last_work(fleet, machines, nodes).filter(|last| now.duration_since(*last) < cooldown)
-    {
+    let last = find_last_work(fleet, machines, nodes);
+    if let Some(last) = last.filter(|last| now.duration_since(*last) < cooldown) {
         return Choice::nothing(format!(
             "group {} cools down: its last node was claimed or replaced at {last}, less than {} minutes ago",
             fleet.name, terms.cooldown_minutes
         ));
     }
-    match alarmed {
-        Alarmed::Instance(id) => Choice::only(id.clone()),
-        Alarmed::OldestOf(group) => find_oldest(fleet, machines).map_or_else(
-            || Choice::nothing(format!("group {group} has no member in service")),
-            Choice::only,
-        ),
+    match node {
+        Some(id) => Choice {
+            chosen: vec![id],
+            left_out: Vec::new(),
+        },
+        None => Choice::nothing(format!("group {} has no member in service", fleet.name)),
     }
 }
 
@@ -228,19 +203,15 @@ fn find_last_work(fleet: &Fleet, machines: &[Machine], nodes: &[NodeFacts]) -> O
     let launched = machines
         .iter()
         .filter(|machine| replacements.contains(&machine.instance.id))
-        .filter(|machine| {
-            let mut members = fleet.members.iter();
-            members.any(|member| member.instance == machine.instance.id)
-        })
+        .filter(|machine| fleet.state_of(&machine.instance.id).is_some())
         .map(|machine| machine.launched_at);
     claimed.chain(launched).max()
 }
 
 fn find_oldest(fleet: &Fleet, machines: &[Machine]) -> Option<InstanceId> {
-    let in_service: BTreeSet<&InstanceId> = fleet.in_service().map(|member| &member.instance).collect();
-    machines
+    let in_service = machines
         .iter()
-        .filter(|machine| in_service.contains(&machine.instance.id))
-        .min_by_key(|machine| (machine.launched_at, machine.instance.id.clone()))
-        .map(|machine| machine.instance.id.clone())
+        .filter(|machine| is_in_service(&machine.instance.id, fleet));
+    let oldest = in_service.min_by_key(|machine| (machine.launched_at, &machine.instance.id))?;
+    Some(oldest.instance.id.clone())
 }

@@ -13,13 +13,10 @@ use crate::rotation::terms::Terms;
 /// What became of an earlier node's execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Past {
-    /// There is none.
     NotBegun,
-    /// It runs.
     Running,
     /// It failed, and is about to be tried again.
     BetweenTries,
-    /// It ended well.
     Done,
     /// It failed for the last time.
     Failed,
@@ -56,10 +53,8 @@ pub fn settle_past(past: Past, turn: &Turn, terms: &Terms) -> Past {
 #[must_use]
 pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begun]) -> Vec<&'a InstanceId> {
     let is_under_way = |id: &InstanceId| begun.iter().any(|one| one.instance == *id && one.is_claimed);
-    earlier
-        .iter()
-        .filter(|id| is_there(id, fleet) && !is_under_way(id))
-        .collect()
+    let is_doubtful = |id: &&InstanceId| is_there(id, fleet) && !is_under_way(id);
+    earlier.iter().filter(is_doubtful).collect()
 }
 
 /// The earlier nodes that are gone: recycled, most of them, and some lost. There are too many to ask about each.
@@ -68,21 +63,15 @@ pub fn find_gone<'a>(earlier: &'a [InstanceId], fleet: &Fleet) -> Vec<&'a Instan
     earlier.iter().filter(|id| !is_there(id, fleet)).collect()
 }
 
-fn find_state<'a>(node: &InstanceId, fleet: &'a Fleet) -> Option<&'a str> {
-    let mut members = fleet.members.iter();
-    let member = members.find(|member| member.instance == *node)?;
-    Some(member.lifecycle_state.as_str())
-}
-
 /// Whether a node is a member of its group, and stays one.
 fn is_there(node: &InstanceId, fleet: &Fleet) -> bool {
-    find_state(node, fleet).is_some_and(|state| !is_leaving(state))
+    fleet.state_of(node).is_some_and(|state| !is_leaving(state))
 }
 
 /// Whether a node is a member in service: only such a one begins.
 #[must_use]
 pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
-    find_state(node, fleet) == Some("InService")
+    fleet.state_of(node) == Some("InService")
 }
 
 /// Whether one of these earlier nodes, which are in service and have not begun, has been left: beside the one that asks only so many less
@@ -92,14 +81,10 @@ pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
 
-/// Whether more nodes have failed than may.
 #[must_use]
 pub fn check_failures(budget: u32, failed: usize) -> Option<Gate> {
-    (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| {
-        Gate::stop(format!(
-            "{failed} of its nodes failed, and failure_budget is {budget}"
-        ))
-    })
+    let reason = format!("{failed} of its nodes failed, and failure_budget is {budget}");
+    (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| Gate::stop(reason))
 }
 
 /// A node of the rotation that has begun, as the cluster knows.
@@ -166,7 +151,6 @@ pub fn check_pasts(pasts: &[(&InstanceId, Past)], fleet: &Fleet, turn: &Turn, at
     })
 }
 
-/// Why a node waits for another.
 pub(crate) fn describe_awaited(first: &InstanceId) -> String {
     format!("the replacement of {first}, the group's first, is not known yet")
 }

@@ -20,21 +20,16 @@ pub enum Canary<'a> {
     Passed,
     /// It is there, to be judged.
     Judge(&'a NodeFacts),
-    /// It is awaited.
     Await(&'a InstanceId),
     /// None has begun: what became of the nodes before this one has to be asked.
     Ask,
     First,
 }
 
-/// Finds it for the node of this turn.
 #[must_use]
 pub fn find_canary<'a>(turn: &Turn, begun: &'a [Begun]) -> Canary<'a> {
-    let others: Vec<&Begun> = begun
-        .iter()
-        .filter(|one| one.instance != turn.instance_id)
-        .collect();
-    match others.as_slice() {
+    let others = begun.iter().filter(|one| one.instance != turn.instance_id);
+    match others.collect::<Vec<_>>().as_slice() {
         [] if turn.index == 0 => Canary::First,
         [] => Canary::Ask,
         [only] => only
@@ -65,13 +60,9 @@ pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Ga
 pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Gate> {
     let kubelet = Release::read(&replacement.kubelet)?;
     let plane = control_plane.filter(|plane| kubelet > *plane)?;
-    Some(Gate::stop_with(
-        Stop::KubeletTooNew,
-        format!(
-            "the replacement {} has kubelet {kubelet}, the control plane is {plane}",
-            replacement.name
-        ),
-    ))
+    let name = &replacement.name;
+    let why = format!("the replacement {name} has kubelet {kubelet}, the control plane is {plane}");
+    Some(Gate::stop_with(Stop::KubeletTooNew, why))
 }
 
 /// The pods that wait for a node because this rotation evicted their like.
@@ -82,29 +73,25 @@ pub fn find_displaced(begun: &[Begun], pending: &[PodFacts], began_at: Timestamp
         .filter_map(|one| one.replacement.as_ref()?.annotations.get(EVICTED_ANNOTATION))
         .flat_map(|hashes| hashes.split(' '))
         .collect();
-    pending
-        .iter()
-        .filter(|pod| pod.created_at.is_some_and(|created| created >= began_at) && pod.deletion_at.is_none())
-        .filter(|pod| is_noted(&evicted, pod))
-        .map(PodFacts::full_name)
-        .collect()
+    let is_displaced = |pod: &&PodFacts| {
+        let is_new = pod.created_at.is_some_and(|created| created >= began_at);
+        is_new && pod.deletion_at.is_none() && is_noted(&evicted, pod)
+    };
+    let displaced = pending.iter().filter(is_displaced);
+    displaced.map(PodFacts::full_name).collect()
 }
 
-/// Whether any node of the rotation has evicted anything.
 #[must_use]
 pub fn has_evicted(begun: &[Begun]) -> bool {
     let mut replacements = begun.iter().filter_map(|one| one.replacement.as_ref());
     replacements.any(|node| node.annotations.contains_key(EVICTED_ANNOTATION))
 }
 
-/// What to do about them.
 #[must_use]
 pub fn check_displaced(displaced: &[String], turn: &Turn) -> Option<Gate> {
     let first = displaced.first()?;
-    let text = format!(
-        "{} pods that this rotation evicted are still Pending, such as {first}",
-        displaced.len()
-    );
+    let count = displaced.len();
+    let text = format!("{count} pods that this rotation evicted are still Pending, such as {first}");
     Some(if turn.waited_for(Holdup::Pending) >= LONGEST_PENDING {
         Gate::stop(text)
     } else {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::base::ids::{ClusterName, GroupName, InstanceId};
+use crate::base::ids::{GroupName, InstanceId};
 use crate::base::names::PAUSED_TAG;
-use crate::cluster::cluster_tag::has_cluster_tag;
 use crate::cluster::instance::Instance;
 
 /// An instance, and what it was launched as.
@@ -15,21 +14,17 @@ pub struct Machine {
     pub instance: Instance,
     /// `LaunchTime`: also that of its last start.
     pub launched_at: Timestamp,
-    /// `ImageId`.
     pub image: String,
 }
 
 /// A launch template and one of its versions, as a group or a member names it: the version may be `$Latest` or `$Default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template {
-    /// `LaunchTemplateId`.
     pub id: String,
-    /// `Version`.
     pub version: String,
 }
 
 impl Template {
-    /// Its newest version.
     #[must_use]
     pub fn newest(&self) -> Self {
         Self {
@@ -60,15 +55,11 @@ pub struct Fleet {
     pub members: Vec<FleetMember>,
 }
 
-/// A member of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetMember {
     pub instance: InstanceId,
-    /// `LifecycleState`.
     pub lifecycle_state: String,
-    /// `InstanceType`.
     pub instance_type: String,
-    /// `AvailabilityZone`.
     pub zone: String,
     /// What it was launched from, with the version's number.
     pub template: Option<Template>,
@@ -81,10 +72,16 @@ impl Fleet {
         self.overrides.get(instance_type).or(self.template.as_ref())
     }
 
-    /// Somebody has paused it for rotations.
+    /// A person has paused it for rotations.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
+    }
+
+    /// The lifecycle state of a member; none if the instance is no member.
+    pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<&str> {
+        let member = self.members.iter().find(|member| member.instance == *instance)?;
+        Some(&member.lifecycle_state)
     }
 
     /// The members that take their part.
@@ -95,15 +92,7 @@ impl Fleet {
     }
 }
 
-/// By its own tag, or as a member of a group with that tag.
-pub(crate) fn is_of(cluster: &ClusterName, instance: &Instance, fleets: &[Fleet]) -> bool {
-    has_cluster_tag(&instance.tags, cluster) || fleet_of(&instance.id, fleets).is_some()
-}
-
-/// The group that the instance is a member of.
 #[must_use]
 pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
-    fleets
-        .iter()
-        .find(|fleet| fleet.members.iter().any(|member| member.instance == *instance))
+    fleets.iter().find(|fleet| fleet.state_of(instance).is_some())
 }

@@ -7,7 +7,7 @@ use crate::base::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
 use crate::cluster::node::{NodeFacts, Taint};
 use crate::rotation::terms::Mark;
 
-/// Whether a taint is a rotation's mark. Somebody who gave it a value wants something else.
+/// Whether a taint is a rotation's mark. A person who gave it a value wants something else.
 fn is_mark(taint: &Taint) -> bool {
     taint.key == OUTDATED_TAINT && taint.value.is_none()
 }
@@ -21,10 +21,8 @@ pub fn marked_by(node: &NodeFacts) -> Option<&str> {
 /// The rotations that have marked a node.
 #[must_use]
 pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeSet<ExecutionArn> {
-    nodes
-        .iter()
-        .filter_map(|node| marked_by(node)?.parse().ok())
-        .collect()
+    let owners = nodes.iter().filter_map(marked_by);
+    owners.filter_map(|owner| owner.parse().ok()).collect()
 }
 
 /// The machine of whose executions this is one, as their ARNs begin.
@@ -52,31 +50,25 @@ pub fn add_mark(
     let owner = marked_by(node);
     let is_ours = owner == Some(rotation.as_str());
     let is_free = owner.is_none_or(|owner| is_ours || ended.iter().any(|arn| arn.as_str() == owner));
-    let taint = mark.effect().map(|effect| Taint {
+    let effect = mark.effect();
+    let mut marks = node.taints.iter().filter(|taint| is_mark(taint));
+    let has_it = effect.is_none_or(|effect| marks.any(|taint| taint.effect == effect));
+    if !is_free || (is_ours && has_it) {
+        return None;
+    }
+    let taint = effect.map(|effect| Taint {
         key: OUTDATED_TAINT.to_owned(),
         value: None,
         effect: effect.to_owned(),
         time_added: None,
     });
-    let has_it = taint.as_ref().is_none_or(|taint| {
-        node.taints
-            .iter()
-            .any(|other| is_mark(other) && other.effect == taint.effect)
-    });
-    if !is_free || (is_ours && has_it) {
-        return None;
-    }
     Some(without_mark(node).into_iter().chain(taint).collect())
 }
 
-/// The node's other taints.
 #[must_use]
 pub fn without_mark(node: &NodeFacts) -> Vec<Taint> {
-    node.taints
-        .iter()
-        .filter(|taint| !is_mark(taint))
-        .cloned()
-        .collect()
+    let others = node.taints.iter().filter(|taint| !is_mark(taint));
+    others.cloned().collect()
 }
 
 #[cfg(test)]

@@ -18,35 +18,23 @@ use crate::records::claim::StoredClaim;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, Template, TemplateFacts};
 
 /// What makes a member outdated: any of the criteria, among those that the filters leave.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Outdated {
     /// Filter: of these groups; none: of all of the cluster.
-    #[serde(default)]
     pub groups: Option<Vec<GroupName>>,
     /// Filter: of the groups with this tag.
-    #[serde(default)]
     pub group_tag: Option<GroupTag>,
     /// Filter: whose Node has these labels.
-    #[serde(default)]
     pub node_labels: Option<Selector>,
     /// Launched from another template, or version of it, than the group names.
-    #[serde(default)]
     pub launch_template: bool,
     /// Runs another image than the template names.
-    #[serde(default)]
     pub ami: bool,
     /// Its kubelet is of an older minor version than the control plane.
-    #[serde(default)]
     pub kubelet: bool,
-    /// Launched longer ago.
-    #[serde(default)]
     pub older_than_hours: Option<u32>,
-    /// Launched before this moment.
-    #[serde(default)]
     pub launched_before: Option<Timestamp>,
-    /// Every member.
-    #[serde(default)]
     pub all: bool,
 }
 
@@ -61,12 +49,8 @@ impl Outdated {
     /// Refuses what selects nothing, or cannot be meant.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
-        let has_criterion = self.all
-            || self.launch_template
-            || self.ami
-            || self.kubelet
-            || self.older_than_hours.is_some()
-            || self.launched_before.is_some();
+        let by_age = self.older_than_hours.is_some() || self.launched_before.is_some();
+        let has_criterion = by_age || self.launch_template || self.ami || self.kubelet || self.all;
         if self.groups.is_some() && self.group_tag.is_some() {
             return refuse("selection: outdated has groups and group_tag; write one of them");
         }
@@ -116,12 +100,9 @@ impl Release {
     pub fn read(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').split('.');
         let major = numbers.next()?.parse().ok()?;
-        let minor = numbers.next()?;
-        let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
-        Some(Self {
-            major,
-            minor: minor.get(..digits)?.parse().ok()?,
-        })
+        let digits = numbers.next()?.split(|c: char| !c.is_ascii_digit()).next()?;
+        let minor = digits.parse().ok()?;
+        Some(Self { major, minor })
     }
 
     /// What an image's name says (EKS user guide, "Amazon Linux AMI" and "Bottlerocket AMI" names): `amazon-eks-node-al2023-x86_64-standard-1.33-v20260101`,
@@ -153,7 +134,6 @@ pub struct Scene<'a> {
     pub nodes: &'a [NodeFacts],
     /// The control plane's version; none if nothing asks for it.
     pub control_plane: Option<Release>,
-    /// When.
     pub now: Timestamp,
 }
 
@@ -171,22 +151,15 @@ impl Scene<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// It is in the list.
     InstanceIds,
-    /// Its launch template, or the version of it.
     LaunchTemplate,
-    /// Its image.
     Ami,
     Kubelet,
-    /// Its age.
     OlderThanHours,
-    /// When it was launched.
     LaunchedBefore,
-    /// Every member is meant.
     All,
 }
 
-/// Whether a member meets one of the criteria.
 #[must_use]
 pub fn is_outdated(outdated: &Outdated, fleet: &Fleet, member: &FleetMember, scene: &Scene<'_>) -> bool {
     !find_criteria(outdated, fleet, member, scene).is_empty()
@@ -199,14 +172,12 @@ pub(crate) fn find_criteria(
     member: &FleetMember,
     scene: &Scene<'_>,
 ) -> Vec<Criterion> {
-    let Some(machine) = scene.machine(&member.instance) else {
-        return Vec::new();
-    };
     let node = scene.node(&member.instance);
     let has_labels = |selector: &Selector| node.is_some_and(|node| selector.matches(&node.labels));
-    if !outdated.node_labels.as_ref().is_none_or(has_labels) {
+    let is_meant = outdated.node_labels.as_ref().is_none_or(has_labels);
+    let Some(machine) = scene.machine(&member.instance).filter(|_| is_meant) else {
         return Vec::new();
-    }
+    };
     let named = fleet.template_of(&member.instance_type);
     let facts = named.and_then(|template| scene.templates.get(template));
     // A group that launches from a launch configuration has no template to be behind.
@@ -217,15 +188,13 @@ pub(crate) fn find_criteria(
     let wanted_image = facts.and_then(|facts| facts.image.as_ref());
     let has_another = wanted_image.is_some_and(|image| *image != machine.image);
     let kubelet = node.and_then(|node| Release::read(&node.kubelet));
-    let is_older = kubelet
-        .zip(scene.control_plane)
-        .is_some_and(|(kubelet, plane)| kubelet < plane);
+    let versions = kubelet.zip(scene.control_plane);
+    let is_older = versions.is_some_and(|(kubelet, plane)| kubelet < plane);
+    let launched = machine.launched_at;
     let is_old = outdated.older_than_hours.is_some_and(|hours| {
-        scene.now.duration_since(machine.launched_at) > SignedDuration::from_hours(i64::from(hours))
+        scene.now.duration_since(launched) > SignedDuration::from_hours(i64::from(hours))
     });
-    let is_from_before = outdated
-        .launched_before
-        .is_some_and(|moment| machine.launched_at < moment);
+    let is_from_before = outdated.launched_before.is_some_and(|moment| launched < moment);
     [
         (Criterion::LaunchTemplate, outdated.launch_template && is_behind),
         (Criterion::Ami, outdated.ami && has_another),
@@ -244,9 +213,8 @@ pub(crate) fn find_criteria(
 pub fn describe_aim(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());
     let versions = named.map(|template| {
-        let version = templates
-            .get(template)
-            .map_or("?", |facts| facts.version.as_str());
+        let facts = templates.get(template);
+        let version = facts.map_or("?", |facts| &facts.version);
         format!("{}:{version} ", template.id)
     });
     short_hash(&versions.collect::<String>())
@@ -262,15 +230,13 @@ pub fn describe_source(
     let (Some(named), Some(used), Some(newest)) = (named, used, newest) else {
         return "the group launches from a launch configuration".to_owned();
     };
-    let alias = if named.version == used.version {
+    let (named, used, newest) = (&named.version, &used.version, &newest.version);
+    let alias = if named == used {
         String::new()
     } else {
-        format!(" = {}", named.version)
+        format!(" = {named}")
     };
-    format!(
-        "group uses template version {}{alias}; newest is {}",
-        used.version, newest.version
-    )
+    format!("group uses template version {used}{alias}; newest is {newest}")
 }
 
 /// The groups that a selection of outdated nodes is about.
@@ -281,17 +247,13 @@ pub fn find_fleets<'a>(
 ) -> Result<Vec<&'a Fleet>, InvalidInput> {
     if let Some(names) = &outdated.groups {
         let find = |name: &GroupName| {
-            fleets
-                .iter()
-                .find(|fleet| fleet.name == *name)
-                .ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
+            let fleet = fleets.iter().find(|fleet| fleet.name == *name);
+            fleet.ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
         };
         return names.iter().map(find).collect();
     }
-    let has_tag = |fleet: &&Fleet| {
-        let tag = outdated.group_tag.as_ref();
-        tag.is_none_or(|tag| fleet.tags.get(&tag.key) == Some(&tag.value))
-    };
+    let tag = outdated.group_tag.as_ref();
+    let has_tag = |fleet: &&Fleet| tag.is_none_or(|tag| fleet.tags.get(&tag.key) == Some(&tag.value));
     Ok(fleets.iter().filter(has_tag).collect())
 }
 
@@ -300,7 +262,6 @@ pub fn find_fleets<'a>(
 pub struct Chosen {
     /// Those that it recycles: zone by zone, in each the oldest first, and the zone of the oldest first of all.
     pub nodes: Vec<InstanceId>,
-    /// How many are worked on already.
     pub claimed: usize,
     /// Which of them, by their places from 0, meet which criterion: shorter than their ids.
     pub criteria: BTreeMap<Criterion, Vec<usize>>,
@@ -321,16 +282,13 @@ impl Chosen {
 /// Whether an execution of the same installation has claimed it. `claim-node` refuses any other claim by name, so that the rotation lists
 /// the node as failed: a claim that nobody can account for takes no node out of all rotations.
 pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
-    match instance.claim() {
-        Some(StoredClaim::Known(claim)) => claim.is_of_installation(rotation),
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
-    }
+    matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
 
 /// Bytes of all groups' names in one answer, which has 8 KB.
 const LONGEST_NAMES: usize = 6_000;
 
-/// Bytes of what is said of them.
+/// Characters of what is said of them.
 const LONGEST_REASON: usize = 1_200;
 
 /// The groups that a rotation goes through.
@@ -347,8 +305,7 @@ pub struct Groups {
 pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
     let all = found.len();
     let claimed: usize = found.iter().map(|(_, chosen)| chosen.claimed).sum();
-    let mut left = 0_usize;
-    let (mut groups, mut nodes, mut length) = (Vec::new(), 0, 0);
+    let (mut groups, mut nodes, mut length, mut left) = (Vec::new(), 0, 0, 0);
     for (name, chosen) in found.into_iter().filter(|(_, chosen)| !chosen.nodes.is_empty()) {
         if length + name.as_str().len() > LONGEST_NAMES {
             left += 1;
@@ -358,10 +315,8 @@ pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Gro
         nodes += chosen.nodes.len();
         groups.push(name);
     }
-    let mut reason = format!(
-        "{nodes} nodes are to be recycled, in {} of {all} groups",
-        groups.len()
-    );
+    let count = groups.len();
+    let mut reason = format!("{nodes} nodes are to be recycled, in {count} of {all} groups");
     if claimed > 0 {
         reason = format!("{reason}; {claimed} more are worked on already");
     }

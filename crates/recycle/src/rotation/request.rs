@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::ids::{GroupName, InstanceId};
+use crate::base::ids::{GroupName, InstanceId, InvalidId};
 use crate::base::strict::{Unreadable, read_value};
 use crate::base::time::later;
 use crate::input::fields::FIELDS;
@@ -12,13 +12,10 @@ use crate::input::model::InvalidInput;
 use crate::input::start::Start;
 use crate::input::suggest::name_given;
 use crate::rotation::outdated::Outdated;
-use crate::rotation::terms::{Terms, read_terms};
+use crate::rotation::terms::{self, Terms, read_terms};
 
-/// Bytes of the fields that a rotation lays over the module's defaults, for the same reason.
+/// Bytes of the fields that a rotation lays over the module's defaults, so that they fit into an answer of 8 KB.
 pub(crate) const LONGEST_RECYCLE: usize = 2_000;
-
-/// Minutes: a group-wide metric needs a while to show what a new node does for it.
-const COOLDOWN_MINUTES: u32 = 60;
 
 /// Seconds between EC2's warning and the end of a Spot instance (EC2 user guide, "Spot Instance interruption notices").
 const SPOT_NOTICE: u32 = 120;
@@ -30,7 +27,6 @@ const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hoo
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// A CloudWatch alarm.
     Alarm,
     /// An EventBridge event that names an instance.
     Event,
@@ -41,7 +37,6 @@ pub enum Trigger {
     Schedule,
     /// `terraform apply`.
     Apply,
-    /// A person.
     Manual,
 }
 
@@ -71,25 +66,20 @@ impl Trigger {
 
     /// Whether EC2 itself says so, of whichever instance.
     pub(crate) fn is_of_ec2(self) -> bool {
-        match self {
-            Self::Spot | Self::Rebalance => true,
-            Self::Alarm | Self::Event | Self::Schedule | Self::Apply | Self::Manual => false,
-        }
+        matches!(self, Self::Spot | Self::Rebalance)
     }
 }
 
 /// The input of `rotate-nodes`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rotation {
-    /// `trigger`.
     pub trigger: Trigger,
-    /// `selection`.
     pub selection: Selection,
-    /// `recycle`: fields of `recycle-node`'s input that are laid over the module's defaults.
+    /// Fields of `recycle-node`'s input that are laid over the module's defaults.
     pub recycle: Map<String, Value>,
     /// On which terms groups are gone through; none: each node is started at once, because it is urgent.
     pub terms: Option<Terms>,
-    /// `event`: the AWS event that began it, or null.
+    /// The AWS event that began it, or null.
     pub event: Value,
 }
 
@@ -109,19 +99,13 @@ impl Selection {
     /// Whether the groups' templates have to be read to tell what is meant.
     #[must_use]
     pub fn asks_templates(&self) -> bool {
-        match self {
-            Self::Outdated(outdated) => outdated.asks_templates(),
-            Self::InstanceIds(_) | Self::Alarm(_) => false,
-        }
+        matches!(self, Self::Outdated(outdated) if outdated.asks_templates())
     }
 
     /// Whether the Nodes have to be.
     #[must_use]
     pub fn asks_nodes(&self) -> bool {
-        match self {
-            Self::Outdated(outdated) => outdated.asks_nodes(),
-            Self::InstanceIds(_) | Self::Alarm(_) => false,
-        }
+        matches!(self, Self::Outdated(outdated) if outdated.asks_nodes())
     }
 }
 
@@ -130,10 +114,7 @@ impl Selection {
 #[serde(deny_unknown_fields)]
 pub struct AlarmTerms {
     /// The group, if the alarm does not say so.
-    #[serde(default)]
     pub group: Option<GroupName>,
-    /// Which node of a group.
-    #[serde(default)]
     pub pick: Option<Pick>,
     /// For how long after the last claim or replacement in a group an alarm recycles none of it.
     #[serde(default = "default_cooldown")]
@@ -153,28 +134,24 @@ pub enum Pick {
 struct Given {
     trigger: Trigger,
     selection: Value,
-    #[serde(default)]
     recycle: Option<Map<String, Value>>,
     #[serde(default)]
     event: Value,
-    #[serde(default)]
     dry_run: Option<bool>,
 }
 
+/// Minutes: a group-wide metric needs a while to show what a new node does for it.
 fn default_cooldown() -> u32 {
-    COOLDOWN_MINUTES
+    60
 }
 
 fn read_instances<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InstanceId>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    texts
-        .iter()
-        .map(|text| text.rsplit('/').next().unwrap_or_default().parse())
-        .collect::<Result<_, _>>()
-        .map_err(serde::de::Error::custom)
+    let read = |text: &String| text.rsplit('/').next().unwrap_or_default().parse();
+    let ids: Result<_, InvalidId> = texts.iter().map(read).collect();
+    ids.map_err(serde::de::Error::custom)
 }
 
-/// Parses the input of `rotate-nodes`.
 pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
     let refuse = |what: &str, error: &Unreadable| InvalidInput(format!("{what}: {error}"));
     let (terms, rest) = split_terms(input);
@@ -182,16 +159,12 @@ pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
     let selection: Selection = read_value(&given.selection).map_err(|error| refuse("selection", &error))?;
     let trigger = given.trigger;
     check_selection(trigger, &selection)?;
-    if !trigger.begins_rotation()
-        && let Some(name) = terms
-            .keys()
-            .next()
-            .map(String::as_str)
-            .or(given.dry_run.map(|_| "dry_run"))
-    {
+    let dry_run = given.dry_run.map(|_| "dry_run");
+    let term = terms.keys().map(String::as_str).chain(dry_run).next();
+    if let Some(term) = term.filter(|_| !trigger.begins_rotation()) {
+        let trigger = trigger.name();
         return Err(InvalidInput(format!(
-            "{name} makes no sense with trigger {}: its nodes are started at once",
-            trigger.name()
+            "{term} makes no sense with trigger {trigger}: its nodes are started at once"
         )));
     }
     let terms = read_terms(terms, given.dry_run.unwrap_or_default())?;
@@ -210,12 +183,10 @@ fn split_terms(input: &Value) -> (Map<String, Value>, Value) {
         return (Map::new(), input.clone());
     };
     let given = fields.clone().into_iter();
-    let (terms, rest): (Map<_, _>, Map<_, _>) =
-        given.partition(|(name, _)| crate::rotation::terms::FIELDS.contains(&name.as_str()));
-    (
-        terms.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-        rest.into(),
-    )
+    let (mut terms, rest): (Map<_, _>, Map<_, _>) =
+        given.partition(|(name, _)| terms::FIELDS.contains(&name.as_str()));
+    terms.retain(|_, value| !value.is_null());
+    (terms, rest.into())
 }
 
 fn check_selection(trigger: Trigger, selection: &Selection) -> Result<(), InvalidInput> {
@@ -239,8 +210,8 @@ fn check_selection(trigger: Trigger, selection: &Selection) -> Result<(), Invali
 }
 
 /// `null` is Terraform's way to say that a field is not given. What the values may be, `claim-node` checks.
-fn check_recycle(given: Map<String, Value>) -> Result<Map<String, Value>, InvalidInput> {
-    let fields: Map<String, Value> = given.into_iter().filter(|(_, value)| !value.is_null()).collect();
+fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, InvalidInput> {
+    fields.retain(|_, value| !value.is_null());
     for name in fields.keys() {
         if NOT_TO_BE_SET.contains(&name.as_str()) {
             return Err(InvalidInput(format!("recycle: {name} is set by the trigger")));
@@ -266,17 +237,11 @@ impl Rotation {
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
-        match self.trigger {
-            Trigger::Spot => {
-                fields.insert("urgency".to_owned(), "spot".into());
-                if let Some(at) = self.interrupted_at() {
-                    fields.insert("interrupted_at".to_owned(), at.to_string().into());
-                }
-            }
-            Trigger::Rebalance => {
-                fields.insert("urgency".to_owned(), "spot".into());
-            }
-            Trigger::Alarm | Trigger::Event | Trigger::Schedule | Trigger::Apply | Trigger::Manual => {}
+        if self.trigger.is_of_ec2() {
+            fields.insert("urgency".to_owned(), "spot".into());
+        }
+        if let Some(at) = self.interrupted_at() {
+            fields.insert("interrupted_at".to_owned(), at.to_string().into());
         }
         if self.terms.as_ref().is_some_and(|terms| terms.dry_run) {
             fields.insert("dry_run".to_owned(), true.into());
@@ -286,7 +251,7 @@ impl Rotation {
 
     fn interrupted_at(&self) -> Option<Timestamp> {
         let warned: Timestamp = self.event.get("time")?.as_str()?.parse().ok()?;
-        Some(later(warned, SPOT_NOTICE))
+        (self.trigger == Trigger::Spot).then(|| later(warned, SPOT_NOTICE))
     }
 
     /// The execution of a node: an event that is delivered twice names the same one, and so does an alarm, whichever way it came.
@@ -295,11 +260,8 @@ impl Rotation {
     pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
         let event = || self.event.get("id").and_then(Value::as_str).map(str::to_owned);
         let cause = self.change_of_alarm().or_else(event);
-        Start::new(
-            self.trigger.name(),
-            instance,
-            cause.as_deref().unwrap_or(execution),
-        )
+        let cause = cause.as_deref().unwrap_or(execution);
+        Start::new(self.trigger.name(), instance, cause)
     }
 
     /// The alarm and when it changed: what the event and the message to a topic have in common.

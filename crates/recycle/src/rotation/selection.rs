@@ -8,12 +8,13 @@ use jiff::Timestamp;
 
 use crate::base::ids::{ClusterName, ExecutionArn, InstanceId, short_hash};
 use crate::base::text::cut_text;
+use crate::cluster::cluster_tag::has_cluster_tag;
 use crate::input::start::Start;
-use crate::rotation::fleet::{Fleet, FleetMember, Machine, fleet_of, is_of};
+use crate::rotation::fleet::{Fleet, FleetMember, Machine, fleet_of};
 use crate::rotation::outdated::{Chosen, Criterion, Scene, find_criteria, is_worked_on};
 use crate::rotation::request::{Selection, Trigger};
 
-/// Characters of a reason, for the same reason.
+/// Characters of a reason, so that the answer stays under 8 KB.
 pub(crate) const LONGEST_REASON: usize = 1_000;
 
 impl Start {
@@ -38,13 +39,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    pub(crate) fn only(instance: InstanceId) -> Self {
-        Self {
-            chosen: vec![instance],
-            left_out: Vec::new(),
-        }
-    }
-
     pub(crate) fn nothing(why: String) -> Self {
         Self {
             chosen: Vec::new(),
@@ -52,7 +46,6 @@ impl Choice {
         }
     }
 
-    /// In one sentence.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut text = match self.chosen.len() {
@@ -80,22 +73,23 @@ pub fn choose_listed(
     let mut choice = Choice::default();
     for id in wanted.iter().collect::<BTreeSet<_>>() {
         let machine = machines.iter().find(|machine| machine.instance.id == *id);
-        match machine {
-            None => choice.left_out.push(format!("EC2 does not know {id}")),
-            Some(machine) if machine.instance.is_gone() => {
-                choice
-                    .left_out
-                    .push(format!("{id} is {}", machine.instance.state));
+        let is_in_group = fleet_of(id, fleets).is_some();
+        let why = match machine.map(|machine| &machine.instance) {
+            None => format!("EC2 does not know {id}"),
+            Some(instance) if instance.is_gone() => format!("{id} is {}", instance.state),
+            Some(instance) if !is_in_group && !has_cluster_tag(&instance.tags, cluster) => {
+                format!("{id} is no instance of cluster {cluster}")
             }
-            Some(machine) if !is_of(cluster, &machine.instance, fleets) => choice
-                .left_out
-                .push(format!("{id} is no instance of cluster {cluster}")),
             // EC2 warns of every Spot instance of the region, of Karpenter's, too. A person is told by pre-flight what to do instead.
-            Some(_) if trigger.is_of_ec2() && fleet_of(id, fleets).is_none() => choice
-                .left_out
-                .push(format!("{id} is in no Auto Scaling group of cluster {cluster}")),
-            Some(_) => choice.chosen.push(id.clone()),
-        }
+            Some(_) if !is_in_group && trigger.is_of_ec2() => {
+                format!("{id} is in no Auto Scaling group of cluster {cluster}")
+            }
+            Some(_) => {
+                choice.chosen.push(id.clone());
+                continue;
+            }
+        };
+        choice.left_out.push(why);
     }
     choice
 }
@@ -135,11 +129,9 @@ pub fn choose_members(
             criteria.entry(*criterion).or_default().push(place);
         }
     }
+    let nodes = found.iter().map(|(member, _, _)| member.instance.clone());
     Chosen {
-        nodes: found
-            .into_iter()
-            .map(|(member, _, _)| member.instance.clone())
-            .collect(),
+        nodes: nodes.collect(),
         claimed,
         criteria,
     }

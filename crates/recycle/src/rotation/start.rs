@@ -21,10 +21,7 @@ pub(crate) const LONGEST_REASON: usize = 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub enum StartRequest {
     /// By SNS (developer guide, "Fanout to Lambda functions").
-    Deliveries {
-        /// One for each message.
-        records: Vec<Delivery>,
-    },
+    Deliveries(Vec<Delivery>),
     /// By Terraform.
     Apply(Change),
 }
@@ -33,7 +30,7 @@ impl<'de> Deserialize<'de> for StartRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
         match request.get("Records") {
-            Some(records) => read_value(records).map(|records| Self::Deliveries { records }),
+            Some(records) => read_value(records).map(Self::Deliveries),
             None => read_value(&request).map(Self::Apply),
         }
         .map_err(serde::de::Error::custom)
@@ -43,7 +40,6 @@ impl<'de> Deserialize<'de> for StartRequest {
 /// What SNS delivers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Delivery {
-    /// The part that is SNS's.
     #[serde(rename = "Sns")]
     pub sns: Message,
 }
@@ -51,7 +47,6 @@ pub struct Delivery {
 /// What was published to the topic.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Message {
-    /// Its text.
     #[serde(rename = "Message")]
     pub message: String,
 }
@@ -63,14 +58,12 @@ pub struct Change {
     pub value: Value,
     /// The input of that rotation.
     pub rotation: Value,
-    /// What Terraform does.
     pub tf: Lifecycle,
 }
 
 /// What Terraform adds to an invocation (AWS provider, `aws_lambda_invocation`, `lifecycle_scope = "CRUD"`).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Lifecycle {
-    /// What becomes of the resource.
     pub action: Action,
     /// What the resource passed before; null for one that is new.
     #[serde(default)]
@@ -83,9 +76,7 @@ pub struct Lifecycle {
 pub enum Action {
     /// It is new: nothing has changed.
     Create,
-    /// It is another one than before.
     Update,
-    /// It goes.
     Delete,
 }
 
@@ -98,7 +89,6 @@ pub struct AlarmTrigger {
     pub rotation: Value,
 }
 
-/// The entries by name.
 pub type AlarmTriggers = BTreeMap<String, AlarmTrigger>;
 
 /// An execution of `rotate-nodes` to start.
@@ -112,25 +102,25 @@ pub struct RotationStart {
 /// What is to be started, and why, or why nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Starts {
-    /// The executions.
     pub starts: Vec<RotationStart>,
     pub(crate) reasons: Vec<String>,
 }
 
 impl Starts {
-    pub(crate) fn nothing(why: String) -> Self {
+    fn nothing(why: impl Into<String>) -> Self {
         Self {
             starts: Vec::new(),
-            reasons: vec![why],
+            reasons: vec![why.into()],
         }
     }
 }
 
 pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result<Starts, InvalidInput> {
     match request {
-        StartRequest::Deliveries { records } => {
+        StartRequest::Deliveries(deliveries) => {
             let mut all = Starts::default();
-            for found in records.iter().map(|record| hear(&record.sns.message, triggers)) {
+            for delivery in deliveries {
+                let found = hear(&delivery.sns.message, triggers);
                 all.starts.extend(found.starts);
                 all.reasons.extend(found.reasons);
             }
@@ -153,33 +143,26 @@ fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
             "alarm {name} went from {before} to {now}, which is not entering ALARM"
         ));
     }
-    let meant: Vec<(&String, &AlarmTrigger)> = triggers
+    let meant = triggers
         .iter()
-        .filter(|(_, trigger)| trigger.alarm_names.contains(name))
-        .collect();
-    if meant.is_empty() {
+        .filter(|(_, trigger)| trigger.alarm_names.contains(name));
+    let mut found = Starts::default();
+    for (key, trigger) in meant {
+        let why = format!("alarm {name} entered ALARM: a rotation is started for {key}");
+        found.starts.push(alarm.start(key, trigger));
+        found.reasons.push(why);
+    }
+    if found.starts.is_empty() {
         return Starts::nothing(format!("alarm {name} is in none of alarm_triggers"));
     }
-    Starts {
-        starts: meant
-            .iter()
-            .map(|(key, trigger)| alarm.start(key, trigger))
-            .collect(),
-        reasons: meant
-            .iter()
-            .map(|(key, _)| format!("alarm {name} entered ALARM: a rotation is started for {key}"))
-            .collect(),
-    }
+    found
 }
 
 impl AlarmMessage {
     /// Named after the alarm and the moment, so that a message that is delivered again begins nothing.
     fn start(&self, key: &str, trigger: &AlarmTrigger) -> RotationStart {
-        let moment: String = self
-            .state_change_time
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect();
+        let digits = self.state_change_time.chars().filter(char::is_ascii_digit);
+        let moment: String = digits.collect();
         let mut input = trigger.rotation.clone();
         if let Some(fields) = input.as_object_mut() {
             fields.insert("event".to_owned(), self.as_event());
@@ -193,34 +176,26 @@ impl AlarmMessage {
 
 /// A rotation that makes no sense is refused when it is written, not when it is needed; what goes is not looked at.
 fn apply(change: &Change) -> Result<Starts, InvalidInput> {
-    match change.tf.action {
-        Action::Create => {
-            parse_rotation(&change.rotation)?;
-            Ok(Starts::nothing(
-                "the value is new: a rotation begins when it changes".to_owned(),
-            ))
-        }
-        Action::Delete => Ok(Starts::nothing("nobody watches the value any more".to_owned())),
-        Action::Update => {
-            parse_rotation(&change.rotation)?;
-            if change.tf.prev_input.get("value") == Some(&change.value) {
-                return Ok(Starts::nothing(
-                    "the value is the same: only what a rotation does has changed".to_owned(),
-                ));
-            }
-            // No name: a value may come back, and has to begin a rotation then, too.
-            Ok(Starts {
-                starts: vec![RotationStart {
-                    name: None,
-                    input: change.rotation.clone(),
-                }],
-                reasons: vec![format!(
-                    "the value is {} now: a rotation is started",
-                    change.value
-                )],
-            })
-        }
+    let Change { value, rotation, tf } = change;
+    if tf.action != Action::Delete {
+        parse_rotation(rotation)?;
     }
+    let is_same = tf.prev_input.get("value") == Some(value);
+    Ok(match tf.action {
+        Action::Create => Starts::nothing("the value is new: a rotation begins when it changes"),
+        Action::Delete => Starts::nothing("nobody watches the value any more"),
+        Action::Update if is_same => {
+            Starts::nothing("the value is the same: only what a rotation does has changed")
+        }
+        // No name: a value may come back, and has to begin a rotation then, too.
+        Action::Update => Starts {
+            starts: vec![RotationStart {
+                name: None,
+                input: rotation.clone(),
+            }],
+            reasons: vec![format!("the value is {value} now: a rotation is started")],
+        },
+    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use crate::input::model::InvalidInput;
 
 /// The most seconds between the nodes of a group: a day.
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
-/// How often a node may be tried again at most.
 const MOST_RETRIES: u32 = 10;
 /// How many nodes of a group at once at most: Step Functions runs so many iterations of an inline Map (developer guide, "Map state").
 const MOST_AT_ONCE: u32 = 40;
@@ -42,31 +41,23 @@ pub const FIELDS: [&str; 8] = [
     "mark",
 ];
 
-/// The terms of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// `at_once`; none: as many as the module allows.
+    /// None: as many as the module allows.
     pub at_once: Option<AtOnce>,
-    /// `wait_between_nodes_seconds`.
     pub wait_between_nodes_seconds: u32,
-    /// `start_no_new_node_after`.
     pub start_no_new_node_after: Option<End>,
     /// `on_failure` and `failure_budget`: the group stops when more of its nodes have failed; none: it goes on, whatever fails.
     pub failure_budget: Option<u32>,
-    /// `retries`.
     pub retries: u32,
-    /// `wait_for_pending_pods`.
     pub wait_for_pending_pods: bool,
-    /// `mark`.
     pub mark: Mark,
-    /// `dry_run`.
     pub dry_run: bool,
 }
 
 /// How many nodes of a group at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtOnce {
-    /// So many.
     Nodes(u32),
     /// So many percent of its members, at least one.
     Percent(u32),
@@ -75,7 +66,6 @@ pub enum AtOnce {
 /// When no new node is started any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// At this moment.
     At(Timestamp),
     /// So long after the rotation began.
     After(SignedDuration),
@@ -87,9 +77,7 @@ pub enum End {
 pub enum Mark {
     /// A taint `PreferNoSchedule`: pods go elsewhere if they can.
     Soft,
-    /// A taint `NoSchedule`.
     Hard,
-    /// No taint.
     None,
 }
 
@@ -105,7 +93,6 @@ impl Mark {
     }
 }
 
-/// The fields as they are written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -130,18 +117,14 @@ enum OnFailure {
 pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Terms, InvalidInput> {
     let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
-    let retries = given.retries.unwrap_or_default();
-    let between = given.wait_between_nodes_seconds.unwrap_or_default();
-    check_most("retries", retries, MOST_RETRIES)?;
-    check_most("wait_between_nodes_seconds", between, LONGEST_PAUSE_BETWEEN)?;
+    let retries = read_up_to("retries", given.retries, MOST_RETRIES)?;
+    let between = given.wait_between_nodes_seconds;
+    let between = read_up_to("wait_between_nodes_seconds", between, LONGEST_PAUSE_BETWEEN)?;
+    let end = given.start_no_new_node_after.as_deref();
     Ok(Terms {
         at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
         wait_between_nodes_seconds: between,
-        start_no_new_node_after: given
-            .start_no_new_node_after
-            .as_deref()
-            .map(read_end)
-            .transpose()?,
+        start_no_new_node_after: end.map(read_end).transpose()?,
         failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
             (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
             (OnFailure::Continue, None) => None,
@@ -159,13 +142,14 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
     })
 }
 
-fn check_most(field: &str, given: u32, most: u32) -> Result<(), InvalidInput> {
+fn read_up_to(field: &str, given: Option<u32>, most: u32) -> Result<u32, InvalidInput> {
+    let given = given.unwrap_or_default();
     if given > most {
         return Err(InvalidInput(format!(
             "{field} must be from 0 to {most}, and is {given}"
         )));
     }
-    Ok(())
+    Ok(given)
 }
 
 fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
@@ -187,9 +171,8 @@ fn read_end(given: &str) -> Result<End, InvalidInput> {
     if let Ok(moment) = given.parse() {
         return Ok(End::At(moment));
     }
-    let length = given
-        .parse::<Span>()
-        .and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    let days = SpanRelativeTo::days_are_24_hours();
+    let length = given.parse::<Span>().and_then(|span| span.to_duration(days));
     match length {
         Ok(length) if length.is_positive() => Ok(End::After(length)),
         Ok(_) | Err(_) => Err(InvalidInput(format!(
@@ -270,7 +253,6 @@ pub struct Unmarking {
     pub cluster_name: ClusterName,
     pub rotations: BTreeSet<ExecutionArn>,
     /// Only of these nodes; none: wherever they are.
-    #[serde(default)]
     pub nodes: Option<Vec<InstanceId>>,
 }
 
