@@ -1,33 +1,21 @@
 //! The answer of every function.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
+use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::base::ids::{ExecutionArn, GroupName, InstanceId};
+use crate::base::ids::ExecutionArn;
 use crate::contract::run::Run;
-use crate::contract::verdicts::{
-    CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SelectVerdict, StandbyVerdict,
-    StartVerdict, TaintVerdict,
-};
-use crate::input::start::Start;
+pub use crate::contract::verdicts::{ClaimBody, GroupBody, RestoreBody, SelectBody, Verdict};
 use crate::notify::metrics::{Metric, measure_drain};
 use crate::notify::notification::{About, Notification, tell_finished};
-use crate::plan::dry_run::Plan;
 use crate::records::schema::SCHEMA;
-use crate::rotation::admission::{Ended, Waited};
-use crate::rotation::outdated::Criterion;
-use crate::rotation::terms::Mark;
 
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer<V: Verdict> {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What comes next.
     pub verdict: V,
     /// Seconds that a Wait state waits if it comes next; 0 otherwise.
     pub wait_seconds: u32,
@@ -51,142 +39,6 @@ pub struct Answer<V: Verdict> {
     pub body: V::Body,
 }
 
-/// A function's verdict, with the fields that only this function answers.
-pub trait Verdict {
-    /// Beside the fields of the envelope.
-    type Body: Debug + Clone + PartialEq + Eq + Serialize + Default;
-}
-
-/// The body of a function that answers the envelope alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Nothing {}
-
-impl Verdict for StandbyVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for TaintVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for CheckVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for EvictVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for DisposeVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for StartVerdict {
-    type Body = Nothing;
-}
-
-impl Verdict for ClaimVerdict {
-    type Body = ClaimBody;
-}
-
-impl Verdict for RestoreVerdict {
-    type Body = RestoreBody;
-}
-
-impl Verdict for SelectVerdict {
-    type Body = SelectBody;
-}
-
-/// What only `claim-node` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClaimBody {
-    /// With the verdict `ask_owner`: the execution to ask about.
-    Owner(ExecutionArn),
-    /// With the verdict `planned`.
-    Plan(Plan),
-    #[default]
-    #[serde(untagged)]
-    Nothing,
-}
-
-/// What only `restore-node` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RestoreBody {
-    /// With the verdict `ask_owner`: the execution to ask about.
-    Owner(ExecutionArn),
-    /// With the verdict `start`: the execution to start.
-    Start(Start),
-    /// After a step.
-    #[serde(untagged)]
-    Step {
-        /// When the restore began.
-        since: Timestamp,
-        /// How many steps it has taken, with this one.
-        steps: u32,
-    },
-    #[default]
-    #[serde(untagged)]
-    Nothing,
-}
-
-/// What only `select-nodes` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SelectBody {
-    /// The groups that a rotation goes through.
-    Groups(Vec<GroupName>),
-    /// The execution that a node of a rotation begins with.
-    Start(Start),
-    /// What a node of a rotation passes after its wait.
-    AfterWait(Waited),
-    /// How a node or a group ends that is not begun.
-    Ended(Ended),
-    /// For a sweep.
-    #[serde(untagged)]
-    Leftovers {
-        /// The instances, in the order in which they are restored.
-        nodes: Vec<InstanceId>,
-        /// The rotations that have ended and left marks.
-        ended_rotations: BTreeSet<ExecutionArn>,
-    },
-    /// For a rotation that recycles its nodes at once, without groups.
-    #[serde(untagged)]
-    Starts {
-        /// The executions to start.
-        starts: Vec<Start>,
-        /// The fields of their input beside the node.
-        recycle: serde_json::Map<String, Value>,
-    },
-    /// For a group of a rotation.
-    #[serde(untagged)]
-    Group(Box<GroupBody>),
-    #[default]
-    #[serde(untagged)]
-    Nothing,
-}
-
-/// How a rotation goes through a group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct GroupBody {
-    /// In the order in which they are recycled.
-    pub nodes: Vec<InstanceId>,
-    /// Which of the nodes, by their places, meet which criterion; of a dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
-    /// How many nodes at once.
-    pub at_once: u32,
-    /// What the group launches from now.
-    pub aim: String,
-    /// The mark that the nodes get.
-    pub mark: Mark,
-    /// The fields of their input beside the node.
-    pub recycle: serde_json::Map<String, Value>,
-    /// The rotations whose marks this one takes over.
-    pub ended_rotations: BTreeSet<ExecutionArn>,
-}
-
 impl<V: Verdict> Answer<V> {
     /// An answer without counts, names or anything to carry.
     pub fn new(verdict: V, reason: impl Into<String>) -> Self {
@@ -204,14 +56,12 @@ impl<V: Verdict> Answer<V> {
         }
     }
 
-    /// The same with the fields of this function alone.
     #[must_use]
     pub fn with(mut self, body: V::Body) -> Self {
         self.body = body;
         self
     }
 
-    /// The same with what to carry.
     #[must_use]
     pub fn carrying(mut self, run: Run) -> Self {
         self.run = Some(run);
@@ -254,14 +104,12 @@ impl<V: Verdict> Answer<V> {
         self.telling(Some(told)).counting(drain)
     }
 
-    /// The same with what is counted.
     #[must_use]
     pub fn counting(mut self, metrics: impl IntoIterator<Item = Metric>) -> Self {
         self.metrics.extend(metrics);
         self
     }
 
-    /// The same with seconds to wait.
     #[must_use]
     pub fn waiting(mut self, seconds: u32) -> Self {
         self.wait_seconds = seconds;

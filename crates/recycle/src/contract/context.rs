@@ -4,14 +4,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::base::ids::ExecutionArn;
+use crate::base::ids::{ExecutionArn, Fence};
 
 /// The part of the Step Functions context object that we read (Step Functions guide, "Context object").
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Context {
     pub execution: ExecutionContext,
-    /// The state that called us.
     pub state: StateContext,
 }
 
@@ -39,4 +38,21 @@ pub struct StateContext {
     /// How often the state has been tried again since then.
     #[serde(default)]
     pub retry_count: u32,
+}
+
+impl Context {
+    /// The moment for which decisions are made: when the calling state was entered.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.state.entered_time
+    }
+
+    /// The fence that the execution's claims carry.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence {
+            execution: self.execution.id.clone(),
+            redrive_count: self.execution.redrive_count,
+        }
+    }
 }

@@ -17,7 +17,6 @@ use crate::rotation::terms::{Marking, Part, Unmarking};
 /// What `claim-node` is given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ClaimRequest {
-    /// The context object.
     pub context: Context,
     /// What DescribeExecution said of a claim's owner, if it was asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
@@ -30,7 +29,6 @@ pub struct ClaimRequest {
 /// What every function after `claim-node` is given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct StepRequest {
-    /// The context object.
     pub context: Context,
     /// What `claim-node` fetched once, and the moments since.
     pub run: Run,
@@ -39,7 +37,6 @@ pub struct StepRequest {
 /// What `restore-node` is given: no variables of the machine's branch, so it works from the records.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RestoreRequest {
-    /// The context object.
     pub context: Context,
     /// The error that led here; none in a sweep.
     #[serde(default)]
@@ -65,9 +62,7 @@ pub struct Leftover {
 /// What `select-nodes` is given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SelectRequest {
-    /// The context object.
     pub context: Context,
-    /// Which nodes.
     pub select: Selection,
     pub cluster_name: ClusterName,
     /// Of which group, in which rotation; none outside a group's own execution.
@@ -109,14 +104,12 @@ pub enum Selection {
 /// What `select-nodes` is given, by whomever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// A state machine.
     ByMachine(Box<SelectRequest>),
     /// A person's command line, which invokes it directly.
     ByPerson(Question),
 }
 
 impl Asked {
-    /// The cluster that it is about.
     #[must_use]
     pub fn cluster_name(&self) -> &ClusterName {
         match self {
@@ -136,14 +129,12 @@ pub enum Question {
     Status {
         cluster_name: ClusterName,
         /// Of this node only, worked on or not: an instance id, or the name of a Node.
-        #[serde(default)]
         node: Option<String>,
     },
     /// Whether the cluster and AWS are reached from here ([`crate::doctor::checks`]).
     Doctor {
         cluster_name: ClusterName,
         /// An execution of `recycle-node` that Step Functions is asked about, whether there is one or not.
-        #[serde(default)]
         execution: Option<ExecutionArn>,
     },
 }
@@ -167,17 +158,15 @@ enum Asks {
 
 impl From<WrittenQuestion> for Question {
     fn from(written: WrittenQuestion) -> Self {
-        let WrittenQuestion {
-            select,
-            cluster_name,
-            node,
-            execution,
-        } = written;
-        match select {
-            Asks::Status => Self::Status { cluster_name, node },
+        let cluster_name = written.cluster_name;
+        match written.select {
+            Asks::Status => Self::Status {
+                cluster_name,
+                node: written.node,
+            },
             Asks::Doctor => Self::Doctor {
                 cluster_name,
-                execution,
+                execution: written.execution,
             },
         }
     }
@@ -187,10 +176,7 @@ impl From<WrittenQuestion> for Question {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaintRequest {
     /// A rotation's.
-    Mark {
-        /// What is to be marked.
-        marking: Marking,
-    },
+    Mark { marking: Marking },
     /// A step of `recycle-node`.
     Step(Box<StepRequest>),
     /// A person's command line, which invokes the function directly.
@@ -204,10 +190,7 @@ pub enum TaintRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreCall {
     /// A rotation's, or the sweep's.
-    Unmark {
-        /// What is to be unmarked.
-        unmarking: Unmarking,
-    },
+    Unmark { unmarking: Unmarking },
     /// A node to put back.
     Node(Box<RestoreRequest>),
 }
@@ -218,7 +201,6 @@ pub struct PutBack {
     /// When it began; none before the first step.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// How many steps it has taken.
     #[serde(default)]
     pub steps: u32,
     /// Why the last step waited.
@@ -242,7 +224,7 @@ pub struct CaughtError {
 impl<'de> Deserialize<'de> for Asked {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if has(&request, "context") {
+        if request.get("context").is_some() {
             read(&request).map(Self::ByMachine)
         } else {
             read(&request).map(Self::ByPerson)
@@ -253,10 +235,10 @@ impl<'de> Deserialize<'de> for Asked {
 impl<'de> Deserialize<'de> for TaintRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if has(&request, "marking") {
-            read(&request["marking"]).map(|marking| Self::Mark { marking })
-        } else if has(&request, "drain_until") {
-            read(&request["drain_until"]).map(|drain_until| Self::ByPerson { drain_until })
+        if let Some(marking) = request.get("marking") {
+            read(marking).map(|marking| Self::Mark { marking })
+        } else if let Some(drain_until) = request.get("drain_until") {
+            read(drain_until).map(|drain_until| Self::ByPerson { drain_until })
         } else {
             read(&request).map(Self::Step)
         }
@@ -266,16 +248,12 @@ impl<'de> Deserialize<'de> for TaintRequest {
 impl<'de> Deserialize<'de> for RestoreCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if has(&request, "unmarking") {
-            read(&request["unmarking"]).map(|unmarking| Self::Unmark { unmarking })
+        if let Some(unmarking) = request.get("unmarking") {
+            read(unmarking).map(|unmarking| Self::Unmark { unmarking })
         } else {
             read(&request).map(Self::Node)
         }
     }
-}
-
-fn has(request: &Value, field: &str) -> bool {
-    request.get(field).is_some()
 }
 
 fn read<T: DeserializeOwned, E: serde::de::Error>(value: &Value) -> Result<T, E> {
@@ -289,5 +267,5 @@ fn empty_object_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(None);
     }
-    read_value(&value).map(Some).map_err(serde::de::Error::custom)
+    read(&value).map(Some)
 }

@@ -15,6 +15,7 @@ use crate::drain::survey::{PodSurvey, first_names};
 use crate::input::model::Input;
 use crate::input::way_in::WayIn;
 use crate::records::blockage::Blockage;
+use crate::records::claim::Phase;
 use crate::replacement::old_node::OldNode;
 
 /// What travels in the state machine's variable `run`: fetched once, a convenience. The records on Node and instance decide.
@@ -23,13 +24,9 @@ use crate::replacement::old_node::OldNode;
 pub struct Run {
     /// The input with every default filled in.
     pub input: Input,
-    /// How this execution came in.
     pub way_in: WayIn,
-    /// The group of the instance.
     pub group: GroupName,
-    /// The instance's Node.
     pub node: NodeName,
-    /// When this execution took the claim.
     pub claimed_at: Timestamp,
     /// When this execution began to wait for the replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +49,6 @@ pub struct Run {
     /// Whose pods were evicted while there was no replacement to note it on ([`crate::drain::evicted`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<String>,
-    /// How far the drain has come.
     #[serde(flatten, skip_deserializing)]
     pub drain: DrainState,
 }
@@ -60,7 +56,6 @@ pub struct Run {
 /// How far the drain of a node has come. Its fields stand beside those of [`Run`] on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainState {
-    /// When this execution began to drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,
     /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot.
@@ -108,6 +103,29 @@ impl Run {
             hook: None,
             evicted: None,
             drain: DrainState::default(),
+        }
+    }
+
+    /// The pods that end with the instance, for people; empty if there are none.
+    #[must_use]
+    pub fn describe_ended(&self) -> String {
+        let (over, late) = (self.drain.ended_pods.iter(), self.drain.late_pods.iter());
+        let over = over.map(|pods| pods.describe("ran on it when its time was over"));
+        let late = late.map(|pods| pods.describe("that tolerate its taint came after it, and go with it"));
+        over.chain(late).collect()
+    }
+
+    /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        if self.disposing_since.is_some() {
+            Phase::Disposing
+        } else if self.drain.draining_since.is_some() {
+            Phase::Draining
+        } else if self.replacement_since.is_some() {
+            Phase::Standby
+        } else {
+            Phase::Claimed
         }
     }
 }
@@ -160,11 +178,14 @@ impl EndedPods {
         }
     }
 
-    /// In a few words.
-    #[must_use]
-    pub(crate) fn describe(&self, what: &str) -> String {
-        let noun = if self.count == 1 { "pod" } else { "pods" };
-        format!("{} {noun} {what} ({})", self.count, self.names.join(", "))
+    /// The end of a sentence; empty if there are none.
+    fn describe(&self, what: &str) -> String {
+        let names = self.names.join(", ");
+        match self.count {
+            0 => String::new(),
+            1 => format!("; 1 pod {what} ({names})"),
+            count => format!("; {count} pods {what} ({names})"),
+        }
     }
 }
 

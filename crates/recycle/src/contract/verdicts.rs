@@ -2,70 +2,33 @@
 //!
 //! The ASL knows these names, too (`state-machine/recycle-node.asl.json`); `tests/contract` holds the two together.
 
-use crate::input::model::Replacement;
-use crate::input::way_in::WayIn;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::base::ids::Fence;
-use crate::contract::context::Context;
-use crate::contract::run::Run;
-use crate::records::claim::Phase;
+use crate::base::ids::{ExecutionArn, GroupName, InstanceId};
+use crate::input::model::Replacement;
+use crate::input::start::Start;
+use crate::input::way_in::WayIn;
+use crate::plan::dry_run::Plan;
+use crate::rotation::admission::{Ended, Waited};
+use crate::rotation::outdated::Criterion;
+use crate::rotation::terms::Mark;
 
-impl Context {
-    /// The moment for which decisions are made: when the calling state was entered.
-    #[must_use]
-    pub fn now(&self) -> Timestamp {
-        self.state.entered_time
-    }
-
-    /// The fence that the execution's claims carry.
-    #[must_use]
-    pub fn fence(&self) -> Fence {
-        Fence {
-            execution: self.execution.id.clone(),
-            redrive_count: self.execution.redrive_count,
-        }
-    }
+/// A function's verdict, with the fields that only this function answers.
+pub trait Verdict {
+    type Body: Debug + Clone + PartialEq + Eq + Serialize + Default;
 }
 
-impl Run {
-    /// The pods that end with the instance, for people; empty if there are none.
-    #[must_use]
-    pub fn describe_ended(&self) -> String {
-        let over = self
-            .drain
-            .ended_pods
-            .iter()
-            .map(|ended| (ended, "ran on it when its time was over"));
-        let late = self
-            .drain
-            .late_pods
-            .iter()
-            .map(|late| (late, "that tolerate its taint came after it, and go with it"));
-        let all = over.chain(late).filter(|(ended, _)| ended.count > 0);
-        all.map(|(ended, what)| format!("; {}", ended.describe(what)))
-            .collect()
-    }
-
-    /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
-        match (
-            self.disposing_since,
-            self.drain.draining_since,
-            self.replacement_since,
-        ) {
-            (Some(_), _, _) => Phase::Disposing,
-            (None, Some(_), _) => Phase::Draining,
-            (None, None, Some(_)) => Phase::Standby,
-            (None, None, None) => Phase::Claimed,
-        }
-    }
-}
+/// The body of a function that answers the envelope alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Nothing {}
 
 macro_rules! verdict {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
+    ($(#[$doc:meta])* $name:ident with $body:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
         #[serde(rename_all = "snake_case")]
@@ -77,12 +40,16 @@ macro_rules! verdict {
             /// Every verdict, for the tests that hold the ASL to them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
         }
+
+        impl Verdict for $name {
+            type Body = $body;
+        }
     };
 }
 
 verdict!(
     /// What `claim-node` answers.
-    ClaimVerdict {
+    ClaimVerdict with ClaimBody {
         /// The claim is ours: on to `standby-node`.
         Standby,
         /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
@@ -93,7 +60,6 @@ verdict!(
         AskOwner,
         /// Another execution works on this node.
         Duplicate,
-        /// The instance is gone.
         AlreadyGone,
         /// Our hook holds what has no pods to wait for: it was completed.
         Released,
@@ -115,10 +81,9 @@ impl ClaimVerdict {
 
 verdict!(
     /// What `standby-node` answers.
-    StandbyVerdict {
+    StandbyVerdict with Nothing {
         /// The replacement is usable: on to `taint-node`.
         Taint,
-        /// Not yet.
         Wait,
         /// The node that is gone has its replacement (way in `after`).
         Recycled,
@@ -127,8 +92,7 @@ verdict!(
 
 verdict!(
     /// What `taint-node` answers.
-    TaintVerdict {
-        /// On to `check-pods`.
+    TaintVerdict with Nothing {
         CheckPods,
         /// A rotation only: its nodes are marked.
         Marked,
@@ -137,7 +101,7 @@ verdict!(
 
 verdict!(
     /// What `check-pods` answers.
-    CheckVerdict {
+    CheckVerdict with Nothing {
         /// Nothing that matters is left: on to `detach-terminate`.
         Dispose,
         /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
@@ -152,7 +116,7 @@ verdict!(
 
 verdict!(
     /// What `evict-pods` answers; `check-pods` said how long to wait.
-    EvictVerdict {
+    EvictVerdict with Nothing {
         /// Wait for the pods to go.
         Wait,
     }
@@ -160,12 +124,11 @@ verdict!(
 
 verdict!(
     /// What `detach-terminate` answers.
-    DisposeVerdict {
+    DisposeVerdict with Nothing {
         /// The instance is out of its group, or stopped as asked.
         Recycled,
         /// The instance is gone: `standby-node` waits for its replacement (way in `after`).
         AwaitReplacement,
-        /// Not yet.
         Wait,
         /// Pods that matter are on the node again, or it is not lost after all: back to `check-pods`.
         CheckPods,
@@ -174,7 +137,7 @@ verdict!(
 
 verdict!(
     /// What `restore-node` answers.
-    RestoreVerdict {
+    RestoreVerdict with RestoreBody {
         /// Nothing of ours is on the node: it is as it was found.
         Untouched,
         /// Something was, and it is as it was found again.
@@ -197,7 +160,7 @@ verdict!(
 
 verdict!(
     /// What `select-nodes` answers.
-    SelectVerdict {
+    SelectVerdict with SelectBody {
         EachNode,
         /// A rotation only: on to each of the groups.
         EachGroup,
@@ -220,10 +183,98 @@ verdict!(
 
 verdict!(
     /// What `start-rotation` answers, to whom it tells: SNS, or Terraform.
-    StartVerdict {
+    StartVerdict with Nothing {
         /// Rotations were started, or found as they had been.
         Started,
         /// There is none to start; the reason says why.
         NothingToStart,
     }
 );
+
+/// What only `claim-node` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimBody {
+    /// With the verdict `ask_owner`: the execution to ask about.
+    Owner(ExecutionArn),
+    /// With the verdict `planned`.
+    Plan(Plan),
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// What only `restore-node` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreBody {
+    /// With the verdict `ask_owner`: the execution to ask about.
+    Owner(ExecutionArn),
+    /// With the verdict `start`: the execution to start.
+    Start(Start),
+    /// After a step.
+    #[serde(untagged)]
+    Step {
+        /// When the restore began.
+        since: Timestamp,
+        /// How many steps it has taken, with this one.
+        steps: u32,
+    },
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// What only `select-nodes` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectBody {
+    /// The groups that a rotation goes through.
+    Groups(Vec<GroupName>),
+    /// The execution that a node of a rotation begins with.
+    Start(Start),
+    /// What a node of a rotation passes after its wait.
+    AfterWait(Waited),
+    /// How a node or a group ends that is not begun.
+    Ended(Ended),
+    /// For a sweep.
+    #[serde(untagged)]
+    Leftovers {
+        /// The instances, in the order in which they are restored.
+        nodes: Vec<InstanceId>,
+        /// The rotations that have ended and left marks.
+        ended_rotations: BTreeSet<ExecutionArn>,
+    },
+    /// For a rotation that recycles its nodes at once, without groups.
+    #[serde(untagged)]
+    Starts {
+        starts: Vec<Start>,
+        /// The fields of their input beside the node.
+        recycle: Map<String, Value>,
+    },
+    /// For a group of a rotation.
+    #[serde(untagged)]
+    Group(Box<GroupBody>),
+    #[default]
+    #[serde(untagged)]
+    Nothing,
+}
+
+/// How a rotation goes through a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupBody {
+    /// In the order in which they are recycled.
+    pub nodes: Vec<InstanceId>,
+    /// Which of the nodes, by their places, meet which criterion; of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
+    /// How many nodes at once.
+    pub at_once: u32,
+    /// What the group launches from now.
+    pub aim: String,
+    pub mark: Mark,
+    /// The fields of their input beside the node.
+    pub recycle: Map<String, Value>,
+    /// The rotations whose marks this one takes over.
+    pub ended_rotations: BTreeSet<ExecutionArn>,
+}

@@ -48,7 +48,6 @@ impl RefusalKind {
 /// A pod that may not go now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
     pub kind: RefusalKind,
     /// The pod's namespace, where its budgets are, too.
     pub namespace: String,

@@ -45,15 +45,14 @@ pub fn explain_class(
     now: Timestamp,
 ) -> (PodClass, &'static str) {
     if let Some(asked) = find_asked_class(pod, awaited, now) {
-        return asked;
+        asked
+    } else if pod.is_bare() {
+        (PodClass::Wait, "no controller would start it again")
+    } else if pod.runs_to_completion() && evict != Evict::OthersAndJobs {
+        (PodClass::Wait, "it runs to completion")
+    } else {
+        class_of_others(evict)
     }
-    if pod.is_bare() {
-        return (PodClass::Wait, "no controller would start it again");
-    }
-    if waits_to_complete(pod, evict) {
-        return (PodClass::Wait, "it runs to completion");
-    }
-    class_of_others(evict)
 }
 
 /// What a selector or an annotation asks for, or what it is on every node.
@@ -62,26 +61,23 @@ pub(crate) fn find_asked_class(
     awaited: &Awaited,
     now: Timestamp,
 ) -> Option<(PodClass, &'static str)> {
-    if pod.unreadable.is_some() {
-        return Some((PodClass::Wait, "it cannot be read"));
-    }
-    if pod.is_finished() {
-        return Some((PodClass::Ignore, "it has finished"));
-    }
-    if pod.is_mirror() {
-        return Some((PodClass::Ignore, "the kubelet's own"));
-    }
-    if pod.leaves_nothing() {
-        return Some((PodClass::Ignore, "of a DaemonSet"));
-    }
-    if let Ok(Some(class)) = pod.annotated_class() {
-        return Some((class, "its annotation recycle-eks/drain"));
-    }
-    if is_selected(pod, awaited) {
-        return Some((PodClass::Wait, "label_selector"));
-    }
-    let waits = pod.is_not_to_be_disturbed(now) && pod.can_end();
-    waits.then_some((PodClass::Wait, "annotated not to be disturbed, and it can end"))
+    Some(if pod.unreadable.is_some() {
+        (PodClass::Wait, "it cannot be read")
+    } else if pod.is_finished() {
+        (PodClass::Ignore, "it has finished")
+    } else if pod.is_mirror() {
+        (PodClass::Ignore, "the kubelet's own")
+    } else if pod.leaves_nothing() {
+        (PodClass::Ignore, "of a DaemonSet")
+    } else if let Ok(Some(class)) = pod.annotated_class() {
+        (class, "its annotation recycle-eks/drain")
+    } else if is_selected(pod, awaited) {
+        (PodClass::Wait, "label_selector")
+    } else if pod.is_not_to_be_disturbed(now) && pod.can_end() {
+        (PodClass::Wait, "annotated not to be disturbed, and it can end")
+    } else {
+        return None;
+    })
 }
 
 pub(crate) fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
@@ -91,17 +87,10 @@ pub(crate) fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
     }
 }
 
-fn waits_to_complete(pod: &PodFacts, evict: Evict) -> bool {
-    pod.runs_to_completion() && evict != Evict::OthersAndJobs
-}
-
 fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
     let in_namespace = awaited.namespaces.is_empty() || awaited.namespaces.contains(&pod.namespace);
-    in_namespace
-        && awaited
-            .selector
-            .as_ref()
-            .is_some_and(|selector| selector.matches(&pod.labels))
+    let selector = awaited.selector.as_ref();
+    in_namespace && selector.is_some_and(|selector| selector.matches(&pod.labels))
 }
 
 /// Whether a node has no pods but those that every node has: DaemonSets' and mirrors. Finished ones do not count.
@@ -113,8 +102,7 @@ pub fn is_empty_node(pods: &[PodFacts]) -> bool {
 impl PodFacts {
     /// It should have been gone five minutes ago.
     pub(crate) fn is_stuck(&self, now: Timestamp) -> bool {
-        self.deletion_at
-            .is_some_and(|deletion| now > later(deletion, STUCK_AFTER))
+        self.deletion_at.is_some_and(|at| now > later(at, STUCK_AFTER))
     }
 
     /// Another tool was told to leave it alone.

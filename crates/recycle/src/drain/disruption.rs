@@ -7,7 +7,7 @@ use crate::base::ids::InstanceId;
 use crate::claim::group_checks::{is_busy, node_group};
 use crate::claim::obstacle::{Obstacle, Refusal};
 use crate::cluster::autoscaler::{Remover, describe_removal, find_remover};
-use crate::cluster::group::Group;
+use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::way_in::WayIn;
@@ -17,7 +17,6 @@ use crate::records::node_record::Record;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
     pub id: &'a InstanceId,
-    /// How the execution came in.
     pub way_in: WayIn,
     pub node: &'a NodeFacts,
     /// What was there before us.
@@ -38,13 +37,12 @@ pub enum Fate {
     TakenAway(String),
 }
 
-/// Decides on the drain.
 #[must_use]
 pub fn judge_fate(sight: &Sight<'_>) -> Fate {
-    let state = sight
-        .group
-        .member(sight.id)
-        .map(|member| member.lifecycle_state.as_str());
+    // The group ends it, and waits for us.
+    if sight.way_in == WayIn::Hook {
+        return Fate::Goes;
+    }
     let taken = |what: &str| {
         let subject = describe_instance(sight.id, Some(&sight.node.name));
         Fate::TakenAway(format!(
@@ -52,18 +50,15 @@ pub fn judge_fate(sight: &Sight<'_>) -> Fate {
             sight.group.name
         ))
     };
-    match (sight.way_in, state) {
-        // The group ends it, and waits for us.
-        (WayIn::Hook, _) => Fate::Goes,
-        (WayIn::Before | WayIn::After, None) => taken("has left its"),
-        // ExitStandby leads through Pending.
-        (WayIn::Before, Some(state)) if state == "InService" || state.starts_with("Pending") => {
-            taken(&format!("is {state} in its"))
-        }
-        (WayIn::Before | WayIn::After, Some(state)) if state.starts_with("Detach") => {
-            taken(&format!("is {state} in its"))
-        }
-        (WayIn::Before | WayIn::After, Some(_)) => Fate::Goes,
+    let Some(Member { lifecycle_state, .. }) = sight.group.member(sight.id) else {
+        return taken("has left its");
+    };
+    // ExitStandby leads through Pending.
+    let is_back = lifecycle_state == "InService" || lifecycle_state.starts_with("Pending");
+    if (sight.way_in == WayIn::Before && is_back) || lifecycle_state.starts_with("Detach") {
+        taken(&format!("is {lifecycle_state} in its"))
+    } else {
+        Fate::Goes
     }
 }
 
@@ -77,14 +72,13 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
         return remarks;
     }
     if let Some(remover) = find_remover(sight.node) {
-        remarks.push(match remover {
-            Remover::ClusterAutoscaler(key) => Obstacle::RemovedByAutoscaler.because(format!(
-                "Cluster Autoscaler wants to remove the node and has set the taint {key}"
-            )),
-            Remover::Karpenter(key) => Obstacle::DisruptedByKarpenter.because(format!(
-                "Karpenter wants to remove the node and has set the taint {key}"
-            )),
-        });
+        let (obstacle, who, key) = match remover {
+            Remover::ClusterAutoscaler(key) => (Obstacle::RemovedByAutoscaler, "Cluster Autoscaler", key),
+            Remover::Karpenter(key) => (Obstacle::DisruptedByKarpenter, "Karpenter", key),
+        };
+        remarks.push(obstacle.because(format!(
+            "{who} wants to remove the node and has set the taint {key}"
+        )));
     }
     if let Some(status) = sight.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
@@ -99,11 +93,10 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
         )));
     }
     let member = sight.group.member(sight.id);
-    let terminating = member.filter(|member| member.lifecycle_state.starts_with("Terminat"));
-    if let Some(member) = terminating {
+    let state = member.map_or("", |member| member.lifecycle_state.as_str());
+    if state.starts_with("Terminat") {
         remarks.push(Obstacle::Terminating.because(format!(
-            "it is {} in group {name}: its pods have the time that is left to it",
-            member.lifecycle_state
+            "it is {state} in group {name}: its pods have the time that is left to it"
         )));
     }
     if member.is_some_and(|member| member.protected_from_scale_in) {
@@ -117,10 +110,8 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
         .filter(|process| sight.group.suspended.iter().any(|name| name == process))
         .collect();
     if !suspended.is_empty() {
-        remarks.push(
-            Obstacle::SuspendedProcess
-                .because(format!("group {name} has {} suspended", suspended.join(" and "))),
-        );
+        let suspended = suspended.join(" and ");
+        remarks.push(Obstacle::SuspendedProcess.because(format!("group {name} has {suspended} suspended")));
     }
     remarks.extend(find_removed_replacement(sight));
     remarks

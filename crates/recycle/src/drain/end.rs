@@ -16,10 +16,8 @@ use crate::records::progress::Progress;
 /// What a person's command line asks of `taint-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DrainUntil {
-    /// The node's instance.
     pub instance_id: InstanceId,
     pub cluster_name: ClusterName,
-    /// When the drain is to end.
     pub until: DrainEnd,
 }
 
@@ -29,7 +27,6 @@ pub struct DrainUntil {
 pub enum DrainEnd {
     /// As soon as its execution looks again.
     Now,
-    /// Then.
     At(Timestamp),
 }
 

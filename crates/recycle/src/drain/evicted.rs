@@ -33,9 +33,8 @@ pub fn is_noted(noted: &BTreeSet<&str>, pod: &PodFacts) -> bool {
 
 /// A pod without a controller comes back nowhere.
 fn hash_controller(pod: &PodFacts) -> Option<String> {
-    pod.controller
-        .as_ref()
-        .map(|controller| short_hash(&controller.uid))
+    let controller = pod.controller.as_ref()?;
+    Some(short_hash(&controller.uid))
 }
 
 #[cfg(test)]

@@ -26,11 +26,9 @@ const NAMES_BUDGET: usize = 150;
 /// The pods that held a node when they were seen last. Where the Node is gone, its pods are soon gone, too, and nobody else remembers them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holders {
-    /// How many.
     pub count: u32,
     /// The first five, `namespace/name`.
     pub names: Vec<String>,
-    /// When they were seen.
     pub seen_at: Timestamp,
 }
 
@@ -39,12 +37,10 @@ pub struct Holders {
 pub struct Lost {
     /// What was seen, in words.
     pub why: String,
-    /// When.
     pub at: Timestamp,
 }
 
 impl Lost {
-    /// There is no Node any more.
     #[must_use]
     pub fn of_gone_node(now: Timestamp) -> Self {
         Self {
@@ -73,18 +69,13 @@ fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
         effect: "NoExecute".to_owned(),
         time_added: None,
     };
-    let mut tolerations = pod
-        .tolerations
-        .iter()
-        .filter(|given| given.tolerates(&taint))
-        .peekable();
-    if tolerations.peek().is_none() {
+    if !pod.tolerates(&taint) {
         return 0;
     }
+    let tolerations = pod.tolerations.iter().filter(|given| given.tolerates(&taint));
     let shortest = tolerations.filter_map(|given| given.seconds).min();
-    shortest.map_or(u32::MAX, |seconds| {
-        u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
-    })
+    let shortest = shortest.unwrap_or(i64::MAX).max(0);
+    u32::try_from(shortest).unwrap_or(u32::MAX)
 }
 
 /// Why a Node counts as lost, if it does: it is gone, its machine is off, or it has not been Ready for `patience` seconds.
@@ -96,12 +87,10 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
     let since = node.not_ready_since?;
     let is_off = node.taints.iter().any(|taint| taint.key == SHUTDOWN_TAINT);
     let is_over = now.duration_since(since).as_secs() >= i64::from(patience);
-    (is_off || is_over).then(|| {
-        let off = if is_off { ", and its machine is off" } else { "" };
-        Lost {
-            why: format!("it has not been Ready since {since}{off}"),
-            at: now,
-        }
+    let off = if is_off { ", and its machine is off" } else { "" };
+    (is_off || is_over).then(|| Lost {
+        why: format!("it has not been Ready since {since}{off}"),
+        at: now,
     })
 }
 
@@ -135,14 +124,11 @@ pub fn describe_loss(
     };
     let pods = match holders {
         None => "no pod that matters was seen on it".to_owned(),
-        Some(Holders {
-            count,
-            names,
-            seen_at,
-        }) => format!(
-            "lost with it: {}, seen last at {seen_at}",
-            count_and_name(usize::try_from(*count).unwrap_or(usize::MAX), names)
-        ),
+        Some(holders) => {
+            let count = usize::try_from(holders.count).unwrap_or(usize::MAX);
+            let pods = count_and_name(count, &holders.names);
+            format!("lost with it: {pods}, seen last at {}", holders.seen_at)
+        }
     };
     format!("{subject} is lost: {}, and {state}; {pods}", lost.why)
 }

@@ -31,13 +31,8 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     if kinds.is_empty() {
         return "no pod holds the node".to_owned();
     }
-    fit_names(
-        &mut kinds
-            .iter_mut()
-            .flat_map(|(_, _, names)| names)
-            .collect::<Vec<_>>(),
-        SENTENCE_BUDGET,
-    );
+    let mut names: Vec<&mut String> = kinds.iter_mut().flat_map(|(_, _, names)| names).collect();
+    fit_names(&mut names, SENTENCE_BUDGET);
     let parts: Vec<String> = kinds
         .iter()
         .map(|(what, count, names)| format!("{what} {}", count_and_name(*count, names)))
@@ -58,19 +53,15 @@ pub fn only_waits(survey: &PodSurvey) -> bool {
 /// The story of a node that [`only_waits`].
 #[must_use]
 pub fn describe_waiting(survey: &PodSurvey) -> String {
-    let what = if survey.zone_mismatch.is_empty() {
-        let names = first_names(&survey.unreadable);
-        match survey.unreadable.len() {
-            0 => "Only waits for pods that end by themselves".to_owned(),
-            count => format!(
-                "Only waits, also for pods that cannot be read: {}",
-                count_and_name(count, &names)
-            ),
-        }
-    } else {
-        let names = first_names(&survey.zone_mismatch);
-        let held = count_and_name(survey.zone_mismatch.len(), &names);
+    let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
+    let what = if !survey.zone_mismatch.is_empty() {
+        let held = name(&survey.zone_mismatch);
         format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
+    } else if !survey.unreadable.is_empty() {
+        let unreadable = name(&survey.unreadable);
+        format!("Only waits, also for pods that cannot be read: {unreadable}")
+    } else {
+        "Only waits for pods that end by themselves".to_owned()
     };
     format!("{what}; another node of its group may have its turn")
 }
@@ -117,14 +108,13 @@ fn describe_held(survey: &PodSurvey) -> Vec<String> {
 
 /// What holds the node in a few words: `kubectl describe node` shows no more.
 fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
-    let blocked = count_all(blocked);
-    let leaving = not_awaited(survey, &survey.terminating).len();
+    let blocked = usize::try_from(count_all(blocked)).unwrap_or(usize::MAX);
     let parts: Vec<String> = [
         ("unreadable", survey.unreadable.len()),
         ("to wait for", survey.awaited.len()),
         ("to evict", survey.evictable.len()),
-        ("blocked", usize::try_from(blocked).unwrap_or(usize::MAX)),
-        ("leaving", leaving),
+        ("blocked", blocked),
+        ("leaving", not_awaited(survey, &survey.terminating).len()),
         ("stuck", survey.stuck.len()),
         ("held back by zone_mismatch", survey.zone_mismatch.len()),
     ]
@@ -146,16 +136,13 @@ fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
         );
     }
     let warning = terms.hook.and_then(|hook| hook.warn(terms.deadline.at));
-    let kept = || {
-        terms
-            .hook
-            .map_or_else(|| "the node is put back".to_owned(), HeldByHook::describe_end)
-    };
+    let kept = terms.hook.map(HeldByHook::describe_end);
+    let kept = kept.unwrap_or_else(|| "the node is put back".to_owned());
     let end = match terms.on_timeout {
-        OnDrainTimeout::Restore => kept(),
+        OnDrainTimeout::Restore => kept,
         OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
             Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
-            None => format!("{RUNS_ON}{}", kept()),
+            None => format!("{RUNS_ON}{kept}"),
         },
         OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
     };
@@ -195,11 +182,8 @@ pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
         .names_within(EVENT_BUDGET)
         .iter()
         .map(|(class, names)| {
-            format!(
-                "{class} {} ({})",
-                counts.get(class).unwrap_or(&0),
-                names.join(", ")
-            )
+            let count = counts.get(class).unwrap_or(&0);
+            format!("{class} {count} ({})", names.join(", "))
         })
         .collect();
     format!("Pods until {}: {}", terms.deadline.at, classes.join("; "))

@@ -63,7 +63,6 @@ pub struct PodRemarks {
     pub bad_annotation: Vec<PodFacts>,
 }
 
-/// Sorts the pods of a node.
 #[must_use]
 pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
     let mut survey = PodSurvey::default();
@@ -162,12 +161,7 @@ impl PodSurvey {
     /// Nothing is left that holds the node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.unreadable.is_empty()
-            && self.awaited.is_empty()
-            && self.evictable.is_empty()
-            && self.zone_mismatch.is_empty()
-            && self.terminating.is_empty()
-            && self.stuck.is_empty()
+        self.holding().is_empty()
     }
 
     /// Whom to ask to go: once nothing else holds the node, those that tolerate our taint.
@@ -196,9 +190,8 @@ impl PodSurvey {
         .cloned()
         .collect();
         // Pods whose uid cannot be read differ in their names.
-        let identity = |pod: &PodFacts| (pod.uid.clone(), pod.full_name());
-        holding.sort_by_key(identity);
-        holding.dedup_by_key(|pod| identity(pod));
+        holding.sort_by_key(|pod| (pod.uid.clone(), pod.full_name()));
+        holding.dedup_by_key(|pod| (pod.uid.clone(), pod.full_name()));
         holding
     }
 

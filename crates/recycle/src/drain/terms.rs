@@ -39,9 +39,7 @@ pub struct Terms<'a> {
     pub emptied_at: Option<Timestamp>,
     /// When the drain began.
     pub since: Timestamp,
-    /// The moment that is looked at.
     pub now: Timestamp,
-    /// When the drain has to be over.
     pub deadline: Deadline,
     /// When EC2 takes the instance away, if it does: nobody is waited for then.
     pub interrupted_at: Option<Timestamp>,
@@ -95,23 +93,17 @@ impl<'a> Terms<'a> {
 
     /// It came after our taint, which it tolerates. One that does not was bound from what the scheduler remembered.
     pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
-        let came_after = self
-            .tainted_since
-            .is_some_and(|taint| pod.created_at.is_some_and(|created| created > taint));
+        let came_after = self.tainted_since.is_some_and(|at| pod.created_at > Some(at));
         came_after && pod.tolerates(&draining_taint(self.instance))
     }
 
     /// Seconds for which late pods may still be asked to go, and waited for.
     pub(crate) fn late_patience(&self) -> u32 {
-        let waited = self
-            .emptied_at
-            .map_or(0, |at| self.now.duration_since(at).as_secs());
-        let left = i64::from(LATE_PATIENCE) - waited;
         if self.interrupted_at.is_some() || self.is_time_over() {
-            0
-        } else {
-            u32::try_from(left).unwrap_or(0)
+            return 0;
         }
+        let waited = self.now.duration_since(self.emptied_at.unwrap_or(self.now));
+        u32::try_from(i64::from(LATE_PATIENCE) - waited.as_secs()).unwrap_or(0)
     }
 
     /// The same with the hook that holds the member.
@@ -163,7 +155,6 @@ impl<'a> Terms<'a> {
         polls >= self.poll_budget()
     }
 
-    /// The deadline has come.
     #[must_use]
     pub fn is_time_over(&self) -> bool {
         self.deadline.is_past(self.now)
@@ -171,16 +162,13 @@ impl<'a> Terms<'a> {
 
     /// When a pod that is waited for is asked to go after all; none if it is not.
     pub(crate) fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
+        let end = self.deadline.at;
         let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
+        let in_time = end.checked_sub(SignedDuration::from_secs(needed));
         match self.on_timeout {
             OnDrainTimeout::Restore => None,
-            OnDrainTimeout::Evict => Some(
-                self.deadline
-                    .at
-                    .checked_sub(SignedDuration::from_secs(needed))
-                    .unwrap_or(Timestamp::MIN),
-            ),
-            OnDrainTimeout::Terminate => Some(self.deadline.at),
+            OnDrainTimeout::Evict => Some(in_time.unwrap_or(Timestamp::MIN)),
+            OnDrainTimeout::Terminate => Some(end),
         }
     }
 
@@ -193,15 +181,14 @@ impl<'a> Terms<'a> {
             OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
             OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
         };
-        self.end_of_patience(pod)
-            .is_some_and(|end| end <= before_the_next_look)
+        let end = self.end_of_patience(pod);
+        end.is_some_and(|end| end <= before_the_next_look)
     }
 }
 
 /// When a drain has to be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
-    /// When.
     pub at: Timestamp,
     /// A person set it by the annotation.
     pub by_person: bool,
@@ -229,17 +216,12 @@ pub fn find_deadline(
         at: later(since, drain_timeout),
         by_person: false,
     };
+    let asked = |at| Deadline { at, by_person: true };
     let Some(text) = drain_until.map(str::trim) else {
         return (planned, None);
     };
     if text == "now" {
-        return (
-            Deadline {
-                at: now,
-                by_person: true,
-            },
-            None,
-        );
+        return (asked(now), None);
     }
     let Ok(at) = text.parse::<Timestamp>() else {
         let mut text = text.to_owned();
@@ -255,13 +237,7 @@ pub fn find_deadline(
         let report = format!(
             "the annotation {DRAIN_UNTIL_ANNOTATION} says {at}, but a drain may last at most 30 days: it ends at {latest}"
         );
-        return (
-            Deadline {
-                at: latest,
-                by_person: true,
-            },
-            Some(report),
-        );
+        return (asked(latest), Some(report));
     }
-    (Deadline { at, by_person: true }, None)
+    (asked(at), None)
 }

@@ -2,14 +2,12 @@
 //!
 //! How a node is put back whose time is over, is not decided here.
 
-use jiff::Timestamp;
-
 use crate::base::names::DRAIN_UNTIL_ANNOTATION;
 use crate::base::poll::{SHORTEST_WAIT, next_wait};
 use crate::cluster::hook::HeldByHook;
 use crate::drain::progress::describe_pods;
 use crate::drain::survey::PodSurvey;
-use crate::drain::terms::{Deadline, Terms};
+use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
 /// Seconds that pods have at most after the last eviction, if `on_drain_timeout` asks those to go that were waited for. Longer grace
@@ -26,7 +24,6 @@ pub enum DrainVerdict {
     Dispose,
     /// There are pods to evict; then wait so many seconds.
     Evict(u32),
-    /// Wait so many seconds.
     Wait(u32),
     /// The time is over, and the input says that the instance goes whatever runs on it.
     EndPods,
@@ -61,12 +58,8 @@ pub fn judge_drain(
         return DrainVerdict::EndPods;
     }
     if is_over {
-        let reason = if terms.is_time_over() {
-            describe_deadline(terms.since, terms.deadline)
-        } else {
-            format!("the pods were checked {polls} times, which is as often as one execution can")
-        };
-        return DrainVerdict::TimedOut(format!("{reason}; {}", describe_pods(survey)));
+        let pods = describe_pods(survey);
+        return DrainVerdict::TimedOut(format!("{}; {pods}", describe_over(terms, polls)));
     }
     let wait = pace(survey, terms, polls);
     if survey.evictable.is_empty() {
@@ -91,49 +84,36 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
 /// The poll law; where a person moved the deadline so late that the law would spend the poll budget before it, what is left of the
 /// budget spread over what is left of the time; and never past the moment at which a pod has to be asked to go.
 fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
-    let Terms {
-        since,
-        now,
-        deadline,
-        drain_timeout,
-        ..
-    } = *terms;
+    let (since, now, deadline) = (terms.since, terms.now, terms.deadline);
     if terms.interrupted_at.is_some() {
         return INTERRUPTION_WAIT;
     }
     let waited = now.duration_since(since).as_secs();
     let left = deadline.at.duration_since(now).as_secs();
-    let length = deadline
-        .at
-        .duration_since(since)
-        .as_secs()
-        .clamp(i64::from(drain_timeout), i64::from(LONGEST_DRAIN));
-    let heartbeat_timeout = terms.hook.and_then(HeldByHook::heartbeat_timeout);
+    let length = deadline.at.duration_since(since).as_secs();
+    let length = length.clamp(i64::from(terms.drain_timeout), i64::from(LONGEST_DRAIN));
     let length = u32::try_from(length).unwrap_or(LONGEST_DRAIN);
+    let heartbeat_timeout = terms.hook.and_then(HeldByHook::heartbeat_timeout);
     let mut wait = next_wait(waited, left, length, heartbeat_timeout);
     // A hook that is alive ends long before the budget does.
     if deadline.by_person && heartbeat_timeout.is_none() {
         let polls_left = i64::from(terms.poll_budget().saturating_sub(polls).max(1));
         wait = wait.max(u32::try_from(left / polls_left).unwrap_or(wait));
     }
-    let Some(due) = terms.next_end_of_patience(survey) else {
-        return wait;
-    };
-    let until_due = due.duration_since(now).as_secs().max(1);
-    wait.min(u32::try_from(until_due).unwrap_or(wait))
+    terms.next_end_of_patience(survey).map_or(wait, |due| {
+        let until_due = due.duration_since(now).as_secs().max(1);
+        wait.min(u32::try_from(until_due).unwrap_or(wait))
+    })
 }
 
-fn describe_deadline(since: Timestamp, deadline: Deadline) -> String {
-    if deadline.by_person {
-        format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {}",
-            deadline.at
-        )
+fn describe_over(terms: &Terms<'_>, polls: u32) -> String {
+    let (since, end) = (terms.since, terms.deadline.at);
+    if !terms.is_time_over() {
+        format!("the pods were checked {polls} times, which is as often as one execution can")
+    } else if terms.deadline.by_person {
+        format!("the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {end}")
     } else {
-        format!(
-            "the drain began at {since} and its time was over at {}",
-            deadline.at
-        )
+        format!("the drain began at {since} and its time was over at {end}")
     }
 }
 
@@ -148,7 +128,7 @@ mod tests {
     use crate::drain::progress::tell_pods;
     use crate::drain::progress::write_progress;
     use crate::drain::terms::EVICTION_MARGIN;
-    use crate::drain::terms::find_deadline;
+    use crate::drain::terms::{Deadline, find_deadline};
     use crate::input::model::Evict;
     use crate::records::blocker::Blocker;
     use crate::records::progress::Progress;

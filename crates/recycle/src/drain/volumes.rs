@@ -57,8 +57,17 @@ pub enum Reach {
 pub struct Volume {
     /// `metadata.name`.
     pub name: String,
-    /// Where it can be used.
     pub reach: Reach,
+}
+
+impl Volume {
+    /// Of the nodes that can use it; none: all can.
+    fn selectors(&self) -> &[String] {
+        match &self.reach {
+            Reach::Anywhere => &[],
+            Reach::Nodes(selectors) => selectors,
+        }
+    }
 }
 
 /// Reads where a volume can be used. A term that no label selector can say counts as met: only what is known for certain holds a pod.
@@ -70,10 +79,8 @@ pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
         .filter(|term| !term.match_expressions.is_empty() || !term.match_fields.is_empty())
         .map(write_selector)
         .collect();
-    match selectors {
-        Some(selectors) if !selectors.is_empty() => Reach::Nodes(selectors),
-        Some(_) | None => Reach::Anywhere,
-    }
+    let selectors = selectors.filter(|selectors| !selectors.is_empty());
+    selectors.map_or(Reach::Anywhere, Reach::Nodes)
 }
 
 /// The term as a label selector, which has the same operators but for `Gt` and `Lt`, and no fields.
@@ -82,13 +89,8 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
         return None;
     }
     let write = |requirement: &Requirement| {
-        let Requirement {
-            key,
-            operator,
-            values,
-        } = requirement;
-        let values = values.join(",");
-        match operator.as_str() {
+        let (key, values) = (&requirement.key, requirement.values.join(","));
+        match requirement.operator.as_str() {
             "In" => Some(format!("{key} in ({values})")),
             "NotIn" => Some(format!("{key} notin ({values})")),
             "Exists" => Some(key.clone()),
@@ -103,34 +105,23 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
         .filter(|selector| selector.parse::<Selector>().is_ok())
 }
 
-/// The claims whose volumes decide whether these pods may be evicted. A pod that is annotated `evict` goes, wherever it ends up.
+/// The claims whose volumes decide whether these pods may be evicted.
 #[must_use]
 pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
-    evictable
-        .iter()
-        .filter(|pod| !pod.is_told_to_go())
-        .flat_map(claims_of)
-        .collect()
+    evictable.iter().flat_map(claims_of).collect()
 }
 
+/// A pod that is annotated `evict` goes, wherever it ends up.
 fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
-    pod.volumes
-        .claims
-        .iter()
-        .map(|claim| (pod.namespace.clone(), claim.clone()))
+    let claims = pod.volumes.claims.iter().filter(|_| !pod.is_told_to_go());
+    claims.map(|claim| (pod.namespace.clone(), claim.clone()))
 }
 
 /// The label selectors of all nodes that these volumes need, each once: to be asked for.
 #[must_use]
 pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String> {
-    volumes
-        .values()
-        .flat_map(|volume| match &volume.reach {
-            Reach::Anywhere => &[],
-            Reach::Nodes(selectors) => selectors.as_slice(),
-        })
-        .cloned()
-        .collect()
+    let selectors = volumes.values().flat_map(Volume::selectors);
+    selectors.cloned().collect()
 }
 
 /// Whether pods of `old` could be placed on this node, as far as it is the node's to say: it is another one, Ready, not cordoned, and
@@ -151,46 +142,27 @@ pub fn hold_back(
     volumes: &BTreeMap<VolumeClaim, Volume>,
     places: &BTreeSet<String>,
 ) -> PodSurvey {
-    let (mut free, mut held, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    let has_place = |volume: &Volume| {
+        let selectors = volume.selectors();
+        selectors.is_empty() || selectors.iter().any(|selector| places.contains(selector))
+    };
     for pod in std::mem::take(&mut survey.evictable) {
-        match find_bond(&pod, volumes, places) {
-            Some((volume, selectors)) => {
-                reasons.push(describe_bond(&pod, volume, selectors));
-                held.push(pod);
+        let bond = claims_of(&pod)
+            .filter_map(|claim| volumes.get(&claim))
+            .find(|volume| !has_place(volume));
+        match bond {
+            Some(volume) => {
+                survey.held_because.push(describe_bond(&pod, volume));
+                survey.zone_mismatch.push(pod);
             }
-            None => free.push(pod),
+            None => survey.evictable.push(pod),
         }
     }
-    PodSurvey {
-        evictable: free,
-        zone_mismatch: held,
-        held_because: [std::mem::take(&mut survey.held_because), reasons].concat(),
-        ..survey
-    }
+    survey
 }
 
-/// The first volume of the pod that can be used nowhere else now, and on which nodes it could be.
-fn find_bond<'a>(
-    pod: &PodFacts,
-    volumes: &'a BTreeMap<VolumeClaim, Volume>,
-    places: &BTreeSet<String>,
-) -> Option<(&'a Volume, &'a [String])> {
-    if pod.is_told_to_go() {
-        return None;
-    }
-    claims_of(pod)
-        .filter_map(|claim| volumes.get(&claim))
-        .find_map(|volume| match &volume.reach {
-            Reach::Anywhere => None,
-            Reach::Nodes(selectors) => {
-                let has_place = selectors.iter().any(|selector| places.contains(selector));
-                (!has_place).then_some((volume, selectors.as_slice()))
-            }
-        })
-}
-
-fn describe_bond(pod: &PodFacts, volume: &Volume, selectors: &[String]) -> String {
-    let mut nodes = selectors.join(" or ");
+fn describe_bond(pod: &PodFacts, volume: &Volume) -> String {
+    let mut nodes = volume.selectors().join(" or ");
     cut_text(&mut nodes, LONGEST_NODES);
     format!(
         "{} is not evicted: its volume {} needs a node with {nodes}, and there is no other that takes pods",

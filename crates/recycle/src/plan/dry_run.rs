@@ -19,7 +19,6 @@ const PODS_BUDGET: usize = 2_400;
 /// How many pods of one class and reason are named: those of a node with the most pods that EKS allows by default (110), in two lists.
 const PODS_NAMED: usize = 55;
 
-/// The plan of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// One sentence a step.
@@ -37,9 +36,7 @@ pub struct Plan {
 pub struct PlannedPods {
     /// What: `wait`, `evict`, `hold` or `ignore`.
     pub class: &'static str,
-    /// The rule.
     pub reason: &'static str,
-    /// How many.
     pub count: u32,
     /// Their names, as many as there is room for.
     pub pods: Vec<String>,
@@ -56,12 +53,18 @@ pub fn write_plan(
     now: Timestamp,
 ) -> Plan {
     let mut steps = Vec::new();
-    steps.extend(plan_replacement(input, group, node));
+    if input.replacement == Replacement::Before {
+        steps.push(plan_standby(input, group));
+        steps.push(plan_wait("the replacement", input, node));
+    }
     steps.push(format!("taint node {} and cordon it", node.name));
     steps.push(plan_drain(input, survey));
     steps.push(plan_balancers(input));
     steps.push(plan_disposal(input, group));
-    steps.extend(plan_successor(input, node));
+    // Of a hook's node the group sees to the replacement.
+    if input.replacement == Replacement::After && input.hook.is_none() {
+        steps.push(plan_wait("the group's new member", input, node));
+    }
     Plan {
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
@@ -87,15 +90,15 @@ fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestam
     }
     let mut planned: Vec<PlannedPods> = groups
         .into_iter()
-        .map(|((_, class, reason), mut names)| {
-            let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
-            names.sort();
-            names.truncate(PODS_NAMED);
+        .map(|((_, class, reason), mut pods)| {
+            let count = u32::try_from(pods.len()).unwrap_or(u32::MAX);
+            pods.sort();
+            pods.truncate(PODS_NAMED);
             PlannedPods {
                 class,
                 reason,
                 count,
-                pods: names,
+                pods,
             }
         })
         .collect();
@@ -114,16 +117,12 @@ fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestam
 
 fn plan_put_back(input: &Input, group: &Group) -> Vec<String> {
     if input.hook.is_some() {
-        return vec![
-            "never: its group is terminating it; what is left of its drain, the next execution does"
-                .to_owned(),
-        ];
+        let never = "never: its group is terminating it; what is left of its drain, the next execution does";
+        return vec![never.to_owned()];
     }
     if input.replacement == Replacement::After {
-        return vec![
-            "what was written in Kubernetes is taken back; in the group there is nothing to take back"
-                .to_owned(),
-        ];
+        let half = "what was written in Kubernetes is taken back; in the group there is nothing to take back";
+        return vec![half.to_owned()];
     }
     let row = find_row(group);
     let desired = group.desired;
@@ -137,56 +136,30 @@ fn plan_put_back(input: &Input, group: &Group) -> Vec<String> {
         Way::LowerThenExit | Way::DropThenExit | Way::ExitThenLower | Way::ExitThenDrop => {
             format!("{when}: back in service, the group has {desired} as before")
         }
-        Way::Exit => format!(
-            "{when}: back in service, the group is one larger ({})",
-            desired + 1
-        ),
+        Way::Exit => {
+            let larger = desired + 1;
+            format!("{when}: back in service, the group is one larger ({larger})")
+        }
         Way::Stay => format!("{when}: it stays in Standby, schedulable, a person's (StandbyLeftBehind)"),
     })
     .collect()
 }
 
-fn plan_replacement(input: &Input, group: &Group, node: &NodeFacts) -> Vec<String> {
-    let Group {
-        name,
-        min,
-        desired,
-        max,
-        ..
-    } = group;
-    match input.replacement {
-        Replacement::Before => vec![
-            format!(
-                "put {} into Standby: group {name} (min {min}, desired {desired}, max {max}, {} members) launches a replacement",
-                input.instance_id,
-                group.members.len()
-            ),
-            format!(
-                "wait up to {} until the replacement is in service and its Node usable{}",
-                describe_seconds(input.replacement_timeout_seconds),
-                describe_resources(node)
-            ),
-        ],
-        Replacement::After => Vec::new(),
-    }
+fn plan_standby(input: &Input, group: &Group) -> String {
+    let (id, name, members) = (&input.instance_id, &group.name, group.members.len());
+    format!(
+        "put {id} into Standby: group {name} (min {}, desired {}, max {}, {members} members) launches a replacement",
+        group.min, group.desired, group.max
+    )
 }
 
-fn plan_successor(input: &Input, node: &NodeFacts) -> Option<String> {
-    // Of a hook's node the group sees to the replacement.
-    (input.replacement == Replacement::After && input.hook.is_none()).then(|| {
-        format!(
-            "wait up to {} until the group's new member is in service and its Node usable{}",
-            describe_seconds(input.replacement_timeout_seconds),
-            describe_resources(node)
-        )
-    })
-}
-
-fn describe_resources(node: &NodeFacts) -> String {
-    if node.extended_resources.is_empty() {
-        return String::new();
-    }
-    format!(" (with {})", node.extended_resources.join(", "))
+fn plan_wait(newcomer: &str, input: &Input, node: &NodeFacts) -> String {
+    let time = describe_seconds(input.replacement_timeout_seconds);
+    let resources = match node.extended_resources.as_slice() {
+        [] => String::new(),
+        resources => format!(" (with {})", resources.join(", ")),
+    };
+    format!("wait up to {time} until {newcomer} is in service and its Node usable{resources}")
 }
 
 /// How many pods; which ones, the answer's `names` say.
@@ -218,24 +191,15 @@ fn plan_balancers(input: &Input) -> String {
 }
 
 fn plan_disposal(input: &Input, group: &Group) -> String {
-    let id = &input.instance_id;
+    let (id, name, desired) = (&input.instance_id, &group.name, group.desired);
     match input.dispose {
         Dispose::Terminate if input.hook.is_some() => {
-            format!(
-                "complete the lifecycle action, upon which group {} terminates {id}",
-                group.name
-            )
+            format!("complete the lifecycle action, upon which group {name} terminates {id}")
         }
-        Dispose::Terminate => {
-            format!(
-                "terminate {id}: group {} keeps its desired capacity of {}",
-                group.name, group.desired
-            )
-        }
+        Dispose::Terminate => format!("terminate {id}: group {name} keeps its desired capacity of {desired}"),
         Dispose::Stop => format!("stop {id} in Standby, tag it, and remove its Node"),
         Dispose::Detach => format!(
-            "detach {id} from group {}, whose other members are protected from scale-in meanwhile; it keeps running",
-            group.name
+            "detach {id} from group {name}, whose other members are protected from scale-in meanwhile; it keeps running"
         ),
     }
 }
@@ -285,23 +249,16 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
         ),
     ]
     .into_iter()
-    .filter_map(|(class, text)| {
-        counts
-            .get(class)
-            .map(|count| format!("{text} ({class}: {count})"))
-    })
+    .filter_map(|(class, text)| Some(format!("{text} ({class}: {})", counts.get(class)?)))
     .collect()
 }
 
 /// Seconds in the largest unit that divides them.
 fn describe_seconds(seconds: u32) -> String {
-    let (count, unit) = match seconds {
-        0 => (0, "second"),
-        _ if seconds.is_multiple_of(86_400) => (seconds / 86_400, "day"),
-        _ if seconds.is_multiple_of(3_600) => (seconds / 3_600, "hour"),
-        _ if seconds.is_multiple_of(60) => (seconds / 60, "minute"),
-        _ => (seconds, "second"),
-    };
+    let mut units = [(86_400, "day"), (3_600, "hour"), (60, "minute")].into_iter();
+    let largest = units.find(|(length, _)| seconds != 0 && seconds.is_multiple_of(*length));
+    let (length, unit) = largest.unwrap_or((1, "second"));
+    let count = seconds / length;
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {unit}{plural}")
 }

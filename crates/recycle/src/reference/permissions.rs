@@ -22,47 +22,23 @@ impl fmt::Display for Permission {
 
 /// Exactly the verbs that are used; those of one resource stand together.
 pub const PERMISSIONS: &[Permission] = &[
-    Permission {
-        group: "",
-        resource: "nodes",
-        verb: "get",
-    },
-    Permission {
-        group: "",
-        resource: "nodes",
-        verb: "list",
-    },
-    Permission {
-        group: "",
-        resource: "nodes",
-        verb: "patch",
-    },
-    Permission {
-        group: "",
-        resource: "pods",
-        verb: "list",
-    },
-    Permission {
-        group: "",
-        resource: "pods/eviction",
-        verb: "create",
-    },
-    Permission {
-        group: "",
-        resource: "persistentvolumeclaims",
-        verb: "get",
-    },
-    Permission {
-        group: "",
-        resource: "persistentvolumes",
-        verb: "get",
-    },
-    Permission {
-        group: "",
-        resource: "events",
-        verb: "create",
-    },
+    in_core_group("nodes", "get"),
+    in_core_group("nodes", "list"),
+    in_core_group("nodes", "patch"),
+    in_core_group("pods", "list"),
+    in_core_group("pods/eviction", "create"),
+    in_core_group("persistentvolumeclaims", "get"),
+    in_core_group("persistentvolumes", "get"),
+    in_core_group("events", "create"),
 ];
+
+const fn in_core_group(resource: &'static str, verb: &'static str) -> Permission {
+    Permission {
+        group: "",
+        resource,
+        verb,
+    }
+}
 
 /// The manifest `terraform/rbac/recycle-eks.yaml`.
 #[must_use]
@@ -103,14 +79,8 @@ fn render_rule(permissions: &[Permission]) -> String {
     let Some(Permission { group, resource, .. }) = permissions.first() else {
         return String::new();
     };
-    let verbs: Vec<String> = permissions
-        .iter()
-        .map(|permission| format!("{:?}", permission.verb))
-        .collect();
-    format!(
-        "  - apiGroups: [{group:?}]\n    resources: [{resource:?}]\n    verbs: [{}]\n",
-        verbs.join(", ")
-    )
+    let verbs: Vec<&str> = permissions.iter().map(|permission| permission.verb).collect();
+    format!("  - apiGroups: [{group:?}]\n    resources: [{resource:?}]\n    verbs: {verbs:?}\n")
 }
 
 #[cfg(test)]

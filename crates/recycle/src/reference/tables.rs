@@ -22,7 +22,7 @@ A node that a [lifecycle hook](hooks.md) holds is never put back, since its grou
 `DrainTimedOut` and `NodeLost` the sweep starts another execution for it.
 ";
 
-/// The whole page: all tables, each under its heading.
+/// All tables, each under its heading.
 #[must_use]
 pub fn render_page() -> String {
     format!(
@@ -103,14 +103,9 @@ fn word(value: impl serde::Serialize) -> String {
 fn render_inputs() -> String {
     let mut table = String::from("| field | default | allowed | meaning |\n|---|---|---|---|\n");
     for field in &FIELDS {
-        let _ = writeln!(
-            table,
-            "| `{}` | {} | {} | {} |",
-            field.name,
-            render_default(field),
-            render_allowed(field),
-            render_meaning(field)
-        );
+        let (name, default, allowed) = (field.name, render_default(field), render_allowed(field));
+        let meaning = render_meaning(field);
+        let _ = writeln!(table, "| `{name}` | {default} | {allowed} | {meaning} |");
     }
     table
 }
@@ -138,11 +133,8 @@ fn render_allowed(field: &Field) -> String {
 }
 
 fn list_values(values: &[Choice]) -> String {
-    values
-        .iter()
-        .map(|choice| format!("`{}`", choice.value))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let quote = |choice: &Choice| format!("`{}`", choice.value);
+    values.iter().map(quote).collect::<Vec<_>>().join(", ")
 }
 
 fn render_meaning(field: &Field) -> String {
@@ -159,21 +151,11 @@ fn render_meaning(field: &Field) -> String {
 
 fn render_outcomes() -> String {
     let mut table = String::from("| outcome | ends | the node is |\n|---|---|---|\n");
-    for outcome in Outcome::ALL {
-        let _ = writeln!(
-            table,
-            "| `{}` | SUCCEEDED | {} |",
-            outcome.name(),
-            outcome.describe_node()
-        );
-    }
-    for failure in Failure::ALL.into_iter().filter(|failure| failure.ends_failed()) {
-        let _ = writeln!(
-            table,
-            "| `{}` | FAILED | {} |",
-            failure.name(),
-            failure.describe_node()
-        );
+    let succeeded = Outcome::ALL.map(|outcome| (outcome.name(), "SUCCEEDED", outcome.describe_node()));
+    let failures = Failure::ALL.into_iter().filter(|failure| failure.ends_failed());
+    let failed = failures.map(|failure| (failure.name(), "FAILED", failure.describe_node()));
+    for (name, ends, node) in succeeded.into_iter().chain(failed) {
+        let _ = writeln!(table, "| `{name}` | {ends} | {node} |");
     }
     table
 }

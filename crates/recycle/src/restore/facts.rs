@@ -37,7 +37,7 @@ pub enum KubernetesHalf {
     Unseen,
     /// There is no Node of this instance.
     Vanished,
-    /// Something that we wrote is to be taken away ([`undo_kubernetes`]).
+    /// Something that we wrote is to be taken away ([`crate::restore::undo::undo_kubernetes`]).
     Undo,
     /// Nothing of ours keeps pods away.
     Clean,
@@ -47,11 +47,9 @@ pub enum KubernetesHalf {
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
     pub id: &'a InstanceId,
-    /// What EC2 says of it.
     pub instance: Option<&'a Instance>,
     /// Its group, or the one that it was claimed in.
     pub group: Option<&'a Group>,
-    /// The Node.
     pub kubernetes: KubernetesHalf,
     /// It has not been Ready for so long that the node counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,

@@ -15,20 +15,15 @@ use crate::restore::table::{Column, Row, Way, find_row, look_up};
 impl Situation<'_> {
     /// First the Node says that it is being put back, then the others' Nodes are read again: of two each sees the other.
     pub(crate) fn wait_in_line(&self) -> Option<PutBackStep> {
-        match (self.kubernetes, self.queued_since, self.ahead) {
-            (KubernetesHalf::Clean, None, _) => Some(PutBackStep::Queue),
-            (KubernetesHalf::Clean, Some(_), Some(node)) if self.waited < i64::from(LINE_PATIENCE) => Some(
-                PutBackStep::Wait(STEP_WAIT, format!("node {node} of its group is put back first")),
-            ),
-            (
-                KubernetesHalf::Clean
-                | KubernetesHalf::Undo
-                | KubernetesHalf::Unseen
-                | KubernetesHalf::Vanished,
-                _,
-                _,
-            ) => None,
+        if self.kubernetes != KubernetesHalf::Clean {
+            return None;
         }
+        if self.queued_since.is_none() {
+            return Some(PutBackStep::Queue);
+        }
+        let node = self.ahead.filter(|_| self.waited < i64::from(LINE_PATIENCE))?;
+        let why = format!("node {node} of its group is put back first");
+        Some(PutBackStep::Wait(STEP_WAIT, why))
     }
 
     /// Whether there is patience left for a way back that is not open yet.
@@ -38,18 +33,14 @@ impl Situation<'_> {
     }
 
     pub(crate) fn is_dead_in_standby(&self, group: &Group) -> bool {
-        let is_dead = self.instance.is_none_or(Instance::is_gone);
-        is_dead
-            && group
-                .member(self.id)
-                .is_some_and(|member| member.lifecycle_state == "Standby")
+        let member = group.member(self.id);
+        self.instance.is_none_or(Instance::is_gone)
+            && member.is_some_and(|member| member.lifecycle_state == "Standby")
     }
 
     pub(crate) fn place(&self, group: &Group) -> Place {
-        let Some(instance) = self.instance.filter(|instance| !instance.is_gone()) else {
-            return Place::Lost;
-        };
-        let Some(member) = group.member(self.id) else {
+        let living = self.instance.filter(|instance| !instance.is_gone());
+        let (Some(instance), Some(member)) = (living, group.member(self.id)) else {
             return Place::Lost;
         };
         let ours = instance.tags.contains_key(STANDBY_TAG);
@@ -82,14 +73,8 @@ impl Situation<'_> {
             });
         }
         // The replacement is kept empty until it goes, and it is the one whom a trim of the group may take.
-        let dropped = match way {
-            Way::DropThenExit | Way::ExitThenDrop => replacement,
-            Way::LowerThenExit | Way::ExitThenLower | Way::Exit | Way::Stay => None,
-        };
-        if let Some(step) = self.prepare(group, dropped) {
-            return step;
-        }
-        match (way, dropped) {
+        let dropped = replacement.filter(|_| matches!(way, Way::DropThenExit | Way::ExitThenDrop));
+        let step = match (way, dropped) {
             (Way::LowerThenExit, _) => PutBackStep::Lower { from: group.desired },
             (Way::DropThenExit, Some(newcomer)) => {
                 PutBackStep::TerminateReplacement(newcomer.instance.clone())
@@ -97,7 +82,8 @@ impl Situation<'_> {
             (Way::DropThenExit | Way::ExitThenLower | Way::ExitThenDrop | Way::Exit | Way::Stay, _) => {
                 PutBackStep::ExitStandby { from: group.desired }
             }
-        }
+        };
+        self.prepare(group, dropped).unwrap_or(step)
     }
 
     /// Back in service: the group gets the size that it had, if that costs no pod, and our marks go.
@@ -107,23 +93,19 @@ impl Situation<'_> {
         let exited_from = self.deeds.exited_from();
         let is_larger = exited_from.is_some_and(|from| group.desired > from) && !self.deeds.has_paid(group);
         if is_larger && group.min < group.desired && self.has_time() {
-            let step = match (column, replacement) {
-                (Column::NotLaunched, _) if self.awaits_launch(group) => Some(PutBackStep::Wait(
-                    LONG_WAIT,
-                    "a replacement is still being launched".to_owned(),
-                )),
-                (Column::NotLaunched, _) => Some(
-                    self.prepare(group, None)
-                        .unwrap_or(PutBackStep::Lower { from: group.desired }),
-                ),
-                (Column::Empty, Some(newcomer)) => Some(
-                    self.prepare(group, replacement)
-                        .unwrap_or_else(|| PutBackStep::TerminateReplacement(newcomer.instance.clone())),
-                ),
-                (Column::Empty | Column::Stays, _) => None,
-            };
-            if let Some(step) = step {
-                return step;
+            match (column, replacement) {
+                (Column::NotLaunched, _) if self.awaits_launch(group) => {
+                    return PutBackStep::Wait(LONG_WAIT, "a replacement is still being launched".to_owned());
+                }
+                (Column::NotLaunched, _) => {
+                    let lower = PutBackStep::Lower { from: group.desired };
+                    return self.prepare(group, None).unwrap_or(lower);
+                }
+                (Column::Empty, Some(newcomer)) => {
+                    let terminate = PutBackStep::TerminateReplacement(newcomer.instance.clone());
+                    return self.prepare(group, replacement).unwrap_or(terminate);
+                }
+                (Column::Empty | Column::Stays, _) => {}
             }
         }
         // The group took the capacity back that ExitStandby had added. Who goes would be its choice.
@@ -134,9 +116,8 @@ impl Situation<'_> {
                 return step;
             }
             if dropped.is_none() && group.desired < group.max {
-                return PutBackStep::Raise {
-                    to: group.desired + 1,
-                };
+                let to = group.desired + 1;
+                return PutBackStep::Raise { to };
             }
         }
         if !self.protected.is_empty() && count(group) > group.desired && self.has_time() {
@@ -161,17 +142,8 @@ impl Situation<'_> {
         if let Some(newcomer) = dropped.filter(|newcomer| !newcomer.is_cordoned()) {
             return Some(PutBackStep::CordonReplacement(newcomer.instance.clone()));
         }
-        let exposed: Vec<InstanceId> = group
-            .members
-            .iter()
-            .filter(|member| {
-                (member.lifecycle_state == "InService" || member.instance == *self.id)
-                    && member.can_be_protected()
-                    && !member.protected_from_scale_in
-                    && dropped.is_none_or(|newcomer| newcomer.instance != member.instance)
-            })
-            .map(|member| member.instance.clone())
-            .collect();
+        let mut exposed = group.find_exposed(Some(self.id));
+        exposed.retain(|id| dropped.is_none_or(|newcomer| newcomer.instance != *id));
         (!exposed.is_empty()).then_some(PutBackStep::Protect(exposed))
     }
 
@@ -198,10 +170,8 @@ impl Situation<'_> {
                 let is_cordoned = newcomer.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
                 let is_reserved = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
                 // Another execution can go on from Standby, with the replacement that is reserved.
-                let is_kept = newcomer
-                    .node
-                    .as_ref()
-                    .is_some_and(|node| is_kept_for(node, self.id));
+                let node = newcomer.node.as_ref();
+                let is_kept = node.is_some_and(|node| is_kept_for(node, self.id));
                 is_cordoned || is_kept || (is_reserved && !is_left)
             })
             .map(|newcomer| newcomer.instance.clone())
@@ -225,50 +195,39 @@ impl Situation<'_> {
 
     /// The newcomer that stands in for the node: the reserved one, else one that is in service and nobody else's, an empty one first.
     fn find_replacement(&self, group: &Group) -> Option<&Newcomer> {
-        let reserved_for = |newcomer: &Newcomer| {
-            newcomer
-                .annotation(REPLACEMENT_FOR_ANNOTATION)
-                .map(|owner| owner == self.id.as_str())
-        };
-        let in_service = || {
-            self.newcomers.unwrap_or_default().iter().filter(|newcomer| {
-                newcomer.lifecycle_state == "InService" && group.member(&newcomer.instance).is_some()
-            })
-        };
-        in_service()
-            .find(|newcomer| reserved_for(newcomer) == Some(true))
-            .or_else(|| {
-                in_service()
-                    .filter(|newcomer| reserved_for(newcomer).is_none())
-                    .min_by_key(|newcomer| newcomer.has_pods)
+        let newcomers = self.newcomers.unwrap_or_default().iter();
+        newcomers
+            .filter(|newcomer| newcomer.lifecycle_state == "InService")
+            .filter(|newcomer| group.member(&newcomer.instance).is_some())
+            .filter(|newcomer| !self.is_reserved_for_others(newcomer))
+            .min_by_key(|newcomer| {
+                let is_free = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION).is_none();
+                (is_free, is_free && newcomer.has_pods)
             })
     }
 
+    fn is_reserved_for_others(&self, newcomer: &Newcomer) -> bool {
+        let owner = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION);
+        owner.is_some_and(|owner| owner != self.id.as_str())
+    }
+
     fn column(&self, group: &Group, replacement: Option<&Newcomer>) -> Column {
-        let is_short = group.in_service() < group.desired;
-        match (self.newcomers, replacement) {
-            (None, _) => Column::Stays,
-            (Some(_), Some(newcomer)) if newcomer.has_pods => Column::Stays,
-            (Some(_), _) if self.deeds.has_paid(group) => Column::Stays,
-            (Some(_), Some(_)) => Column::Empty,
-            // One that is not in service yet may have pods already, and would go first if the group were made smaller.
-            (Some(newcomers), None)
-                if newcomers
-                    .iter()
-                    .any(|newcomer| self.may_have_come_for_us(newcomer)) =>
-            {
-                Column::Stays
-            }
-            (Some(_), None) if is_short => Column::NotLaunched,
-            (Some(_), None) => Column::Stays,
+        let Some(newcomers) = self.newcomers.filter(|_| !self.deeds.has_paid(group)) else {
+            return Column::Stays;
+        };
+        // One that is not in service yet may have pods already, and would go first if the group were made smaller.
+        let mut newcomers = newcomers.iter();
+        let may_have_come = newcomers.any(|newcomer| self.may_have_come_for_us(newcomer));
+        match replacement {
+            Some(newcomer) if newcomer.has_pods => Column::Stays,
+            Some(_) => Column::Empty,
+            None if !may_have_come && group.in_service() < group.desired => Column::NotLaunched,
+            None => Column::Stays,
         }
     }
 
     fn may_have_come_for_us(&self, newcomer: &Newcomer) -> bool {
-        let owner = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION);
-        newcomer.has_pods
-            && !is_leaving(&newcomer.lifecycle_state)
-            && owner.is_none_or(|owner| owner == self.id.as_str())
+        newcomer.has_pods && !is_leaving(&newcomer.lifecycle_state) && !self.is_reserved_for_others(newcomer)
     }
 
     fn awaits_launch(&self, group: &Group) -> bool {

@@ -5,18 +5,18 @@
 
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL,
-    GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
+    GROUP_LABEL, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    STANDBY_TAG,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
 use crate::cluster::group::Group;
 use crate::cluster::hook::is_held;
-use crate::cluster::instance::Instance;
-use crate::cluster::instance::describe_instance;
+use crate::cluster::instance::{Instance, describe_instance};
 use crate::cluster::node::NodeFacts;
 use crate::records::claim::Phase;
+use crate::restore::sweep::OWN_TAGS;
 
 /// What is left of us on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,22 +58,8 @@ pub fn describe_left_behind(
 ) -> LeftBehind {
     let node_name = node.map(|node| &node.name).or(node_name);
     let subject = describe_instance(instance_id, node_name);
-    if instance.is_none_or(Instance::is_gone) && lifecycle_state.is_none() {
-        return LeftBehind {
-            state: format!("{subject} is gone"),
-            commands: Vec::new(),
-            can_be_resumed: false,
-            is_lost: true,
-        };
-    }
-    if let (Some(dead), Some(state)) = (instance.filter(|instance| instance.is_gone()), lifecycle_state) {
-        return describe_dead_member(&subject, dead, state);
-    }
-    if let (true, Some(instance), Some(state)) = (is_lost, instance, lifecycle_state) {
-        return describe_lost_member(&subject, instance, state);
-    }
-    if let Some(state) = lifecycle_state.filter(|state| is_held(Some(state))) {
-        return describe_held_member(&subject, instance_id, state);
+    if let Some(lost) = describe_lost(&subject, instance_id, lifecycle_state, instance, is_lost) {
+        return lost;
     }
     let mut found = Found::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
@@ -96,55 +82,50 @@ pub fn describe_left_behind(
     }
 }
 
-/// The group checks no health in Standby: it lists a dead member there until it is told. Anywhere else it sees for itself.
-fn describe_dead_member(subject: &str, dead: &Instance, lifecycle_state: &str) -> LeftBehind {
-    let commands = match lifecycle_state {
-        "Standby" => vec![terminate(&dead.id)],
-        _ => Vec::new(),
-    };
-    LeftBehind {
-        state: format!(
-            "{subject} is {}, and its group still lists it as {lifecycle_state}",
-            dead.state
-        ),
-        commands,
-        can_be_resumed: false,
-        is_lost: true,
-    }
-}
-
-/// Its group is terminating it: there is no way back, and nothing to take away.
-fn describe_held_member(subject: &str, id: &InstanceId, lifecycle_state: &str) -> LeftBehind {
-    LeftBehind {
-        state: format!(
-            "{subject} is {lifecycle_state} in its group, runs, and keeps its taint; without its tag {GAVE_UP_TAG} the next sweep goes \
-             on with it"
-        ),
-        commands: vec![terminate(id)],
-        can_be_resumed: false,
-        is_lost: true,
-    }
-}
-
-/// What is left of it runs without its Node, or without a kubelet that answers: its pods are lost, and the group cannot see that.
-fn describe_lost_member(subject: &str, instance: &Instance, lifecycle_state: &str) -> LeftBehind {
-    LeftBehind {
-        state: format!(
-            "{subject} is lost, its instance is {} and {lifecycle_state} in its group",
-            instance.state
-        ),
-        commands: vec![terminate(&instance.id)],
-        can_be_resumed: false,
-        is_lost: true,
-    }
-}
-
-/// Ends a member by its group's own API, which fills its place if that counts.
-fn terminate(id: &InstanceId) -> String {
-    format!(
+/// What is left of what is not worth being put back; none if it is worth it.
+fn describe_lost(
+    subject: &str,
+    id: &InstanceId,
+    lifecycle_state: Option<&str>,
+    instance: Option<&Instance>,
+    is_lost: bool,
+) -> Option<LeftBehind> {
+    // Ends a member by its group's own API, which fills its place if that counts.
+    let terminate = format!(
         "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
          --no-should-decrement-desired-capacity"
-    )
+    );
+    let (state, command) = match (lifecycle_state, instance) {
+        (None, Some(instance)) if !instance.is_gone() => return None,
+        (None, _) => ("is gone".to_owned(), None),
+        // The group checks no health in Standby: it lists a dead member there until it is told. Anywhere else it sees for itself.
+        (Some(listed), Some(dead)) if dead.is_gone() => {
+            let state = format!("is {}, and its group still lists it as {listed}", dead.state);
+            (state, (listed == "Standby").then_some(terminate))
+        }
+        // It runs without its Node, or without a kubelet that answers: its pods are lost, and the group cannot see that.
+        (Some(listed), Some(lost)) if is_lost => {
+            let state = format!(
+                "is lost, its instance is {} and {listed} in its group",
+                lost.state
+            );
+            (state, Some(terminate))
+        }
+        // Its group is terminating it: there is no way back, and nothing to take away.
+        (Some(listed), _) if is_held(lifecycle_state) => {
+            let state = format!(
+                "is {listed} in its group, runs, and keeps its taint; without its tag {GAVE_UP_TAG} the next sweep goes on with it"
+            );
+            (state, Some(terminate))
+        }
+        (Some(_), _) => return None,
+    };
+    Some(LeftBehind {
+        state: format!("{subject} {state}"),
+        commands: command.into_iter().collect(),
+        can_be_resumed: false,
+        is_lost: true,
+    })
 }
 
 /// From Standby only with the record of who was a member before; without a Node there is nothing to drain.
@@ -163,6 +144,13 @@ struct Found {
     commands: Vec<String>,
 }
 
+impl Found {
+    fn add(&mut self, state: &str, command: String) {
+        self.states.push(state.to_owned());
+        self.commands.push(command);
+    }
+}
+
 fn look_at_standby(
     instance_id: &InstanceId,
     group: Option<&Group>,
@@ -176,39 +164,33 @@ fn look_at_standby(
         Some(state) => state,
     };
     let ours = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
-    if let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) {
-        found.states.push(format!(
-            "is {state} (the way back makes group {} one instance larger, and the replacement stays)",
-            group.name
-        ));
-        let name = quote(group.name.as_str());
-        if instance.is_some_and(|instance| instance.state == "stopped") {
-            found
-                .commands
-                .push(format!("aws ec2 start-instances --instance-ids {instance_id}"));
-            found.commands.push(format!(
-                "aws ec2 wait instance-running --instance-ids {instance_id}"
-            ));
-        }
-        if group.suspended.iter().any(|process| process == "Launch") {
-            found.commands.push(format!(
-                "aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes Launch"
-            ));
-        }
-        if group.desired >= group.max {
-            found.commands.push(format!(
-                "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {name} --max-size {}",
-                group.desired + 1
-            ));
-        }
-        found.commands.extend(exit_standby(
-            &name,
-            instance_id,
-            group.find_exposed(Some(instance_id)),
-        ));
-    } else {
-        found.states.push(format!("is {state}"));
+    let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) else {
+        return found.states.push(format!("is {state}"));
+    };
+    found.states.push(format!(
+        "is {state} (the way back makes group {} one instance larger, and the replacement stays)",
+        group.name
+    ));
+    let name = quote(group.name.as_str());
+    if instance.is_some_and(|instance| instance.state == "stopped") {
+        found.commands.extend([
+            format!("aws ec2 start-instances --instance-ids {instance_id}"),
+            format!("aws ec2 wait instance-running --instance-ids {instance_id}"),
+        ]);
     }
+    if group.suspended.iter().any(|process| process == "Launch") {
+        found.commands.push(format!(
+            "aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes Launch"
+        ));
+    }
+    if group.desired >= group.max {
+        found.commands.push(format!(
+            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {name} --max-size {}",
+            group.desired + 1
+        ));
+    }
+    let exposed = group.find_exposed(Some(instance_id));
+    found.commands.extend(exit_standby(&name, instance_id, exposed));
 }
 
 /// With ExitStandby a group may end any member, as its zones are out of balance: `exposed` are protected meanwhile. One call for each, as
@@ -247,24 +229,18 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
 fn look_at_node(node: &NodeFacts, found: &mut Found) {
     let name = &node.name;
     let record = node.record().unwrap_or_default();
-    let is_tainted = node.taints.iter().any(|taint| taint.key == DRAINING_TAINT);
     let is_left_out = record.excluded_at.is_some() && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL);
     if is_left_out && record.excluded_before.is_none() {
-        found.states.push("is out of load balancers".to_owned());
-        found.commands.push(format!(
-            "kubectl label node {name} {EXCLUDE_FROM_BALANCERS_LABEL}-"
-        ));
+        let command = format!("kubectl label node {name} {EXCLUDE_FROM_BALANCERS_LABEL}-");
+        found.add("is out of load balancers", command);
     }
-    if is_tainted {
-        found.states.push(format!("has the taint {DRAINING_TAINT}"));
-        found
-            .commands
-            .push(format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-"));
+    if node.taints.iter().any(|taint| taint.key == DRAINING_TAINT) {
+        let command = format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-");
+        found.add(&format!("has the taint {DRAINING_TAINT}"), command);
     }
-    // Who was cordoned without our record was cordoned by somebody else.
+    // A cordon that the record does not know is another's, and stays.
     if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
-        found.states.push("is cordoned".to_owned());
-        found.commands.push(format!("kubectl uncordon {name}"));
+        found.add("is cordoned", format!("kubectl uncordon {name}"));
     }
     let change = match let_go_of_old_node(node, &record) {
         ScaleDown::Keep => None,
@@ -275,13 +251,11 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         }
     };
     if let Some(change) = change {
-        found.states.push("is kept from Cluster Autoscaler".to_owned());
-        found
-            .commands
-            .push(format!("kubectl annotate node {name} {change}"));
+        let command = format!("kubectl annotate node {name} {change}");
+        found.add("is kept from Cluster Autoscaler", command);
     }
     // The end of a drain that is over would end the next one at once.
-    let annotations: Vec<String> = [
+    let annotations: String = [
         CLAIM_ANNOTATION,
         RECORD_ANNOTATION,
         PROGRESS_ANNOTATION,
@@ -290,41 +264,33 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
     ]
     .into_iter()
     .filter(|annotation| node.annotations.contains_key(*annotation))
-    .map(|annotation| format!("{annotation}-"))
+    .map(|annotation| format!(" {annotation}-"))
     .collect();
     if !annotations.is_empty() {
-        found.states.push("carries our annotations".to_owned());
-        found
-            .commands
-            .push(format!("kubectl annotate node {name} {}", annotations.join(" ")));
+        let command = format!("kubectl annotate node {name}{annotations}");
+        found.add("carries our annotations", command);
     }
     if node.labels.contains_key(GROUP_LABEL) {
-        found.states.push("carries our label".to_owned());
-        found
-            .commands
-            .push(format!("kubectl label node {name} {GROUP_LABEL}-"));
+        let command = format!("kubectl label node {name} {GROUP_LABEL}-");
+        found.add("carries our label", command);
     }
 }
 
 fn look_at_tags(instance: &Instance, found: &mut Found) {
-    let tags: Vec<String> = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG]
+    let tags = OWN_TAGS
         .into_iter()
-        .filter(|tag| instance.tags.contains_key(*tag))
-        .map(|tag| format!("Key={tag}"))
-        .collect();
+        .filter(|tag| instance.tags.contains_key(*tag));
+    let tags: String = tags.map(|tag| format!(" Key={tag}")).collect();
     if !tags.is_empty() {
-        found.states.push("carries our tags".to_owned());
-        found.commands.push(format!(
-            "aws ec2 delete-tags --resources {} --tags {}",
-            instance.id,
-            tags.join(" ")
-        ));
+        let command = format!("aws ec2 delete-tags --resources {} --tags{tags}", instance.id);
+        found.add("carries our tags", command);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::names::{CLAIM_TAG, GROUP_TAG};
     use crate::fixtures::{at, claimed, group, id, instance, member, node, strings, taint};
     use crate::records::node_record::Record;
 

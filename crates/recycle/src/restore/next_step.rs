@@ -1,8 +1,9 @@
 //! The put-back: the one next step by which a node that could not be recycled becomes again what it was.
 //!
 //! Two halves that need not wait for each other: on the Node what we wrote is taken away; in the group the instance comes back into
-//! service by the table [`TABLE`]. Each step looks at what is there now and at what was recorded before the calls ([`Deed`]), so that it
-//! may be repeated after a crash at any point. Nothing here starts a pod's end: only a replacement without pods goes.
+//! service by a table ([`look_up`](crate::restore::table::look_up)). Each step looks at what is there now and at what was recorded
+//! before the calls ([`Deed`]), so that it may be repeated after a crash at any point. Nothing here starts a pod's end: only a
+//! replacement without pods goes.
 
 use jiff::Timestamp;
 
@@ -18,36 +19,25 @@ pub const CLUSTER_PATIENCE: u32 = 120;
 /// its group the turn.
 pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
 
-/// Decides the next step.
 #[must_use]
 pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
     let Some(group) = situation.group else {
         return situation.clean_up(PutBackStep::Report(None));
     };
-    let place = situation.place(group);
-    if matches!(place, Place::Lost) {
-        let is_listed = situation.is_dead_in_standby(group) && situation.has_time();
-        return if is_listed {
+    let step = match (situation.place(group), situation.kubernetes) {
+        (Place::Lost, _) if situation.is_dead_in_standby(group) && situation.has_time() => {
             PutBackStep::ForgetDead
-        } else {
-            situation.clean_up(PutBackStep::Report(None))
-        };
-    }
-    match situation.kubernetes {
-        KubernetesHalf::Undo => return PutBackStep::UndoKubernetes,
-        KubernetesHalf::Unseen if situation.waited < i64::from(CLUSTER_PATIENCE) => {
-            return wait_for_cluster();
         }
-        KubernetesHalf::Unseen | KubernetesHalf::Vanished | KubernetesHalf::Clean => {}
-    }
-    let step = match place {
-        Place::Lost | Place::Foreign => situation.clean_up(PutBackStep::Report(None)),
-        Place::OnTheWay(state) if situation.has_time() => {
+        (Place::Lost, _) => situation.clean_up(PutBackStep::Report(None)),
+        (_, KubernetesHalf::Undo) => PutBackStep::UndoKubernetes,
+        (_, KubernetesHalf::Unseen) if situation.waited < i64::from(CLUSTER_PATIENCE) => wait_for_cluster(),
+        (Place::Foreign, _) => situation.clean_up(PutBackStep::Report(None)),
+        (Place::OnTheWay(state), _) if situation.has_time() => {
             PutBackStep::Wait(LONG_WAIT, format!("the instance is {state}"))
         }
-        Place::OnTheWay(_) => situation.end(PutBackStep::LeaveInStandby(Stuck::TooLong), None),
-        Place::Standby => situation.leave_standby(group),
-        Place::InService => situation.settle(group),
+        (Place::OnTheWay(_), _) => situation.end(PutBackStep::LeaveInStandby(Stuck::TooLong), None),
+        (Place::Standby, _) => situation.leave_standby(group),
+        (Place::InService, _) => situation.settle(group),
     };
     if step.changes_group() {
         situation.wait_in_line().unwrap_or(step)

@@ -19,19 +19,14 @@ pub enum PutBackStep {
     /// SetDesiredCapacity, one less than it is.
     Lower { from: u32 },
     /// SetDesiredCapacity, because the group would trim members of ours after ExitStandby.
-    Raise {
-        /// The new capacity.
-        to: u32,
-    },
+    Raise { to: u32 },
     ExitStandby {
         /// The desired capacity before it.
         from: u32,
     },
     /// Take our cordon from these members' Nodes, and the reservation, too, unless another execution may go on with it.
     ReleaseReplacements {
-        /// Whose Nodes.
         newcomers: Vec<InstanceId>,
-        /// The reservation goes.
         reservation: bool,
     },
     /// Take our protection from these members.
@@ -52,9 +47,7 @@ pub enum PutBackStep {
 /// Why an instance stays in Standby.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
-    /// The group is at its maximum.
     AtMaximum,
-    /// The process Launch is suspended.
     LaunchSuspended,
     /// The instance does not run; its state.
     NotRunning(String),
@@ -63,7 +56,6 @@ pub enum Stuck {
 }
 
 impl Stuck {
-    /// In words.
     #[must_use]
     pub fn describe(&self, group: &Group) -> String {
         let Group {
@@ -77,11 +69,9 @@ impl Stuck {
             Self::AtMaximum => format!(
                 "group {name} has minimum {min}, desired capacity {desired} and maximum {max}, which allow no way back"
             ),
-            Self::LaunchSuspended => {
-                format!(
-                    "the process Launch of group {name} is suspended, without which AWS lets nobody out of Standby"
-                )
-            }
+            Self::LaunchSuspended => format!(
+                "the process Launch of group {name} is suspended, without which AWS lets nobody out of Standby"
+            ),
             Self::NotRunning(state) => format!("the instance is {state}"),
             Self::TooLong => format!("the way back was not open within {} minutes", PATIENCE / 60),
         }
@@ -116,7 +106,6 @@ impl PutBackStep {
         }
     }
 
-    /// No other step follows.
     #[must_use]
     pub fn is_end(&self) -> bool {
         self.kind() == Kind::End

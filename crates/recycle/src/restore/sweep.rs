@@ -63,25 +63,22 @@ pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG
 /// `recycle-eks/replacement-for` are results.
 #[must_use]
 pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
-    let named = |value: Option<&String>| value.and_then(|id| id.parse().ok());
-    let marked_nodes = nodes.iter().filter(|node| is_marked(node));
-    let cordoned_for = nodes
-        .iter()
-        .filter_map(|node| named(node.annotations.get(CORDONED_FOR_ANNOTATION)));
-    let kept_for = nodes
-        .iter()
-        .filter_map(|node| named(node.labels.get(KEPT_FOR_LABEL)));
-    let living = || instances.iter().filter(|instance| !instance.is_gone());
-    let marked_instances =
-        living().filter(|instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag)));
-    let protected_for = living().filter_map(|instance| named(instance.tags.get(PROTECTED_FOR_TAG)));
-    marked_nodes
-        .filter_map(|node| node.instance.clone())
-        .chain(cordoned_for)
-        .chain(kept_for)
-        .chain(marked_instances.map(|instance| instance.id.clone()))
-        .chain(protected_for)
-        .collect()
+    let named = |value: Option<&String>| value?.parse().ok();
+    let of_node = |node: &NodeFacts| {
+        [
+            node.instance.clone().filter(|_| is_marked(node)),
+            named(node.annotations.get(CORDONED_FOR_ANNOTATION)),
+            named(node.labels.get(KEPT_FOR_LABEL)),
+        ]
+    };
+    let of_instance = |instance: &Instance| {
+        let is_marked = OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
+        let protected_for = named(instance.tags.get(PROTECTED_FOR_TAG));
+        [is_marked.then(|| instance.id.clone()), protected_for]
+    };
+    let living = instances.iter().filter(|instance| !instance.is_gone());
+    let of_nodes = nodes.iter().flat_map(of_node);
+    of_nodes.chain(living.flat_map(of_instance)).flatten().collect()
 }
 
 fn is_marked(node: &NodeFacts) -> bool {

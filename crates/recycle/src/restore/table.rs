@@ -45,70 +45,29 @@ pub enum Way {
     Stay,
 }
 
-/// The table of the put-back.
-pub const TABLE: [(Row, [(Column, Way); 3]); 5] = [
-    (
-        Row::Free,
-        [
-            (Column::NotLaunched, Way::LowerThenExit),
-            (Column::Empty, Way::DropThenExit),
-            (Column::Stays, Way::Exit),
-        ],
-    ),
-    (
-        Row::AtMaximum,
-        [
-            (Column::NotLaunched, Way::LowerThenExit),
-            (Column::Empty, Way::DropThenExit),
-            (Column::Stays, Way::Stay),
-        ],
-    ),
-    (
-        Row::AtMinimum,
-        [
-            (Column::NotLaunched, Way::ExitThenLower),
-            (Column::Empty, Way::ExitThenDrop),
-            (Column::Stays, Way::Exit),
-        ],
-    ),
-    (
-        Row::Fixed,
-        [
-            (Column::NotLaunched, Way::Stay),
-            (Column::Empty, Way::Stay),
-            (Column::Stays, Way::Stay),
-        ],
-    ),
-    (
-        Row::LaunchSuspended,
-        [
-            (Column::NotLaunched, Way::Stay),
-            (Column::Empty, Way::Stay),
-            (Column::Stays, Way::Stay),
-        ],
-    ),
-];
-
-/// The cell of the table.
+/// The table of the put-back: the cell of this row and column.
 #[must_use]
 pub fn look_up(row: Row, column: Column) -> Way {
-    TABLE
-        .iter()
-        .filter(|(of, _)| *of == row)
-        .flat_map(|(_, cells)| cells)
-        .find(|(of, _)| *of == column)
-        .map_or(Way::Stay, |(_, way)| *way)
+    match (row, column) {
+        (Row::Free | Row::AtMaximum, Column::NotLaunched) => Way::LowerThenExit,
+        (Row::Free | Row::AtMaximum, Column::Empty) => Way::DropThenExit,
+        (Row::AtMinimum, Column::NotLaunched) => Way::ExitThenLower,
+        (Row::AtMinimum, Column::Empty) => Way::ExitThenDrop,
+        (Row::Free | Row::AtMinimum, Column::Stays) => Way::Exit,
+        (Row::AtMaximum, Column::Stays) | (Row::Fixed | Row::LaunchSuspended, _) => Way::Stay,
+    }
 }
 
 /// The row that the group is in.
 #[must_use]
 pub fn find_row(group: &Group) -> Row {
-    let is_suspended = group.suspended.iter().any(|process| process == "Launch");
-    match (is_suspended, group.min < group.desired, group.desired < group.max) {
-        (true, _, _) => Row::LaunchSuspended,
-        (false, true, true) => Row::Free,
-        (false, true, false) => Row::AtMaximum,
-        (false, false, true) => Row::AtMinimum,
-        (false, false, false) => Row::Fixed,
+    if group.suspended.iter().any(|process| process == "Launch") {
+        return Row::LaunchSuspended;
+    }
+    match (group.min < group.desired, group.desired < group.max) {
+        (true, true) => Row::Free,
+        (true, false) => Row::AtMaximum,
+        (false, true) => Row::AtMinimum,
+        (false, false) => Row::Fixed,
     }
 }

@@ -14,7 +14,6 @@ pub struct Undo {
     /// The taints that stay, if ours is among those that are there.
     pub taints: Option<Vec<Taint>>,
     pub uncordon: bool,
-    /// Annotations to remove.
     pub annotations: Vec<&'static str>,
     /// Remove the label that keeps the node out of load balancers.
     pub remove_label: bool,
@@ -42,10 +41,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
     let was_cordoned = known.is_some_and(|record| record.was_unschedulable);
     let was_excluded = known.is_some_and(|record| record.excluded_at.is_some());
     let had_label = known.is_none_or(|record| record.excluded_before.is_some());
-    let is_labelled = node
-        .labels
-        .get(EXCLUDE_FROM_BALANCERS_LABEL)
-        .is_some_and(|value| value == EXCLUDED);
+    let label = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL);
     let scale_down = known
         .filter(|_| !in_standby)
         .map_or(ScaleDown::Keep, |record| let_go_of_old_node(node, record));
@@ -57,7 +53,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         taints: (others.len() < node.taints.len()).then_some(others),
         uncordon: node.is_cordoned_by_us() && has_drained && !was_cordoned,
         annotations,
-        remove_label: was_excluded && is_labelled && !had_label,
+        remove_label: was_excluded && !had_label && label.is_some_and(|value| value == EXCLUDED),
         scale_down,
         record: known.map(|record| Record {
             tainted_at: None,
