@@ -35,13 +35,14 @@ use recycle::notify::blockage::{list_blocks, note_and_tell};
 use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
 use recycle::records::claim::{Claim, Phase};
-use recycle::records::progress::Progress;
 
 use crate::midway::{Meanwhile, look};
 use view::{ALL_SILENT, View};
 
 pub use error::Error;
 pub use midway::Outside;
+
+type Answered = Result<Answer<CheckVerdict>, Error>;
 
 /// One invocation. A cluster that cannot be asked is a reason to wait, as long as there is time.
 pub async fn check_pods(
@@ -56,8 +57,7 @@ pub async fn check_pods(
     let polls = run.drain.polls;
     run.drain.polls = run.drain.polls.saturating_add(1);
     run.drain.draining_since.get_or_insert(context.now());
-    let opened = open(access, &run.node).await;
-    let checked = match opened {
+    let checked = match open(access, &run.node).await {
         Ok((client, node)) => {
             let meanwhile = look(outside, node.as_ref(), &run).await;
             if let Some(hook) = &meanwhile.hook {
@@ -76,12 +76,9 @@ pub async fn check_pods(
 
 /// Before anything is looked at: a cluster that is away may not cost the hook its heartbeat.
 fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
-    let (since, drain_timeout) = (
-        run.drain.draining_since.unwrap_or(now),
-        run.input.drain_timeout_seconds,
-    );
+    let since = run.drain.draining_since.unwrap_or(now);
     let hook = run.hook.as_mut()?;
-    if !hook.try_heartbeat(since, now, drain_timeout) {
+    if !hook.try_heartbeat(since, now, run.input.drain_timeout_seconds) {
         return None;
     }
     let reason = format!("the hook of group {} is kept alive", run.group);
@@ -95,24 +92,21 @@ async fn check(
     mut run: Run,
     polls: u32,
     meanwhile: &Meanwhile,
-) -> Result<Answer<CheckVerdict>, Error> {
+) -> Answered {
     let (me, now) = (context.fence(), context.now());
+    let asked = run.clone();
     // Names of Nodes are used again: one that names another instance is another Node.
-    let is_ours = |node: &NodeFacts| {
-        node.instance
-            .as_ref()
-            .is_none_or(|id| *id == run.input.instance_id)
-    };
+    let ours = &asked.input.instance_id;
+    let is_ours = |node: &NodeFacts| node.instance.as_ref().is_none_or(|id| id == ours);
     let Some(node) = node.filter(is_ours) else {
-        let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&run).into(), now).await?;
-        run.drain.holders = note_holders(&survey.pods, run.drain.holders.clone(), now);
+        let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&asked).into(), now).await?;
+        run.drain.holders = note_holders(&survey.pods, run.drain.holders, now);
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
     if let Fate::TakenAway(text) = &meanwhile.fate {
         return Err(Error::TakenAway(text.clone()));
     }
-    let asked = run.clone();
     let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&asked).into(), now).await?;
     run.drain.holders = note_holders(&survey.pods, None, now);
     let patience = find_patience(run.input.node_lost_after_seconds, &survey.pods.holding());
@@ -126,12 +120,8 @@ async fn check(
     let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
     run.drain.emptied_at = only_late.then(|| run.drain.emptied_at.unwrap_or(now));
     let view = View::new(&node, survey, run.drain.emptied_at, silence, meanwhile);
-    let verdict = judge_drain(
-        &view.survey,
-        &view.terms,
-        polls,
-        run.drain.last_eviction.is_some(),
-    );
+    let has_asked_last = run.drain.last_eviction.is_some();
+    let verdict = judge_drain(&view.survey, &view.terms, polls, has_asked_last);
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
         begin_to_wait(client, node, context, &run, &view.survey).await?
     } else {
@@ -140,16 +130,9 @@ async fn check(
     warn_once(client, &node, meanwhile, context).await;
     view.tell(client, &node, &me).await?;
 
-    let deadline = view.terms.deadline;
+    let (deadline, reason) = (view.terms.deadline, view.reason());
     let blocks = list_blocks(&view.survey, &view.progress);
-    let told = note_and_tell(
-        &mut run,
-        &blocks,
-        &context.fence().execution,
-        now,
-        deadline.at,
-        &view.reason(),
-    );
+    let told = note_and_tell(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {
@@ -172,7 +155,7 @@ async fn check(
     // Beside a notification the names and the whole story would be more than 8 KB.
     let (reason, names) = match &told {
         Some(told) => (told.reason().to_owned(), BTreeMap::new()),
-        None => (view.reason(), view.survey.names()),
+        None => (reason, view.survey.names()),
     };
     Ok(Answer {
         counts: view.survey.counts(),
@@ -180,43 +163,28 @@ async fn check(
         ..Answer::new(verdict, reason)
             .waiting(wait_seconds)
             .telling(told)
-            .counting([Metric::BlockedPods(count_blocked(&view.progress))])
+            .counting([Metric::BlockedPods(count_all(&view.progress.blocked))])
             .carrying(run)
     })
 }
 
-/// Pods that a budget, or whatever the API server says, keeps from going now.
-fn count_blocked(progress: &Progress) -> u32 {
-    count_all(&progress.blocked)
-}
-
 /// Hands a node that counts as lost to `detach-terminate`, which asks EC2.
 fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
-    let reason = format!(
-        "{} may be lost: {}",
-        describe_instance(&run.input.instance_id, Some(&run.node)),
-        lost.why
-    );
+    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
+    let reason = format!("{subject} may be lost: {}", lost.why);
     run.lost = Some(lost);
     Answer::new(CheckVerdict::Lost, reason).carrying(run)
 }
 
 /// One Event for each thing that came up and is not in the progress yet.
 async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhile, context: &Context) {
+    let (me, now) = (context.fence(), context.now());
     let told = read_progress(node).map_or_else(Vec::new, |progress| progress.meanwhile);
     for remark in &meanwhile.remarks {
-        if !told.contains(&remark.to_string()) {
-            let (what, text) = (remark.obstacle.name(), remark.to_string());
-            let occasion = Occasion::Disturbed(what);
-            tell(
-                client,
-                &node.name,
-                occasion,
-                &text,
-                context.now(),
-                &context.fence(),
-            )
-            .await;
+        let text = remark.to_string();
+        if !told.contains(&text) {
+            let occasion = Occasion::Disturbed(remark.obstacle.name());
+            tell(client, &node.name, occasion, &text, now, &me).await;
         }
     }
 }
@@ -230,21 +198,17 @@ async fn begin_to_wait(
     run: &Run,
     survey: &PodSurvey,
 ) -> Result<NodeFacts, Error> {
-    let fence = context.fence();
+    let (phase, me, now) = (Phase::Waiting, context.fence(), context.now());
     let node = amend_node(client, node, |node| {
-        let claim = check_claim(node, &fence, run.input.urgency)?;
-        if claim.phase >= Phase::Waiting {
+        let claim = check_claim(node, &me, run.input.urgency)?;
+        if claim.phase >= phase {
             return Ok(None);
         }
-        let waiting = Claim {
-            phase: Phase::Waiting,
-            ..claim
-        };
-        Ok::<_, Error>(Some(NodeChange::new().claim(&waiting)?))
+        Ok::<_, Error>(Some(NodeChange::new().claim(&Claim { phase, ..claim })?))
     })
     .await?;
     let story = describe_waiting(survey);
-    tell(client, &node.name, Phase::Waiting, &story, context.now(), &fence).await;
+    tell(client, &node.name, phase, &story, now, &me).await;
     Ok(node)
 }
 

@@ -9,7 +9,6 @@ use eks_auth::Access;
 use recycle::base::failure::with_causes;
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Refusal;
-use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::run::Run;
@@ -28,7 +27,6 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// With clients of `aws`.
     #[must_use]
     pub fn new(aws: &SdkConfig, access: Access) -> Self {
         Self {
@@ -89,42 +87,50 @@ async fn look_within(limit: Duration, outside: &Outside, node: Option<&NodeFacts
     };
     match tokio::time::timeout(limit, ask(outside, node, run)).await {
         Ok(Ok(found)) => found,
-        Ok(Err(why)) => Meanwhile::unseen(why),
+        Ok(Err(error)) => Meanwhile::unseen(with_causes(error.as_ref())),
         Err(_) => Meanwhile::unseen(format!("AWS did not answer in {} seconds", limit.as_secs())),
     }
 }
 
-async fn ask(outside: &Outside, node: &NodeFacts, run: &Run) -> Result<Meanwhile, String> {
-    let Some(group) = outside.groups().fetch(&run.group).await.map_err(describe)? else {
+async fn ask(
+    outside: &Outside,
+    node: &NodeFacts,
+    run: &Run,
+) -> Result<Meanwhile, Box<dyn std::error::Error + Send + Sync>> {
+    let Some(group) = outside.groups().fetch(&run.group).await? else {
         return Ok(Meanwhile {
             fate: Fate::TakenAway(format!("its group {} is gone", run.group)),
             ..Meanwhile::quiet()
         });
     };
-    let refresh = outside
-        .groups()
-        .find_refresh(&group.name)
-        .await
-        .map_err(describe)?;
+    let refresh = outside.groups().find_refresh(&group.name).await?;
     let node_group_status = match node_group(node) {
-        Some(name) => {
-            let asked = outside.access.describe_node_group(name).await;
-            asked.map_err(describe)?
-        }
+        Some(name) => outside.access.describe_node_group(name).await?,
         None => None,
     };
-    let judged = judge(
+    let member = group.member(&run.input.instance_id);
+    let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
+    let hook = match run.hook {
+        None if is_waiting => find_hook(outside.groups(), run).await?,
+        Some(_) | None => None,
+    };
+    let sight = Sight {
+        id: &run.input.instance_id,
+        way_in: run.way_in,
         node,
-        run,
-        &group,
-        refresh.as_deref(),
-        node_group_status.as_deref(),
-    );
-    if run.hook.is_some() || judged.is_waiting != Some(true) {
-        return Ok(judged);
-    }
-    let hook = find_hook(outside.groups(), run).await.map_err(describe)?;
-    Ok(Meanwhile { hook, ..judged })
+        // One that somebody edited fails the step elsewhere, with its name.
+        record: &node.record().unwrap_or_default(),
+        group: &group,
+        refresh: refresh.as_deref(),
+        node_group_status: node_group_status.as_deref(),
+    };
+    Ok(Meanwhile {
+        fate: judge_fate(&sight),
+        is_waiting: Some(is_waiting),
+        hook,
+        remarks: find_remarks(&sight),
+        unseen: None,
+    })
 }
 
 async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
@@ -133,40 +139,6 @@ async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, aut
     };
     let membership = groups.find_membership(&run.input.instance_id).await?;
     Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
-}
-
-fn describe(error: impl std::error::Error) -> String {
-    with_causes(&error)
-}
-
-fn judge(
-    node: &NodeFacts,
-    run: &Run,
-    group: &Group,
-    refresh: Option<&str>,
-    node_group_status: Option<&str>,
-) -> Meanwhile {
-    let sight = Sight {
-        id: &run.input.instance_id,
-        way_in: run.way_in,
-        node,
-        // One that somebody edited fails the step elsewhere, with its name.
-        record: &node.record().unwrap_or_default(),
-        group,
-        refresh,
-        node_group_status,
-    };
-    Meanwhile {
-        fate: judge_fate(&sight),
-        is_waiting: Some(
-            group
-                .member(sight.id)
-                .is_some_and(|member| member.lifecycle_state == WAITING),
-        ),
-        hook: None,
-        remarks: find_remarks(&sight),
-        unseen: None,
-    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use recycle::contract::verdicts::CheckVerdict;
 use recycle::drain::terms::find_deadline;
 use recycle::notify::blockage::note_and_tell;
 
-use crate::Error;
+use crate::{Answered, Error};
 
 /// Makes a wait of an error that may pass. When the time is over, by what was known of it last, it is an error after all: a
-/// person may have moved the end meanwhile, so nobody can say that the drain has timed out.
-pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Result<Answer<CheckVerdict>, Error> {
+/// person may have moved the end meanwhile, so that the drain cannot be said to have timed out.
+pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answered {
     let now = context.now();
     let since = run.drain.draining_since.unwrap_or(now);
     let drain_timeout = run.input.drain_timeout_seconds;
@@ -35,8 +35,7 @@ pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Result<
     let heartbeat_timeout = run.hook.as_ref().and_then(HeldByHook::heartbeat_timeout);
     let wait = next_wait(waited, left, drain_timeout, heartbeat_timeout);
     let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
-    let execution = &context.execution.id;
-    let blocks = [reason.clone()];
+    let (execution, blocks) = (&context.execution.id, [reason.clone()]);
     let told = note_and_tell(&mut run, &blocks, execution, now, deadline, &reason);
     Ok(Answer::new(CheckVerdict::Wait, reason)
         .waiting(wait)

@@ -21,7 +21,6 @@ pub(crate) const ALL_SILENT: &str =
 /// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
 const MOST_HELD: usize = 1;
 
-/// What is seen at this moment.
 pub(crate) struct View<'a> {
     pub(crate) survey: PodSurvey,
     pub(crate) terms: Terms<'a>,
@@ -42,13 +41,8 @@ impl<'a> View<'a> {
         silence: Option<String>,
         meanwhile: &Meanwhile,
     ) -> Self {
-        let NodeSurvey {
-            terms,
-            remark,
-            pods: survey,
-            ..
-        } = survey;
-        let terms = terms.emptied_at(emptied_at);
+        let terms = survey.terms.emptied_at(emptied_at);
+        let (survey, remark) = (survey.pods, survey.remark);
         let before = read_progress(node);
         // What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
@@ -76,19 +70,16 @@ impl<'a> View<'a> {
     /// Why the verdict is what it is.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
-        std::iter::once(pods)
-            .chain(self.remarks.iter().cloned())
-            .collect::<Vec<_>>()
-            .join("; ")
+        let reasons = std::iter::once(pods).chain(self.remarks.iter().cloned());
+        reasons.collect::<Vec<_>>().join("; ")
     }
 
     /// Why the node could not be drained: what is left, and everything that stood in the way.
     pub(crate) fn describe_failure(&self, reason: String) -> String {
-        std::iter::once(reason)
-            .chain(describe_blockers(&self.progress.blocked))
-            .chain(self.progress.held.iter().cloned())
-            .collect::<Vec<_>>()
-            .join("; ")
+        let blockers = describe_blockers(&self.progress.blocked);
+        let held = self.progress.held.iter().cloned();
+        let reasons = std::iter::once(reason).chain(blockers).chain(held);
+        reasons.collect::<Vec<_>>().join("; ")
     }
 
     /// Tells people: the whole story in the annotation, and by an Event if there are pods of a class that had none.
@@ -100,17 +91,9 @@ impl<'a> View<'a> {
     ) -> Result<(), Error> {
         if self.progress.has_news(self.before.as_ref()) {
             let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
-            let occasion = classes.join(" ");
+            let (classes, now) = (classes.join(" "), self.terms.now);
             let story = tell_pods(&self.survey, &self.terms);
-            tell(
-                client,
-                &node.name,
-                Occasion::Pods(&occasion),
-                &story,
-                self.terms.now,
-                me,
-            )
-            .await;
+            tell(client, &node.name, Occasion::Pods(&classes), &story, now, me).await;
         }
         Ok(tell_progress(client, node, &self.progress).await?)
     }

@@ -10,6 +10,8 @@ use recycle::cluster::balancers::{Attachments, Balancer, Target, judge_other_bal
 use recycle::cluster::group::Group;
 
 const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
+/// How a target group that is deleted is refused.
+const DELETED: [&str; 2] = ["TargetGroupNotFound", "TargetGroupNotFoundException"];
 
 /// The load balancers that the instance gets traffic from through its group's attachments.
 pub(crate) async fn fetch_balancers(
@@ -39,22 +41,17 @@ async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error>
         .send()
         .await
         .map_err(|error| Error::from_sdk(DESCRIBE_TARGET_HEALTH, error));
-    let answer = match answer {
-        Err(error)
-            if matches!(
-                error.code(),
-                Some("TargetGroupNotFound" | "TargetGroupNotFoundException")
-            ) =>
-        {
-            return Ok(Vec::new());
+    match answer {
+        Err(error) if error.code().is_some_and(|code| DELETED.contains(&code)) => Ok(Vec::new()),
+        answer => {
+            let answer = answer?;
+            answer
+                .target_health_descriptions()
+                .iter()
+                .map(to_target)
+                .collect()
         }
-        answer => answer?,
-    };
-    answer
-        .target_health_descriptions()
-        .iter()
-        .map(to_target)
-        .collect()
+    }
 }
 
 /// One of which half is missing may be ours, the last that is healthy.
@@ -63,11 +60,9 @@ fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
         call: DESCRIBE_TARGET_HEALTH,
         what: format!("a target without {what}"),
     };
+    let id = found.target().and_then(|target| target.id());
     // Where there is none the SDK fills in an empty one.
-    let id = found
-        .target()
-        .and_then(|target| target.id())
-        .filter(|id| !id.is_empty());
+    let id = id.filter(|id| !id.is_empty());
     let state = found.target_health().and_then(|health| health.state());
     Ok(Target {
         id: id.ok_or_else(|| missing("Target.Id"))?.to_owned(),

@@ -14,33 +14,26 @@ use recycle::contract::run::Run;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::drain::terms::Terms;
 use recycle::input::model::{Input, Replacement};
-use recycle::input::way_in::WayIn;
 use recycle::notify::notification::{About, Severity, tell_started};
 use recycle::records::claim::{Claim, Phase, StoredClaim, holds_claim};
 
 use crate::surroundings::Target;
-use crate::{ClaimNode, Error};
+use crate::{Answered, ClaimNode, Error};
 
 /// The claim that was found and is ours to go on from: its phase and the records stay.
 pub(crate) struct Former {
     pub(crate) claim: Claim,
-    /// Why it is ours, if it was somebody else's.
-    why: Option<&'static str>,
+    /// Why this execution may go on from it, if it was another execution's.
+    pub(crate) why: Option<&'static str>,
 }
 
 impl Former {
-    pub(crate) fn ours(claim: Claim) -> Self {
-        Self { claim, why: None }
-    }
-
-    pub(crate) fn dead(claim: Claim) -> Self {
-        let why = Some("no longer runs");
-        Self { claim, why }
-    }
-
-    pub(crate) fn less_urgent(claim: Claim) -> Self {
-        let why = Some("is less urgent and ends by itself");
-        Self { claim, why }
+    fn explain(&self) -> Option<String> {
+        let why = self.why?;
+        Some(format!(
+            "{}, which had claimed it, {why}",
+            self.claim.fence.execution
+        ))
     }
 }
 
@@ -53,50 +46,39 @@ impl ClaimNode {
         request: &ClaimRequest,
         input: &Input,
         group_state: &GroupState,
-    ) -> Result<Answer<ClaimVerdict>, Error> {
+    ) -> Answered {
         let now = request.context.now();
         let claim = target.word_claim(former.as_ref(), request, input);
         target.write_claim(&claim, &self.instances).await?;
-        let queue = target
-            .take_turn(&claim, self.settings.limits, input, group_state)
-            .await?;
+        let limits = self.settings.limits;
+        let queue = target.take_turn(&claim, limits, input, group_state).await?;
 
         let subject = describe_instance(&target.instance.id, Some(&target.node.name));
-        let mut reason = format!("{subject} is ours");
-        if let Some(Former {
-            claim,
-            why: Some(why),
-        }) = &former
-        {
-            reason = format!("{reason}; {}, which had claimed it, {why}", claim.fence.execution);
-        }
+        let group = target.group.name.clone();
         let warning = target.warn_of_hook(input, now);
-        let remarks: Vec<&String> = target.remark.iter().chain(&warning).collect();
+        let remarks: Vec<String> = target.remark.clone().into_iter().chain(warning).collect();
         let severity = if remarks.is_empty() {
             Severity::Info
         } else {
             Severity::Warning
         };
-        for remark in remarks {
-            reason = format!("{reason}; {remark}");
-        }
-        let group = target.group.name.clone();
         let summary = queue
             .as_ref()
             .map(|queue| format!("it waits for its turn in group {group}: {queue}"));
-        if let Some(summary) = &summary {
-            reason = format!("{reason}; {summary}");
-        }
+        let reasons = std::iter::once(format!("{subject} is ours"))
+            .chain(former.as_ref().and_then(Former::explain))
+            .chain(remarks)
+            .chain(summary.clone());
+        let reason = reasons.collect::<Vec<_>>().join("; ");
         // Later answers change nothing that a person has not been told, or read in the progress.
         if request.run.is_none() {
             let (client, node) = (&target.client, &target.node.name);
             kubernetes::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
         }
-        let way_in = find_way_in(input, target.lifecycle_state.as_deref());
         let (Some(queue), Some(summary)) = (queue, summary) else {
-            let run = target.into_run(&claim, input, way_in);
+            let run = target.into_run(&claim, input);
+            let verdict = ClaimVerdict::first_step(run.way_in, input.replacement);
             let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason, severity);
-            let verdict = ClaimVerdict::first_step(way_in, input.replacement);
             return Ok(Answer::new(verdict, reason).telling(Some(told)).carrying(run));
         };
         let Some(wait) = pace_turn(claim.claimed_at, now) else {
@@ -107,10 +89,9 @@ impl ClaimNode {
         };
         let progress = write_queue_progress(summary, claim.claimed_at);
         kubernetes::tell_progress(&target.client, &target.node, &progress).await?;
-        let run = target.into_run(&claim, input, way_in);
         Ok(Answer::new(ClaimVerdict::Wait, reason)
             .waiting(wait)
-            .carrying(run))
+            .carrying(target.into_run(&claim, input)))
     }
 }
 
@@ -123,26 +104,19 @@ impl Target {
 
     /// The claim as it has to stand on the Node: ours as it is, or a new one that goes on where the former came to.
     fn word_claim(&self, former: Option<&Former>, request: &ClaimRequest, input: &Input) -> Claim {
-        let fence = request.context.fence();
-        let group = self.group.name.clone();
-        let new = Claim::new(fence, group, input.urgency, request.context.now());
-        let claim = match former.map(|former| &former.claim) {
-            None => new,
-            Some(former) if former.fence == new.fence => former.clone(),
-            Some(former) if self.begins_anew(former.phase, input) => new,
-            Some(former) => Claim {
-                phase: former.phase,
-                ..new
-            },
-        };
-        if waits_for_turn(claim.urgency) {
-            claim
-        } else {
-            Claim {
-                phase: claim.phase.max(Phase::Turn),
-                ..claim
+        let (fence, group) = (request.context.fence(), self.group.name.clone());
+        let mut claim = Claim::new(fence, group, input.urgency, request.context.now());
+        if let Some(former) = former.map(|former| &former.claim) {
+            if former.fence == claim.fence {
+                claim = former.clone();
+            } else if !self.begins_anew(former.phase, input) {
+                claim.phase = former.phase;
             }
         }
+        if !waits_for_turn(claim.urgency) {
+            claim.phase = claim.phase.max(Phase::Turn);
+        }
+        claim
     }
 
     /// A node that somebody has brought back into service after its pods had been moved has to be replaced once more, and for that it
@@ -168,16 +142,12 @@ impl Target {
         Ok(())
     }
 
-    fn into_run(self, claim: &Claim, input: &Input, way_in: WayIn) -> Run {
+    fn into_run(self, claim: &Claim, input: &Input) -> Run {
+        let way_in = find_way_in(input, Some(&self.lifecycle_state));
+        let (group, node) = (self.group.name, self.node.name);
         Run {
             hook: self.hook,
-            ..Run::new(
-                input.clone(),
-                way_in,
-                self.group.name,
-                self.node.name,
-                claim.claimed_at,
-            )
+            ..Run::new(input.clone(), way_in, group, node, claim.claimed_at)
         }
     }
 }
@@ -196,6 +166,20 @@ mod tests {
     use crate::fixtures::{LIST, NODE, NOW, claim, claim_of, list, node, request, run, settings, target};
 
     const TAGS: [&str; 1] = ["CreateTags"];
+
+    fn ours(claim: Claim) -> Former {
+        Former { claim, why: None }
+    }
+
+    fn dead(claim: Claim) -> Former {
+        let why = Some("no longer runs");
+        Former { claim, why }
+    }
+
+    fn less_urgent(claim: Claim) -> Former {
+        let why = Some("is less urgent and ends by itself");
+        Former { claim, why }
+    }
 
     /// What is done about the turn of a claimed node, with this on it.
     async fn go_on(
@@ -245,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_earlier_call_has_written_is_not_written_again() {
-        let former = || Some(Former::ours(claim(Phase::Turn)));
+        let former = || Some(ours(claim(Phase::Turn)));
         let kube = ScriptedKube::new()
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 409, json!({}));
@@ -295,7 +279,7 @@ mod tests {
         let kube = ScriptedKube::new().on("GET", LIST, 200, rivals());
         let aws = ScriptedAws::new().on("CreateTags", "");
         let run = serde_json::to_value(answer.run.unwrap()).unwrap();
-        let former = Some(Former::ours(claim(Phase::Claimed)));
+        let former = Some(ours(claim(Phase::Claimed)));
         let answer = go_on(&kube, &aws, &told_before, former, &request(&run))
             .await
             .unwrap();
@@ -309,7 +293,7 @@ mod tests {
         let mut request = request(&serde_json::to_value(run()).unwrap());
         request.context.state.entered_time = "2027-01-02T00:00:00Z".parse().unwrap();
         let on_node = node(Some(&claim(Phase::Claimed)));
-        let former = || Some(Former::ours(claim(Phase::Claimed)));
+        let former = || Some(ours(claim(Phase::Claimed)));
         let aws = || ScriptedAws::new().on("CreateTags", "");
 
         let kube = ScriptedKube::new().on("GET", LIST, 200, rival);
@@ -340,12 +324,9 @@ mod tests {
         let mut on_node = node(None);
         on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
         for (former, text) in [
+            (dead(theirs.clone()), "two, which had claimed it, no longer runs"),
             (
-                Former::dead(theirs.clone()),
-                "two, which had claimed it, no longer runs",
-            ),
-            (
-                Former::less_urgent(theirs.clone()),
+                less_urgent(theirs.clone()),
                 "two, which had claimed it, is less urgent and ends by itself",
             ),
         ] {
@@ -374,7 +355,7 @@ mod tests {
             .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let former = Some(Former::less_urgent(claim_of("two", Phase::Claimed, -600)));
+        let former = Some(less_urgent(claim_of("two", Phase::Claimed, -600)));
         let answer = go_on(&kube, &aws, &node(None), former, &request).await.unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
         let urgent = Claim {
@@ -399,7 +380,7 @@ mod tests {
         ] {
             let mut target = target(&kube, &node(None)).await;
             target.group.members[0].lifecycle_state = state.to_owned();
-            let former = Former::dead(claim_of("two", phase, -600));
+            let former = dead(claim_of("two", phase, -600));
             let claim = target.word_claim(Some(&former), &request(&json!({})), &input);
             assert_eq!(claim.phase, expected, "{phase} {state}");
         }

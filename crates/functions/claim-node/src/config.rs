@@ -14,43 +14,36 @@ const MAX_SURGE: &str = "MAX_SURGE_PER_GROUP";
 /// Reads the environment through `variable`.
 pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
     let cluster_name =
-        variable(CLUSTER_NAME).ok_or_else(|| invalid(CLUSTER_NAME, "it is not set".to_owned()))?;
+        variable(CLUSTER_NAME).ok_or_else(|| Error::Environment(CLUSTER_NAME, "it is not set".to_owned()))?;
     let defaults = variable(INPUT_DEFAULTS).unwrap_or_else(|| "{}".to_owned());
     Ok(Settings {
         cluster_name: cluster_name
             .parse()
-            .map_err(|reason| invalid(CLUSTER_NAME, format!("it {reason}")))?,
+            .map_err(|reason| Error::Environment(CLUSTER_NAME, format!("it {reason}")))?,
         limits: read_limits(variable)?,
-        defaults: serde_json::from_str(&defaults)
-            .map_err(|reason| invalid(INPUT_DEFAULTS, format!("it must be a JSON object: {reason}")))?,
+        defaults: serde_json::from_str(&defaults).map_err(|reason| {
+            Error::Environment(INPUT_DEFAULTS, format!("it must be a JSON object: {reason}"))
+        })?,
     })
 }
 
 fn read_limits(variable: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
-    let read = |name, default: usize| {
-        let Some(text) = variable(name) else {
-            return Ok(default);
-        };
-        let number: Option<usize> = text.parse().ok();
-        number.filter(|number| *number > 0).ok_or_else(|| {
-            invalid(
-                name,
-                format!("it must be a whole number from 1 on, but is {text:?}"),
-            )
-        })
+    let read = |name, default: usize| match variable(name).map(|text| (text.parse(), text)) {
+        None => Ok(default),
+        Some((Ok(number @ 1..), _)) => Ok(number),
+        Some((Ok(_) | Err(_), text)) => {
+            let reason = format!("it must be a whole number from 1 on, but is {text:?}");
+            Err(Error::Environment(name, reason))
+        }
     };
     let default = Limits::default();
     let parallel = read(MAX_PARALLEL, default.parallel)?;
     let surge = read(MAX_SURGE, default.surge.max(parallel))?;
     if surge < parallel {
         let reason = format!("it must be at least {MAX_PARALLEL}, which is {parallel}, but is {surge}");
-        return Err(invalid(MAX_SURGE, reason));
+        return Err(Error::Environment(MAX_SURGE, reason));
     }
     Ok(Limits { parallel, surge })
-}
-
-fn invalid(variable: &'static str, reason: String) -> Error {
-    Error::InvalidEnvironment { variable, reason }
 }
 
 #[cfg(test)]

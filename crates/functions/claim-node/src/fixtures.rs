@@ -100,7 +100,7 @@ pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
             }],
             suspended: Vec::new(),
         },
-        lifecycle_state: Some("InService".to_owned()),
+        lifecycle_state: "InService".to_owned(),
         hook: None,
         remark: None,
         node: facts.unwrap().unwrap(),

@@ -76,8 +76,9 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
     let claimed = block_on(async {
         let step = ClaimNode::new(settings(), &aws.config());
         let (request, input) = (request(&json!({})), parse_input(&fixtures::input(), &settings())?);
-        let outside = step.fetch_outside(&input).await?;
-        let found = look_into(String::new(), kube.client(), outside, &input, &request).await?;
+        let (instance, membership) = step.fetch_outside(&input).await?;
+        let client = kube.client();
+        let found = look_into(String::new(), client, instance, membership, &input, &request).await?;
         step.claim_in(found, &request, &input).await
     });
     if let Err(error) = claimed {

@@ -36,10 +36,11 @@ use crate::surroundings::Found;
 pub use config::read_settings;
 pub use error::Error;
 
-/// What a redriven execution is told. Its records are a former life's, and may be somebody else's by now.
+/// What a redriven execution is told. Its records are a former life's, and may be another execution's by now.
 const REDRIVEN: &str = "this execution was redriven; a redriven execution does nothing: start another one, it resumes from the records";
 
-/// The step.
+type Answered = Result<Answer<ClaimVerdict>, Error>;
+
 #[derive(Debug)]
 pub struct ClaimNode {
     settings: Settings,
@@ -50,7 +51,6 @@ pub struct ClaimNode {
 }
 
 impl ClaimNode {
-    /// The step with clients of `aws`.
     #[must_use]
     pub fn new(settings: Settings, aws: &SdkConfig) -> Self {
         Self {
@@ -62,32 +62,27 @@ impl ClaimNode {
         }
     }
 
-    /// Claims the node, unless somebody else has it or something speaks against it, and takes its turn or waits for it.
+    /// Claims the node, unless another execution has it or something speaks against it, and takes its turn or waits for it.
     pub async fn handle(&self, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
         if request.context.execution.redrive_count > 0 {
-            return Err(Error::Refused(Obstacle::Redriven.because(REDRIVEN).to_string()));
+            return Err(Error::refused(Obstacle::Redriven, REDRIVEN));
         }
         let input = parse_input(&request.context.execution.input, &self.settings)?;
         let answer = match self.claim(&request, &input).await {
-            // Somebody wrote to the Node between our read and our write, a rival perhaps: look again, once.
+            // The Node was changed between our read and our write, by a rival perhaps: look again, once.
             Err(Error::Node(kubernetes::Error::Conflict { .. })) => self.claim(&request, &input).await,
             answer => answer,
         };
         answer.or_else(|error| outage::wait_out(error, request))
     }
 
-    async fn claim(&self, request: &ClaimRequest, input: &Input) -> Result<Answer<ClaimVerdict>, Error> {
+    async fn claim(&self, request: &ClaimRequest, input: &Input) -> Answered {
         let found = self.fetch_surroundings(input, request).await?;
         self.claim_in(found, request, input).await
     }
 
     /// The same once all is read.
-    async fn claim_in(
-        &self,
-        found: Found,
-        request: &ClaimRequest,
-        input: &Input,
-    ) -> Result<Answer<ClaimVerdict>, Error> {
+    async fn claim_in(&self, found: Found, request: &ClaimRequest, input: &Input) -> Answered {
         let input = &found.settle_way_in(input);
         let me = request.context.fence();
         let decision = if request.run.is_some() {
@@ -95,11 +90,11 @@ impl ClaimNode {
         } else {
             decide_claim(found.claim().as_ref(), &me, input.urgency, request.owner.as_ref())
         };
-        let former = match decision {
-            ClaimDecision::Take => None,
-            ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
-            ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
-            ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
+        let (former, why) = match decision {
+            ClaimDecision::Take => (None, None),
+            ClaimDecision::Ours(claim) => (Some(claim), None),
+            ClaimDecision::Resume(claim) => (Some(claim), Some("no longer runs")),
+            ClaimDecision::TakeOver(claim) => (Some(claim), Some("is less urgent and ends by itself")),
             ClaimDecision::AskOwner(owner) => {
                 let reason = explain_question(&owner);
                 return Ok(Answer::new(ClaimVerdict::AskOwner, reason).with(ClaimBody::Owner(owner)));
@@ -113,8 +108,8 @@ impl ClaimNode {
         }
         let has_begun = former
             .as_ref()
-            .is_some_and(|former| found.has_begun(former.claim.phase, input));
-        // Of a node that was begun nobody asks whether to begin.
+            .is_some_and(|former| found.has_begun(former.phase, input));
+        // Pre-flight does not ask whether to begin with a node that was begun.
         let group_state = if has_begun {
             GroupState::default()
         } else {
@@ -137,15 +132,15 @@ impl ClaimNode {
             target.tell_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
+        let former = former.map(|claim| Former { claim, why });
         self.go_on(target, former, request, input, &group_state).await
     }
 
     /// Lets go of what our hook holds for nothing.
-    async fn release(&self, input: &Input, reason: String) -> Result<Answer<ClaimVerdict>, Error> {
+    async fn release(&self, input: &Input, reason: String) -> Answered {
         if input.dry_run {
-            let steps = vec![format!("complete the lifecycle action at once: {reason}")];
             let plan = Plan {
-                steps,
+                steps: vec![format!("complete the lifecycle action at once: {reason}")],
                 ..Plan::default()
             };
             return Ok(Answer::new(ClaimVerdict::Planned, reason).with(ClaimBody::Plan(plan)));
@@ -155,13 +150,11 @@ impl ClaimNode {
     }
 
     async fn complete_hook(&self, input: &Input) -> Result<(), Error> {
-        match &input.hook {
-            Some(hook) if !input.dry_run => {
-                let group = &hook.auto_scaling_group_name;
-                Ok(self.groups.complete_hook(group, &input.instance_id).await?)
-            }
-            Some(_) | None => Ok(()),
+        if let Some(hook) = input.hook.as_ref().filter(|_| !input.dry_run) {
+            let group = &hook.auto_scaling_group_name;
+            self.groups.complete_hook(group, &input.instance_id).await?;
         }
+        Ok(())
     }
 }
 

@@ -7,14 +7,13 @@ use recycle::claim::queue::pace_turn;
 use recycle::contract::requests::ClaimRequest;
 use recycle::contract::verdicts::ClaimVerdict;
 
-use crate::Error;
+use crate::{Answered, Error};
 
 /// Makes a wait of an error that may pass. Before the first answer it stays an error: the state machine tries again.
-pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
+pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Answered {
     let now = request.context.now();
-    let queued = request
-        .run
-        .filter(|_| error.failure() == Failure::ServiceUnavailable);
+    let may_pass = error.failure() == Failure::ServiceUnavailable;
+    let queued = request.run.filter(|_| may_pass);
     let Some((run, wait)) = queued.and_then(|run| pace_turn(run.claimed_at, now).map(|wait| (run, wait)))
     else {
         return Err(error);

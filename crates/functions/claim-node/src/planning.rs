@@ -10,23 +10,18 @@ use recycle::input::model::Input;
 use recycle::plan::dry_run::write_plan;
 use recycle::restore::sweep::is_by_request;
 
-use crate::Error;
 use crate::surroundings::Target;
+use crate::{Answered, Error};
 
 impl Target {
-    pub(crate) async fn plan(
-        &self,
-        input: &Input,
-        notes: Vec<String>,
-        now: Timestamp,
-    ) -> Result<Answer<ClaimVerdict>, Error> {
+    pub(crate) async fn plan(&self, input: &Input, mut notes: Vec<String>, now: Timestamp) -> Answered {
         let drain = DrainFacts {
             input,
             draining_since: None,
             hook: None,
         };
         let survey = NodeSurvey::of_node::<Error>(&self.client, &self.node, drain, now).await?;
-        let notes = notes.into_iter().chain(self.warn_of_hook(input, now)).collect();
+        notes.extend(self.warn_of_hook(input, now));
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         let (pods, survey) = (survey.listed, survey.pods);
@@ -47,19 +42,13 @@ impl Target {
         if !is_by_request(&context.execution.id) {
             return Ok(());
         }
-        let steps: &[String] = match &answer.body {
-            ClaimBody::Plan(plan) => &plan.steps,
-            ClaimBody::Owner(_) | ClaimBody::Nothing => &[],
-        };
-        let lines: Vec<&str> = std::iter::once("Dry run, nothing was touched")
-            .chain(steps.iter().map(String::as_str))
-            .collect();
-        let (message, now) = (lines.join("; "), context.now());
+        let mut lines = vec!["Dry run, nothing was touched"];
+        if let ClaimBody::Plan(plan) = &answer.body {
+            lines.extend(plan.steps.iter().map(String::as_str));
+        }
+        let (message, now, me) = (lines.join("; "), context.now(), context.fence());
         let (client, node) = (&self.client, &self.node);
-        Ok(
-            kubernetes::answer_request(client, node, Occasion::Planned, &message, now, &context.fence())
-                .await?,
-        )
+        Ok(kubernetes::answer_request(client, node, Occasion::Planned, &message, now, &me).await?)
     }
 }
 

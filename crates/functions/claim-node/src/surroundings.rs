@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG};
-use recycle::claim::facts::GroupState;
+use recycle::claim::facts::{GroupState, Surroundings};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
-use recycle::cluster::balancers::Attachments;
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
-use recycle::cluster::instance::Instance;
-use recycle::cluster::instance::describe_instance;
+use recycle::cluster::instance::{Instance, describe_instance};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::ClaimRequest;
 use recycle::input::model::{Input, Replacement, TO_EC2};
@@ -27,36 +25,20 @@ use crate::{ClaimNode, Error};
 
 /// What was found; none where there is none.
 pub(crate) struct Found {
-    endpoint: String,
     client: kube::Client,
-    /// The cluster never answered.
-    is_unreachable: bool,
+    /// The cluster's endpoint, if it never answered.
+    unreachable: Option<String>,
     missing_permissions: Vec<String>,
     instance: Option<Instance>,
-    /// As Auto Scaling has it; of one in a warm pool, too.
-    lifecycle_state: Option<String>,
-    group: Option<Group>,
-    attachments: Attachments,
-    group_tags: BTreeMap<String, String>,
-    group_propagates: Vec<String>,
-    /// The group counts weights.
-    is_weighted: bool,
-    /// The group keeps an instance whose hook was abandoned.
-    retains: bool,
-    node: Option<NodeFacts>,
-}
-
-/// What AWS knows.
-pub(crate) struct Outside {
-    instance: Option<Instance>,
     membership: Option<Membership>,
+    node: Option<NodeFacts>,
 }
 
 /// The same once pre-flight has passed: nothing is missing.
 pub(crate) struct Target {
     pub(crate) client: kube::Client,
     pub(crate) instance: Instance,
-    pub(crate) lifecycle_state: Option<String>,
+    pub(crate) lifecycle_state: String,
     pub(crate) group: Group,
     pub(crate) hook: Option<HeldByHook>,
     /// What people should know, and what stops nothing.
@@ -70,58 +52,61 @@ impl ClaimNode {
         input: &Input,
         request: &ClaimRequest,
     ) -> Result<Found, Error> {
-        let outside = self.fetch_outside(input).await?;
+        let (instance, membership) = self.fetch_outside(input).await?;
         let endpoint = self.access.describe_cluster().await?.endpoint;
         let client = self.access.connect().await?;
-        look_into(endpoint, client, outside, input, request).await
+        look_into(endpoint, client, instance, membership, input, request).await
     }
 
-    pub(crate) async fn fetch_outside(&self, input: &Input) -> Result<Outside, Error> {
+    /// What AWS knows.
+    pub(crate) async fn fetch_outside(
+        &self,
+        input: &Input,
+    ) -> Result<(Option<Instance>, Option<Membership>), Error> {
         let id = &input.instance_id;
-        Ok(Outside {
-            instance: self.instances.fetch(id).await?,
-            membership: self.groups.find_membership(id).await?,
-        })
+        Ok((
+            self.instances.fetch(id).await?,
+            self.groups.find_membership(id).await?,
+        ))
     }
 
     /// Our hook, if the member waits for one of ours.
     pub(crate) async fn fetch_hook(&self, found: &Found, input: &Input) -> Result<Option<HeldByHook>, Error> {
-        let is_waiting = found.lifecycle_state.as_deref() == Some(WAITING);
-        let Some(group) = found.group.as_ref().filter(|_| is_waiting) else {
+        let membership = found.membership.as_ref();
+        let Some(waiting) = membership.filter(|membership| membership.lifecycle_state == WAITING) else {
             return Ok(None);
         };
-        let timeout = self.groups.find_hook(&group.name).await?;
+        let timeout = self.groups.find_hook(&waiting.group.name).await?;
         let fired_at = input.hook.as_ref().and_then(|hook| hook.fired_at);
-        Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, found.retains)))
+        Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
 
     /// What else speaks against beginning with the group: nothing is asked about a group that there is not, or an instance that is gone.
     pub(crate) async fn fetch_group_state(&self, found: &Found, input: &Input) -> Result<GroupState, Error> {
-        let is_there = found
-            .instance
-            .as_ref()
-            .is_some_and(|instance| !instance.is_gone());
-        let Some(group) = found.group.as_ref().filter(|_| is_there) else {
+        let instance = found.instance.as_ref();
+        let there = instance.filter(|instance| !instance.is_gone());
+        let (Some(instance), Some(membership)) = (there, &found.membership) else {
             return Ok(GroupState::default());
         };
         let node_group_status = match found.node.as_ref().and_then(node_group) {
             Some(name) => self.access.describe_node_group(name).await?,
             None => None,
         };
+        let (id, group) = (&instance.id, &membership.group);
         let others: Vec<InstanceId> = group
             .members
             .iter()
-            .filter(|member| member.lifecycle_state == "InService" && member.instance != input.instance_id)
+            .filter(|member| member.lifecycle_state == "InService" && member.instance != *id)
             .map(|member| member.instance.clone())
             .collect();
         let mut untagged = self.instances.fetch_all(&others).await?;
         untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
         Ok(GroupState {
             untagged: untagged.into_iter().map(|other| other.id).collect(),
-            is_weighted: found.is_weighted,
+            is_weighted: membership.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
             node_group_status,
-            balancers: fetch_balancers(&self.config, &found.attachments, group, &input.instance_id).await?,
+            balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
         })
     }
 }
@@ -130,55 +115,35 @@ impl ClaimNode {
 pub(crate) async fn look_into(
     endpoint: String,
     client: kube::Client,
-    outside: Outside,
+    instance: Option<Instance>,
+    membership: Option<Membership>,
     input: &Input,
     request: &ClaimRequest,
 ) -> Result<Found, Error> {
-    let Outside { instance, membership } = outside;
     let asked = kubernetes::missing_permissions(&client).await;
-    let is_claimed = instance
-        .as_ref()
-        .is_some_and(|instance| instance.claim().is_some());
+    let is_claimed = instance.as_ref().and_then(Instance::claim).is_some();
     let is_unreachable =
         matches!(asked, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
     let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
     let node = if missing_permissions.is_empty() && !is_unreachable {
-        let hint = instance
-            .as_ref()
-            .and_then(|instance| instance.private_dns_name.as_deref());
+        let instance = instance.as_ref();
+        let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
         kubernetes::find_node(&client, &input.instance_id, hint).await?
     } else {
         // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
         None
     };
-    let mut found = Found {
-        endpoint,
+    Ok(Found {
         client,
-        is_unreachable,
+        unreachable: is_unreachable.then_some(endpoint),
         missing_permissions,
         instance,
-        lifecycle_state: None,
-        group: None,
-        attachments: Attachments::default(),
-        group_tags: BTreeMap::new(),
-        group_propagates: Vec::new(),
-        is_weighted: false,
-        retains: false,
+        membership,
         node,
-    };
-    if let Some(membership) = membership {
-        found.lifecycle_state = Some(membership.lifecycle_state);
-        found.group = Some(membership.group);
-        found.attachments = membership.attachments;
-        found.group_tags = membership.tags;
-        found.group_propagates = membership.propagates;
-        found.is_weighted = membership.is_weighted;
-        found.retains = membership.retains;
-    }
-    Ok(found)
+    })
 }
 
-/// A cluster that answered once is only away: whoever has claimed the node, or waits for its turn, has seen it.
+/// A cluster that answered once is only away: an execution that has claimed the node, or waits for its turn, has seen it.
 fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
     let was_tried = request.context.state.retry_count >= TRIES_OF_AN_ENDPOINT;
     was_tried && request.run.is_none() && !is_claimed
@@ -202,16 +167,11 @@ impl Found {
 
     /// One that is in Standby has its replacement, or is owed it: it goes that way to the end, whatever the input says by now.
     pub(crate) fn settle_way_in(&self, input: &Input) -> Input {
-        let is_in_standby = matches!(self.member_state(), Some("Standby" | "EnteringStandby"));
-        let replacement = if is_in_standby {
-            Replacement::Before
-        } else {
-            input.replacement
-        };
-        Input {
-            replacement,
-            ..input.clone()
+        let mut settled = input.clone();
+        if let Some("Standby" | "EnteringStandby") = self.member_state() {
+            settled.replacement = Replacement::Before;
         }
+        settled
     }
 
     /// Whether the holder of a claim that came to this phase has touched the node, and what that asks of its group is done. In the queue
@@ -224,65 +184,64 @@ impl Found {
         !is_untouched(&[phase], self.member_state())
     }
 
+    /// None for one in a warm pool, which is not among the group's members.
     fn member_state(&self) -> Option<&str> {
-        let id = self.instance.as_ref().map(|instance| &instance.id)?;
-        let member = self.group.as_ref()?.member(id)?;
+        let group = &self.membership.as_ref()?.group;
+        let member = group.member(&self.instance.as_ref()?.id)?;
         Some(member.lifecycle_state.as_str())
     }
 
+    /// As Auto Scaling has it; of one in a warm pool, too.
+    fn lifecycle_state(&self) -> Option<&str> {
+        let membership = self.membership.as_ref()?;
+        Some(membership.lifecycle_state.as_str())
+    }
+
+    /// Whether the group keeps an instance whose hook was abandoned.
+    fn retains(&self) -> bool {
+        self.membership
+            .as_ref()
+            .is_some_and(|membership| membership.retains)
+    }
+
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
-        let refusal = Obstacle::UnreadableClaim.because(format!(
-            "{} is not a claim of recycle-eks but {text:?}; remove it if no execution works on the node: {}",
-            self.claim_place(),
-            self.claim_removal()
-        ));
-        Error::Refused(refusal.to_string())
+        let (place, removal) = self.locate_claim();
+        let text = format!(
+            "{place} is not a claim of recycle-eks but {text:?}; remove it if no execution works on the node: {removal}"
+        );
+        Error::refused(Obstacle::UnreadableClaim, text)
     }
 
     pub(crate) fn foreign_claim(&self, what: &str) -> Error {
-        let refusal = Obstacle::ForeignClaim.because(format!(
-            "{} is a claim {what}: this installation has not written it; if no other installation or version of recycle-eks works on \
-             the node, remove it: {}",
-            self.claim_place(),
-            self.claim_removal()
-        ));
-        Error::Refused(refusal.to_string())
+        let (place, removal) = self.locate_claim();
+        let text = format!(
+            "{place} is a claim {what}: this installation has not written it; if no other installation or version of recycle-eks works on \
+             the node, remove it: {removal}"
+        );
+        Error::refused(Obstacle::ForeignClaim, text)
     }
 
-    /// The Node whose annotation is the claim, if it has one; else the claim is the instance's tag.
-    fn claimed_node(&self) -> Option<&NodeFacts> {
-        self.node.as_ref().filter(|node| node.claim().is_some())
-    }
-
-    fn claim_place(&self) -> String {
-        match (self.claimed_node(), &self.instance) {
-            (Some(node), _) => format!("the annotation {CLAIM_ANNOTATION} of node {}", node.name),
-            (None, Some(instance)) => {
-                format!("the tag {CLAIM_TAG} of {}", describe_instance(&instance.id, None))
-            }
-            (None, None) => "the claim".to_owned(),
-        }
-    }
-
-    /// The command that removes it.
-    fn claim_removal(&self) -> String {
-        match (self.claimed_node(), &self.instance) {
-            (Some(node), _) => format!("kubectl annotate node {} {CLAIM_ANNOTATION}-", node.name),
-            (None, Some(instance)) => {
-                format!(
-                    "aws ec2 delete-tags --resources {} --tags Key={CLAIM_TAG}",
-                    instance.id
-                )
-            }
-            (None, None) => String::new(),
+    /// Where the claim stands, and the command that removes it: the Node's annotation if it has one, else the instance's tag.
+    fn locate_claim(&self) -> (String, String) {
+        let node = self.node.as_ref().filter(|node| node.claim().is_some());
+        match (node.map(|node| &node.name), &self.instance) {
+            (Some(name), _) => (
+                format!("the annotation {CLAIM_ANNOTATION} of node {name}"),
+                format!("kubectl annotate node {name} {CLAIM_ANNOTATION}-"),
+            ),
+            (None, Some(Instance { id, .. })) => (
+                format!("the tag {CLAIM_TAG} of {}", describe_instance(id, None)),
+                format!("aws ec2 delete-tags --resources {id} --tags Key={CLAIM_TAG}"),
+            ),
+            (None, None) => ("the claim".to_owned(), String::new()),
         }
     }
 
     /// Why our hook has nothing to wait for, if that is so. Only a cluster that was asked can know no Node.
     pub(crate) fn find_release(&self, input: &Input) -> Option<String> {
         let (hook, instance) = (input.hook.as_ref()?, self.instance.as_ref()?);
-        let was_asked = self.missing_permissions.is_empty() && !self.is_unreachable;
-        let state = self.lifecycle_state.as_deref();
+        let was_asked = self.missing_permissions.is_empty() && self.unreachable.is_none();
+        let state = self.lifecycle_state();
         let is_warm = state.is_some_and(|state| state.starts_with("Warmed:"));
         let is_going = is_held(state) || is_warm || hook.destination != TO_EC2;
         let release = find_release(hook, input, instance, self.node.as_ref());
@@ -291,7 +250,7 @@ impl Found {
 
     /// What a person should know about the hook that the group has.
     pub(crate) fn note_retention(&self, input: &Input) -> Option<String> {
-        check_retain(input.hook.as_ref()?, self.retains)
+        check_retain(input.hook.as_ref()?, self.retains())
     }
 
     pub(crate) fn for_preflight<'a>(
@@ -299,18 +258,20 @@ impl Found {
         input: &'a Input,
         group_state: &'a GroupState,
         resuming: bool,
-    ) -> recycle::claim::facts::Surroundings<'a> {
-        recycle::claim::facts::Surroundings {
+    ) -> Surroundings<'a> {
+        static NO_TAGS: BTreeMap<String, String> = BTreeMap::new();
+        let membership = self.membership.as_ref();
+        Surroundings {
             input,
             instance: self.instance.as_ref(),
-            lifecycle_state: self.lifecycle_state.as_deref(),
-            group: self.group.as_ref(),
-            group_tags: &self.group_tags,
-            group_propagates: &self.group_propagates,
-            group_retains: self.retains,
+            lifecycle_state: self.lifecycle_state(),
+            group: membership.map(|membership| &membership.group),
+            group_tags: membership.map_or(&NO_TAGS, |membership| &membership.tags),
+            group_propagates: membership.map_or(&[], |membership| membership.propagates.as_slice()),
+            group_retains: self.retains(),
             group_state,
             node: self.node.as_ref(),
-            unreachable: self.is_unreachable.then_some(self.endpoint.as_str()),
+            unreachable: self.unreachable.as_deref(),
             missing_permissions: &self.missing_permissions,
             resuming,
         }
@@ -321,13 +282,15 @@ impl Found {
         hook: Option<HeldByHook>,
         remark: Option<String>,
     ) -> Result<Target, Error> {
+        let instance = self.instance.ok_or(Error::Incomplete("the instance"))?;
+        let membership = self.membership.ok_or(Error::Incomplete("its group"))?;
         Ok(Target {
+            client: self.client,
+            instance,
+            lifecycle_state: membership.lifecycle_state,
+            group: membership.group,
             hook,
             remark,
-            lifecycle_state: self.lifecycle_state,
-            client: self.client,
-            instance: self.instance.ok_or(Error::Incomplete("the instance"))?,
-            group: self.group.ok_or(Error::Incomplete("its group"))?,
             node: self.node.ok_or(Error::Incomplete("its Node"))?,
         })
     }

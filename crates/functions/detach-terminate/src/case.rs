@@ -2,15 +2,15 @@
 
 use ec2::protection;
 use jiff::Timestamp;
-use kubernetes::{DrainFacts, NodeChange, NodeSurvey, Occasion};
+use kubernetes::{NodeChange, NodeSurvey, Occasion};
 use recycle::answer::envelope::Answer;
+use recycle::base::failure::Failure;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::{WAITING, is_held};
-use recycle::cluster::instance::Instance;
-use recycle::cluster::instance::describe_instance;
+use recycle::cluster::instance::{Instance, describe_instance};
 use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
@@ -20,11 +20,11 @@ use recycle::drain::lost::find_loss;
 use recycle::drain::survey::PodSurvey;
 use recycle::input::model::Dispose;
 use recycle::input::way_in::WayIn;
-use recycle::records::claim::{Claim, check_claim};
+use recycle::records::claim::{Claim, ClaimLost, check_claim};
 use recycle::replacement::shortage::{Shortage, find_shortage, is_usable};
 use recycle::replacement::usable::Patience;
 
-use crate::{DetachTerminate, Error};
+use crate::{Answered, DetachTerminate, Error};
 
 pub(crate) struct Case {
     pub(crate) client: kube::Client,
@@ -51,22 +51,22 @@ impl DetachTerminate {
     ) -> Result<Case, Error> {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
-        let id = run.input.instance_id.clone();
-        // Names of Nodes are used again, and fast: the Node has to be this instance's. One that does not say whose it is, is that of whoever
-        // has claimed it: without it nobody would ask for its taint, its balancers and its volumes.
+        let id = &run.input.instance_id;
+        // Names of Nodes are used again, and fast: the Node has to be this instance's. One that does not say whose it is, is that of the
+        // execution that has claimed it: without it nothing would ask for its taint, its balancers and its volumes.
         let is_ours = |node: &NodeFacts| match &node.instance {
-            Some(instance) => *instance == id,
+            Some(instance) => instance == id,
             None => node.claim().is_some(),
         };
         let node = node.filter(is_ours);
-        let instance = self.instances.fetch(&id).await?;
+        let instance = self.instances.fetch(id).await?;
         let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
-        let member = group.as_ref().and_then(|group| group.member(&id));
+        let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
         let waits_for_our_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
-            Dispose::Detach => protection::find_protected(&self.instances, &id).await?,
+            Dispose::Detach => protection::find_protected(&self.instances, id).await?,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
         };
         Ok(Case {
@@ -90,11 +90,11 @@ fn find_own_claim(
     instance: Option<&Instance>,
     run: &Run,
     me: &Fence,
-) -> Result<Option<Claim>, Error> {
+) -> Result<Option<Claim>, ClaimLost> {
     let was_retired = was_retired(instance, run);
     // What is stopped or detached keeps its Node, from which the claim goes first.
     if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
-        return Ok(Some(kubernetes::check_claim(node, me, run.input.urgency)?));
+        return kubernetes::check_claim(node, me, run.input.urgency).map(Some);
     }
     let Some(instance) = instance else { return Ok(None) };
     let found = instance.claim();
@@ -103,7 +103,7 @@ fn find_own_claim(
         return Ok(None);
     }
     let subject = describe_instance(&instance.id, None);
-    Ok(Some(check_claim(found, me, run.input.urgency, &subject)?))
+    check_claim(found, me, run.input.urgency, &subject).map(Some)
 }
 
 /// Whether this execution has left its result on the instance. One of an earlier life, as of an instance that was detached, attached
@@ -121,13 +121,21 @@ fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
 
 impl Case {
     /// None if the instance is in no group any more.
-    pub(crate) fn lifecycle_state(&self) -> Option<&str> {
-        let id = &self.run.input.instance_id;
-        let member = self.group.as_ref().and_then(|group| group.member(id));
-        member.map(|member| member.lifecycle_state.as_str())
+    fn member(&self) -> Option<&Member> {
+        self.group.as_ref()?.member(&self.run.input.instance_id)
     }
 
-    pub(crate) fn departure(&self, since: Timestamp) -> Departure<'_> {
+    pub(crate) fn lifecycle_state(&self) -> Option<&str> {
+        self.member().map(|member| member.lifecycle_state.as_str())
+    }
+
+    /// It was given up as lost, and its machine runs.
+    fn is_lost_but_runs(&self) -> bool {
+        let instance = self.instance.as_ref();
+        self.run.lost.is_some() && instance.is_some_and(|instance| instance.state == "running")
+    }
+
+    pub(crate) fn departure(&self) -> Departure<'_> {
         let input = &self.run.input;
         Departure {
             id: &input.instance_id,
@@ -140,7 +148,7 @@ impl Case {
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             protected: &self.protected,
-            since,
+            since: self.run.disposing_since.unwrap_or(self.now),
             now: self.now,
             balancer_grace: self.balancer_grace(),
         }
@@ -149,43 +157,27 @@ impl Case {
     /// The input's, cut to half of what EC2 leaves: the other half is for the group, to replace the instance before it goes.
     fn balancer_grace(&self) -> u32 {
         let input = &self.run.input;
-        let left = input
-            .interrupted_at
-            .map(|at| at.duration_since(self.now).as_secs().max(0) / 2);
+        let half_of = |end: Timestamp| end.duration_since(self.now).as_secs().max(0) / 2;
+        let left = input.interrupted_at.map(half_of);
         let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
         input.load_balancer_grace_seconds.min(left)
     }
 
     /// It was given up as lost, and its Node is back, or Ready again, on an instance that runs as a member of its group.
     pub(crate) fn has_recovered(&self) -> bool {
-        let runs = self
-            .instance
-            .as_ref()
-            .is_some_and(|instance| instance.state == "running");
-        let id = &self.run.input.instance_id;
-        let member = self.group.as_ref().and_then(|group| group.member(id));
-        // Whom our hook holds stays as long as we hold it.
+        // A member that our hook holds stays as long as we hold it.
         let is_held =
             |member: &Member| self.run.way_in == WayIn::Hook && is_held(Some(&member.lifecycle_state));
-        let is_staying = member.is_some_and(|member| !member.is_leaving() || is_held(member));
-        let is_lost = find_loss(
-            self.node.as_ref(),
-            self.run.input.node_lost_after_seconds,
-            self.now,
-        )
-        .is_some();
-        self.run.lost.is_some() && runs && is_staying && !is_lost
+        let is_staying = |member: &Member| !member.is_leaving() || is_held(member);
+        let patience = self.run.input.node_lost_after_seconds;
+        let loss = find_loss(self.node.as_ref(), patience, self.now);
+        self.is_lost_but_runs() && self.member().is_some_and(is_staying) && loss.is_none()
     }
 
     /// It was given up because it fell silent, its machine runs, and by now no other node is Ready either: that is the cluster's trouble.
     pub(crate) async fn is_silent_like_all(&self) -> Result<bool, Error> {
-        let runs = self
-            .instance
-            .as_ref()
-            .is_some_and(|instance| instance.state == "running");
-        let node = self.node.as_ref().filter(|node| !node.ready);
-        match node {
-            Some(node) if self.run.lost.is_some() && runs && !self.is_going() => {
+        match self.node.as_ref().filter(|node| !node.ready) {
+            Some(node) if self.is_lost_but_runs() && !self.is_going() => {
                 Ok(!kubernetes::is_another_ready(&self.client, &node.name).await?)
             }
             Some(_) | None => Ok(false),
@@ -217,10 +209,7 @@ impl Case {
     }
 
     /// Ends nothing, and waits for another replacement as long as for the first one.
-    pub(crate) async fn await_members(
-        mut self,
-        shortage: &Shortage,
-    ) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn await_members(mut self, shortage: &Shortage) -> Answered {
         let reason = format!(
             "{}: its replacement cannot be used any more, and {}",
             self.say("is drained and waits"),
@@ -232,19 +221,11 @@ impl Case {
             timeout: self.run.input.replacement_timeout_seconds,
         };
         let Some(seconds) = patience.next_wait_of_drained() else {
-            return Err(Error::ReplacementTimedOut(reason));
+            return Err(Error::Ended(Failure::ReplacementTimedOut, reason));
         };
         if patience.since == self.now {
             let occasion = Occasion::Disturbed(Obstacle::ReplacementGone.name());
-            kubernetes::tell(
-                &self.client,
-                &self.run.node,
-                occasion,
-                &reason,
-                self.now,
-                &self.me,
-            )
-            .await;
+            self.tell(occasion, &reason).await;
         }
         self.run.disposing_since = None;
         Ok(Answer::new(DisposeVerdict::Wait, reason)
@@ -257,24 +238,25 @@ impl Case {
         self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
     }
 
-    /// Who is a member of the group now.
-    pub(crate) fn members(&self) -> Vec<InstanceId> {
-        let members = self.group.iter().flat_map(|group| &group.members);
-        members.map(|member| member.instance.clone()).collect()
-    }
-
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
         let (name, node) = (&self.run.node, self.node.as_ref());
-        let drain = DrainFacts::from(&self.run);
+        let drain = (&self.run).into();
         let survey = NodeSurvey::fetch::<Error>(&self.client, name, node, drain, self.now).await?;
         Ok(survey.pods)
     }
 
+    pub(crate) fn check_claim(&self, node: &NodeFacts) -> Result<Claim, ClaimLost> {
+        kubernetes::check_claim(node, &self.me, self.run.input.urgency)
+    }
+
+    /// Says it in an Event.
+    pub(crate) async fn tell(&self, occasion: impl Into<Occasion<'_>>, story: &str) {
+        kubernetes::tell(&self.client, &self.run.node, occasion, story, self.now, &self.me).await;
+    }
+
     pub(crate) fn say(&self, state: &str) -> String {
-        format!(
-            "{} {state}",
-            describe_instance(&self.run.input.instance_id, Some(&self.run.node))
-        )
+        let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
+        format!("{subject} {state}")
     }
 
     /// The same, with the pods that go with the instance, if there are any.
@@ -287,9 +269,8 @@ impl Case {
     pub(crate) async fn back_to_check_pods(mut self, survey: PodSurvey) -> Answer<DisposeVerdict> {
         let survey = match &self.node {
             Some(node) if self.run.input.interrupted_at.is_none() => {
-                kubernetes::hold_back(&self.client, node, survey.clone())
-                    .await
-                    .unwrap_or(survey)
+                let held = kubernetes::hold_back(&self.client, node, survey.clone()).await;
+                held.unwrap_or(survey)
             }
             Some(_) | None => survey,
         };
@@ -303,20 +284,20 @@ impl Case {
     }
 
     /// The same for a node that is not given up after all; `state` says why. What would let its volumes go is taken from it first.
-    pub(crate) async fn spare(mut self, state: &str) -> Result<Answer<DisposeVerdict>, Error> {
-        let reason = self.say(state);
-        if let Some(node) = self.node.take() {
+    pub(crate) async fn spare(mut self, state: &str) -> Answered {
+        if let Some(node) = self.node.clone() {
             kubernetes::amend_node(&self.client, node, |node| {
                 let others = node.taints.iter().filter(|taint| !is_out_of_service_taint(taint));
                 let others: Vec<Taint> = others.cloned().collect();
                 if others.len() == node.taints.len() {
                     return Ok(None);
                 }
-                kubernetes::check_claim(node, &self.me, self.run.input.urgency)?;
+                self.check_claim(node)?;
                 Ok::<_, Error>(Some(NodeChange::new().taints(others)))
             })
             .await?;
         }
+        let reason = self.say(state);
         self.begin_anew();
         Ok(Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run))
     }

@@ -1,45 +1,29 @@
 //! What has to hold at the very moment of a call that cannot be taken back.
 
+use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::DRAINING_TAINT;
 use recycle::cluster::hook::{RETAINED, WAITING};
-use recycle::cluster::instance::Instance;
-use recycle::cluster::instance::describe_instance;
-use recycle::cluster::node::NodeFacts;
-use recycle::drain::survey::PodSurvey;
+use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::node::{NodeFacts, is_draining_taint};
 use recycle::input::model::Dispose;
 use recycle::input::way_in::WayIn;
 
 use crate::Error;
 use crate::case::Case;
 
-/// Somebody put the node to use again: it is not as we left it, so that we must not end it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{subject} {state}, which was not our doing: it is not disposed of")]
-pub struct NotAsLeft {
-    subject: String,
-    state: String,
-}
-
 impl Case {
     pub(crate) fn is_going(&self) -> bool {
         let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
-        // Out of its group by whoever's hand: of a lost node there is nothing left to do.
+        // Out of its group by any hand: of a lost node there is nothing left to do.
         let has_left = self.run.lost.is_some() && is_out(state);
         has_left || is_going(dispose, self.run.way_in, self.instance.as_ref(), state)
     }
 
-    pub(crate) fn check_as_left(&self) -> Result<(), NotAsLeft> {
-        let id = &self.run.input.instance_id;
-        check_as_left(id, self.run.way_in, self.lifecycle_state(), self.node.as_ref())
-    }
-
-    /// The pods that hold the node; none of a lost one's can be saved.
-    pub(crate) async fn survey_holders(&self) -> Result<PodSurvey, Error> {
-        match self.run.lost {
-            Some(_) => Ok(PodSurvey::default()),
-            None => self.survey_pods().await,
-        }
+    pub(crate) fn check_as_left(&self) -> Result<(), Error> {
+        let (id, state) = (&self.run.input.instance_id, self.lifecycle_state());
+        check_as_left(id, self.run.way_in, state, self.node.as_ref())
+            .map_err(|text| Error::Ended(Failure::ServiceRefused, text))
     }
 }
 
@@ -56,8 +40,7 @@ fn is_going(
     lifecycle_state: Option<&str>,
 ) -> bool {
     let Some(instance) = instance else { return true };
-    let is_stopping = matches!(instance.state.as_str(), "stopping" | "stopped");
-    // Whoever came in by the hook is held by it, until we let go.
+    // A member that came in by the hook is held by it, until we let go.
     let is_held = |state: &str| {
         state == RETAINED || (way_in == WayIn::Hook && matches!(state, "Terminating" | WAITING))
     };
@@ -65,42 +48,36 @@ fn is_going(
         lifecycle_state.is_some_and(|state| state.starts_with("Terminat") && !is_held(state));
     let goes_as_asked = match dispose {
         Dispose::Terminate => false,
-        Dispose::Stop => is_stopping,
+        Dispose::Stop => matches!(instance.state.as_str(), "stopping" | "stopped"),
         Dispose::Detach => is_out(lifecycle_state),
     };
     instance.is_gone() || is_terminating || goes_as_asked
 }
 
-/// Checks that a running instance is still where we put it: in Standby, if it came in that way, and under our taint. A missing Node
-/// cannot take pods.
+/// Checks that a running instance is still where we put it: in Standby, if it came in that way, and under our taint. A node that
+/// a person has put to use again must not be ended. A missing Node cannot take pods.
 fn check_as_left(
     id: &InstanceId,
     way_in: WayIn,
     lifecycle_state: Option<&str>,
     node: Option<&NodeFacts>,
-) -> Result<(), NotAsLeft> {
-    let not_as_left = |state: String| {
-        let subject = describe_instance(id, node.map(|node| &node.name));
-        Err(NotAsLeft { subject, state })
-    };
+) -> Result<(), String> {
     let is_in_place = match (way_in, lifecycle_state) {
         (WayIn::Before, Some("Standby" | "EnteringStandby")) | (WayIn::After, Some("InService")) => true,
         (WayIn::Hook, state) => state.is_some(),
         (WayIn::Before | WayIn::After, _) => false,
     };
-    if !is_in_place {
-        return not_as_left(match lifecycle_state {
-            Some(state) => format!("is {state} in its group"),
-            None => "has left its group".to_owned(),
-        });
-    }
-    let lacks_taint =
-        node.is_some_and(|node| !node.taints.iter().any(recycle::cluster::node::is_draining_taint));
-    if lacks_taint {
-        not_as_left(format!("has lost the taint {DRAINING_TAINT}"))
-    } else {
-        Ok(())
-    }
+    let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(is_draining_taint));
+    let state = match lifecycle_state {
+        Some(_) | None if is_in_place && !lacks_taint => return Ok(()),
+        Some(_) | None if is_in_place => format!("has lost the taint {DRAINING_TAINT}"),
+        Some(state) => format!("is {state} in its group"),
+        None => "has left its group".to_owned(),
+    };
+    let subject = describe_instance(id, node.map(|node| &node.name));
+    Err(format!(
+        "{subject} {state}, which was not our doing: it is not disposed of"
+    ))
 }
 
 #[cfg(test)]
@@ -167,14 +144,12 @@ mod tests {
             (Some("InService"), "is InService in its group"),
             (None, "has left its group"),
         ] {
-            let refusal = check_as_left(&id(), WayIn::Before, state, Some(&node()))
-                .unwrap_err()
-                .to_string();
+            let refusal = check_as_left(&id(), WayIn::Before, state, Some(&node())).unwrap_err();
             assert!(refusal.contains(text), "{refusal}");
         }
         let mut untainted = node();
         untainted.taints.clear();
         let refusal = check_as_left(&id(), WayIn::Before, Some("Standby"), Some(&untainted)).unwrap_err();
-        assert!(refusal.to_string().contains("has lost the taint"), "{refusal}");
+        assert!(refusal.contains("has lost the taint"), "{refusal}");
     }
 }

@@ -16,22 +16,23 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
+use recycle::base::failure::Failure;
 use recycle::base::ids::ClusterName;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::EndedPods;
 use recycle::contract::verdicts::DisposeVerdict;
 use recycle::disposal::next_step::{DisposalStep, next_disposal_step};
+use recycle::drain::survey::PodSurvey;
 
 pub use error::Error;
-pub use guard::NotAsLeft;
 
 /// Seconds until the next call where nothing has to be waited for.
 const AT_ONCE: u32 = 1;
 
-/// The step.
+type Answered = Result<Answer<DisposeVerdict>, Error>;
+
 #[derive(Debug)]
 pub struct DetachTerminate {
     access: Access,
@@ -40,7 +41,6 @@ pub struct DetachTerminate {
 }
 
 impl DetachTerminate {
-    /// The step with clients of `aws`.
     #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
@@ -54,23 +54,17 @@ impl DetachTerminate {
     /// patience.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<DisposeVerdict>, Error> {
         let now = request.context.now();
-        let since = *request.run.disposing_since.get_or_insert(now);
+        request.run.disposing_since.get_or_insert(now);
         let run = request.run.clone();
         let execution = request.context.execution.id.clone();
-        let answer = self.take_step(request, since).await;
+        let answer = self.take_step(request).await;
         let answer = answer.map(|answer| answer.telling_end(&execution, DisposeVerdict::Recycled));
-        answer.or_else(|error| outage::wait_out(error, run, since, now))
+        answer.or_else(|error| outage::wait_out(error, run, now))
     }
 
-    async fn take_step(
-        &self,
-        request: StepRequest,
-        since: Timestamp,
-    ) -> Result<Answer<DisposeVerdict>, Error> {
-        let StepRequest { context, run } = request;
-        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
-        self.take_step_in(client, node, StepRequest { context, run }, since)
-            .await
+    async fn take_step(&self, request: StepRequest) -> Answered {
+        let (client, node) = kubernetes::open(&self.access, &request.run.node).await?;
+        self.take_step_in(client, node, request).await
     }
 
     /// The same once the cluster is open.
@@ -79,20 +73,22 @@ impl DetachTerminate {
         client: kube::Client,
         node: Option<NodeFacts>,
         request: StepRequest,
-        since: Timestamp,
-    ) -> Result<Answer<DisposeVerdict>, Error> {
+    ) -> Answered {
         let mut case = self.fetch(client, node, request).await?;
         if case.has_recovered() {
             return case.spare("is well again").await;
         }
         if case.is_silent_like_all().await? {
-            return case
-                .spare("is silent like every other node: it is not given up")
-                .await;
+            let state = "is silent like every other node: it is not given up";
+            return case.spare(state).await;
         }
         if !case.is_going() {
             case.check_as_left()?;
-            let survey = case.survey_holders().await?;
+            let survey = match case.run.lost {
+                // No pod of a lost node can be saved.
+                Some(_) => PodSurvey::default(),
+                None => case.survey_pods().await?,
+            };
             case.run.drain.late_pods = EndedPods::late(&survey);
             match &mut case.run.drain.ended_pods {
                 Some(ended) => *ended = EndedPods::of(&survey),
@@ -107,7 +103,7 @@ impl DetachTerminate {
         if case.has_to_remember() {
             return self.remember(case).await;
         }
-        match next_disposal_step(&case.departure(since)) {
+        match next_disposal_step(&case.departure()) {
             DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(case, seconds).await,
             DisposalStep::Wait(seconds, reason) => Ok(case.wait(seconds, &reason)),
             DisposalStep::MarkOutOfService => self.mark_out_of_service(case).await,
@@ -119,7 +115,10 @@ impl DetachTerminate {
             DisposalStep::Unprotect(members) => self.unprotect(case, &members).await,
             DisposalStep::Retire => self.retire(case).await,
             DisposalStep::Done => self.finish(case).await,
-            DisposalStep::GiveUp(state) => Err(Error::DoesNotGo(case.say(&format!("does not go: {state}")))),
+            DisposalStep::GiveUp(state) => {
+                let state = format!("does not go: {state}");
+                Err(Error::Ended(Failure::ServiceRefused, case.say(&state)))
+            }
         }
     }
 }

@@ -8,20 +8,18 @@ use recycle::contract::run::Run;
 use recycle::contract::verdicts::DisposeVerdict;
 use recycle::disposal::next_step::wait_for_answer;
 
-use crate::Error;
+use crate::{Answered, Error};
 
 /// Makes a wait of an error that may pass.
-pub(crate) fn wait_out(
-    error: Error,
-    run: Run,
-    since: Timestamp,
-    now: Timestamp,
-) -> Result<Answer<DisposeVerdict>, Error> {
+pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     // A Node that vanished between two calls is none at the next.
     let may_pass = error.failure() == Failure::ServiceUnavailable
         || matches!(error, Error::Node(kubernetes::Error::NodeGone { .. }));
-    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds).filter(|_| may_pass);
-    let Some(wait) = wait else { return Err(error) };
+    let since = run.disposing_since.unwrap_or(now);
+    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds);
+    let Some(wait) = wait.filter(|_| may_pass) else {
+        return Err(error);
+    };
     let reason = format!("the disposal cannot go on: {}", with_causes(&error));
     Ok(Answer::new(DisposeVerdict::Wait, reason)
         .waiting(wait)
@@ -37,8 +35,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_outage_is_waited_out_as_long_as_there_is_patience() {
-        let run = case(&ScriptedKube::new(), "terminate", "running").run;
+        let mut run = case(&ScriptedKube::new(), "terminate", "running").run;
         let since: Timestamp = "2027-01-01T20:00:00Z".parse().unwrap();
+        run.disposing_since = Some(since);
         let at = |minutes: i64| since + jiff::SignedDuration::from_mins(minutes);
         let away = || {
             Error::Node(kubernetes::Error::Unreachable {
@@ -47,23 +46,28 @@ mod tests {
             })
         };
 
-        let answer = wait_out(away(), run.clone(), since, at(20)).unwrap();
+        let answer = wait_out(away(), run.clone(), at(20)).unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
         assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
 
         let gone = Error::Node(kubernetes::Error::NodeGone {
             node: "node-a".to_owned(),
         });
-        let answer = wait_out(gone, run.clone(), since, at(20)).unwrap();
+        let answer = wait_out(gone, run.clone(), at(20)).unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Wait, "the next call finds none");
-        let lost = Error::NodeLost("it is lost".to_owned());
-        assert!(wait_out(lost, run.clone(), since, at(20)).is_err());
+        let lost = Error::Ended(Failure::NodeLost, "it is lost".to_owned());
+        assert!(wait_out(lost, run.clone(), at(20)).is_err());
         assert!(
-            wait_out(away(), run.clone(), since, at(36)).is_err(),
+            wait_out(away(), run.clone(), at(36)).is_err(),
             "patience is at an end"
         );
         assert!(
-            wait_out(Error::DoesNotGo("no".to_owned()), run, since, at(20)).is_err(),
+            wait_out(
+                Error::Ended(Failure::ServiceRefused, "no".to_owned()),
+                run,
+                at(20)
+            )
+            .is_err(),
             "it does not pass"
         );
     }

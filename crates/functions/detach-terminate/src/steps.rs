@@ -23,14 +23,15 @@ use recycle::replacement::old_node::OldNode;
 use recycle::restore::undo::EXCLUDED;
 
 use crate::case::Case;
-use crate::{AT_ONCE, DetachTerminate, Error};
+use crate::{AT_ONCE, Answered, DetachTerminate, Error};
 
 impl DetachTerminate {
-    /// What the replacement is judged by has to be in the state machine's hands before the instance is ended; and on the Node, for whoever
-    /// resumes. Where an execution that is dead by now has ended it, that is where it stands.
-    pub(crate) async fn remember(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+    /// What the replacement is judged by has to be in the state machine's hands before the instance is ended; and on the Node, for the
+    /// execution that resumes. Where an execution that is dead by now has ended it, that is where it stands.
+    pub(crate) async fn remember(&self, mut case: Case) -> Answered {
         let members = if case.lifecycle_state() == Some("InService") {
-            let members = case.members();
+            let members = case.group.iter().flat_map(|group| &group.members);
+            let members: Vec<InstanceId> = members.map(|member| member.instance.clone()).collect();
             self.record(&case, |node| {
                 let record = Record {
                     schema: SCHEMA,
@@ -48,22 +49,15 @@ impl DetachTerminate {
             }
         };
         case.run.old = Some(OldNode::new(case.node.as_ref(), &members));
-        Ok(case.wait(
-            AT_ONCE,
-            "the members of its group are remembered, to know its replacement by",
-        ))
+        let reason = "the members of its group are remembered, to know its replacement by";
+        Ok(case.wait(AT_ONCE, reason))
     }
 
-    pub(crate) async fn leave_balancers(
-        &self,
-        case: Case,
-        seconds: u32,
-    ) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn leave_balancers(&self, case: Case, seconds: u32) -> Answered {
         self.record(&case, |node| {
-            let before = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned();
             let record = Record {
                 excluded_at: Some(case.now),
-                excluded_before: before,
+                excluded_before: node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned(),
                 ..node.record()?
             };
             Ok(NodeChange::new()
@@ -74,10 +68,9 @@ impl DetachTerminate {
         Ok(case.wait(seconds, "load balancers forget it"))
     }
 
-    pub(crate) async fn terminate(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
-        self.record(&case, |_| Ok(NodeChange::new())).await?;
-        let id = &case.run.input.instance_id;
-        match self.groups.terminate(id).await {
+    pub(crate) async fn terminate(&self, case: Case, seconds: u32) -> Answered {
+        self.record_phase(&case).await?;
+        match self.groups.terminate(&case.run.input.instance_id).await {
             // An earlier try of the same call has taken effect, or the group was quicker.
             Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
             called => called?,
@@ -86,58 +79,44 @@ impl DetachTerminate {
         Ok(case.wait(seconds, &reason))
     }
 
-    /// Also of a termination of our own: by instance, so that it needs nobody's token.
-    pub(crate) async fn complete_hook(
-        &self,
-        case: Case,
-        seconds: u32,
-    ) -> Result<Answer<DisposeVerdict>, Error> {
-        self.record(&case, |_| Ok(NodeChange::new())).await?;
+    /// Also of a termination of our own: by instance, so that it needs no token.
+    pub(crate) async fn complete_hook(&self, case: Case, seconds: u32) -> Answered {
+        self.record_phase(&case).await?;
         let id = &case.run.input.instance_id;
         self.groups.complete_hook(&case.run.group, id).await?;
         let reason = with_volumes_left("our lifecycle hook lets it go", &case);
         Ok(case.wait(seconds, &reason))
     }
 
-    pub(crate) async fn stop(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
-        self.record(&case, |_| Ok(NodeChange::new())).await?;
+    pub(crate) async fn stop(&self, case: Case, seconds: u32) -> Answered {
+        self.record_phase(&case).await?;
         self.instances.stop(&case.run.input.instance_id).await?;
         let reason = with_volumes_left("it is being stopped", &case);
         Ok(case.wait(seconds, &reason))
     }
 
     /// Other taints stay: Kubernetes takes this one away with the Node.
-    pub(crate) async fn mark_out_of_service(&self, case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn mark_out_of_service(&self, case: Case) -> Answered {
         self.record(&case, |node| {
             let taints = node.taints.iter().cloned().chain([out_of_service_taint()]);
             Ok(NodeChange::new().taints(taints.collect()))
         })
         .await?;
-        Ok(case.wait(
-            AT_ONCE,
-            "its machine is off, so that Kubernetes lets its volumes go",
-        ))
+        let reason = "its machine is off, so that Kubernetes lets its volumes go";
+        Ok(case.wait(AT_ONCE, reason))
     }
 
-    pub(crate) async fn protect(
-        &self,
-        case: Case,
-        members: &[InstanceId],
-    ) -> Result<Answer<DisposeVerdict>, Error> {
-        self.record(&case, |_| Ok(NodeChange::new())).await?;
+    pub(crate) async fn protect(&self, case: Case, members: &[InstanceId]) -> Answered {
+        self.record_phase(&case).await?;
         let (group, cause) = (&case.run.group, &case.run.input.instance_id);
         protection::protect(&self.groups, &self.instances, group, members, cause).await?;
-        Ok(case.wait(
-            AT_ONCE,
-            &format!(
-                "{} members of its group are protected from scale-in meanwhile",
-                members.len()
-            ),
-        ))
+        let count = members.len();
+        let reason = format!("{count} members of its group are protected from scale-in meanwhile");
+        Ok(case.wait(AT_ONCE, &reason))
     }
 
-    pub(crate) async fn detach(&self, case: Case, seconds: u32) -> Result<Answer<DisposeVerdict>, Error> {
-        self.record(&case, |_| Ok(NodeChange::new())).await?;
+    pub(crate) async fn detach(&self, case: Case, seconds: u32) -> Answered {
+        self.record_phase(&case).await?;
         let id = &case.run.input.instance_id;
         match self.groups.detach(&case.run.group, id).await {
             Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
@@ -146,17 +125,13 @@ impl DetachTerminate {
         Ok(case.wait(seconds, "it is being detached from its group"))
     }
 
-    pub(crate) async fn unprotect(
-        &self,
-        case: Case,
-        protected: &[InstanceId],
-    ) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn unprotect(&self, case: Case, protected: &[InstanceId]) -> Answered {
         protection::unprotect(&self.groups, &self.instances, case.group.as_ref(), protected).await?;
         Ok(case.wait(AT_ONCE, "no member of its group is protected any more"))
     }
 
     /// Stopped or detached: the tag tells people, then the Node is seen to, and the claim goes last, since it is what lets us do this.
-    pub(crate) async fn retire(&self, case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn retire(&self, case: Case) -> Answered {
         let is_stopped = case.run.input.dispose == Dispose::Stop;
         let tag = if is_stopped { STOPPED_TAG } else { DETACHED_TAG };
         let id = &case.run.input.instance_id;
@@ -169,7 +144,7 @@ impl DetachTerminate {
                     kubernetes::retire_detached(node, id)
                 };
                 if change.is_some() {
-                    kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
+                    case.check_claim(node)?;
                 }
                 Ok::<_, Error>(change)
             });
@@ -185,29 +160,26 @@ impl DetachTerminate {
 
     /// Nothing is left to do. Cluster Autoscaler may have the replacement again. What is terminated takes its tags with it; what stays keeps
     /// none but the one that says so.
-    pub(crate) async fn finish(&self, mut case: Case) -> Result<Answer<DisposeVerdict>, Error> {
+    pub(crate) async fn finish(&self, mut case: Case) -> Answered {
         let old = &case.run.input.instance_id;
         leave_to_the_sweep(kubernetes::let_go_of_all(&case.client, old).await)?;
-        if let Some(lost) = case.run.lost.clone() {
-            return Err(self.report_loss(&case, &lost).await);
+        if let Some(lost) = &case.run.lost {
+            return Err(report_loss(&case, lost).await);
         }
         let dispose = case.run.input.dispose;
-        let is_gone = case.instance.as_ref().is_none_or(Instance::is_gone);
-        if !is_gone && dispose != Dispose::Terminate {
-            let id = &case.run.input.instance_id;
+        let there = case.instance.as_ref().filter(|instance| !instance.is_gone());
+        if let Some(instance) = there.filter(|_| dispose != Dispose::Terminate) {
             let ours = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
-            let has = |tag: &&str| {
-                case.instance
-                    .as_ref()
-                    .is_some_and(|instance| instance.tags.contains_key(*tag))
-            };
+            let has = |tag: &&str| instance.tags.contains_key(*tag);
             let left: Vec<&str> = ours.into_iter().filter(has).collect();
             if !left.is_empty() {
-                leave_to_the_sweep(self.instances.untag(id, &left).await)?;
+                leave_to_the_sweep(self.instances.untag(&instance.id, &left).await)?;
             }
         }
         let outcome = match dispose {
-            Dispose::Terminate | Dispose::Stop | Dispose::Detach if is_gone => "is terminated".to_owned(),
+            Dispose::Terminate | Dispose::Stop | Dispose::Detach if there.is_none() => {
+                "is terminated".to_owned()
+            }
             Dispose::Terminate => "is being terminated by its group".to_owned(),
             Dispose::Stop => "is stopped, and stays in Standby".to_owned(),
             Dispose::Detach => format!("has left group {}, and runs", case.run.group),
@@ -223,26 +195,14 @@ impl DetachTerminate {
             }
             None => DisposeVerdict::Recycled,
         };
-        // Who held it, nobody asks any more.
+        // After the end no function asks which pods held it.
         case.run.drain.holders = None;
         let answer = Answer::new(verdict, reason).naming_ended(&case.run);
         Ok(answer.carrying(case.run))
     }
 
-    async fn report_loss(&self, case: &Case, lost: &Lost) -> Error {
-        let state = case.instance.as_ref().map(|instance| instance.state.as_str());
-        let subject = case.say("").trim_end().to_owned();
-        let text = describe_loss(&subject, lost, state, case.run.drain.holders.as_ref());
-        kubernetes::tell(
-            &case.client,
-            &case.run.node,
-            Occasion::Lost,
-            &text,
-            case.now,
-            &case.me,
-        )
-        .await;
-        Error::NodeLost(text)
+    async fn record_phase(&self, case: &Case) -> Result<(), Error> {
+        self.record(case, |_| Ok(NodeChange::new())).await
     }
 
     /// Writes the phase, with what else the step wants on the Node in the same request; then the instance's tag.
@@ -260,58 +220,49 @@ impl DetachTerminate {
         };
         if let Some(node) = &case.node {
             kubernetes::amend_node(&case.client, node.clone(), |node| {
-                let found = kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
+                let found = case.check_claim(node)?;
                 let change = change(node)?;
-                let is_recorded = found == claim && change.is_empty();
-                Ok::<_, Error>(if is_recorded {
-                    None
-                } else {
-                    Some(change.claim(&claim)?)
-                })
+                if found == claim && change.is_empty() {
+                    return Ok(None);
+                }
+                Ok::<_, Error>(Some(change.claim(&claim)?))
             })
             .await?;
             let state = match case.run.drain.ended_pods {
                 None => "is drained and leaves",
                 Some(_) => "leaves",
             };
-            let story = case.say_whole(state);
-            kubernetes::tell(
-                &case.client,
-                &node.name,
-                Phase::Disposing,
-                &story,
-                case.now,
-                &case.me,
-            )
-            .await;
+            case.tell(Phase::Disposing, &case.say_whole(state)).await;
         }
         let tag = claim.to_tag();
-        let tagged = case
-            .instance
-            .as_ref()
-            .and_then(|instance| instance.tags.get(CLAIM_TAG));
-        if tagged != Some(&tag) && case.instance.is_some() {
-            self.instances
-                .tag(&case.run.input.instance_id, &[(CLAIM_TAG, tag)])
-                .await?;
+        let is_untagged = |instance: &&Instance| instance.tags.get(CLAIM_TAG) != Some(&tag);
+        if let Some(instance) = case.instance.as_ref().filter(is_untagged) {
+            self.instances.tag(&instance.id, &[(CLAIM_TAG, tag)]).await?;
         }
         Ok(())
     }
 
     async fn is_leaving(&self, case: &Case) -> Result<bool, Error> {
         let group = self.groups.fetch(&case.run.group).await?;
-        let member = group
-            .as_ref()
-            .and_then(|group| group.member(&case.run.input.instance_id));
+        let id = &case.run.input.instance_id;
+        let member = group.as_ref().and_then(|group| group.member(id));
         Ok(member.is_none_or(Member::is_leaving))
     }
 }
 
+async fn report_loss(case: &Case, lost: &Lost) -> Error {
+    let state = case.instance.as_ref().map(|instance| instance.state.as_str());
+    let subject = case.say("").trim_end().to_owned();
+    let text = describe_loss(&subject, lost, state, case.run.drain.holders.as_ref());
+    case.tell(Occasion::Lost, &text).await;
+    Error::Ended(Failure::NodeLost, text)
+}
+
 fn with_volumes_left(what: &str, case: &Case) -> String {
-    std::iter::once(what.to_owned())
-        .chain(describe_volumes_left(case.node.as_ref()))
-        .collect::<Vec<_>>()
-        .join(", ")
+    match describe_volumes_left(case.node.as_ref()) {
+        Some(left) => format!("{what}, {left}"),
+        None => what.to_owned(),
+    }
 }
 
 /// It has gone as asked, which no refusal takes back: what is refused now, the sweep does.
@@ -597,7 +548,7 @@ mod tests {
         });
         let error = step(&ScriptedAws::new()).finish(case).await.unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, Error::NodeLost(_)), "{error:?}");
+        assert_eq!(error.failure(), Failure::NodeLost);
         assert!(
             text.contains("its instance is terminated; lost with it: 1 pod (jobs/train)"),
             "{text}"

@@ -1,18 +1,14 @@
-//! What can go wrong while pods are evicted.
+//! What can go wrong while pods are evicted. What one pod meets is no error but a part of the answer.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::node_record::UnreadableRecord;
 
-/// What can go wrong while pods are evicted. What one pod meets is no error but a part of the answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster did not do as it was asked.
     #[error("failed to evict the node's pods")]
     Node(#[from] kubernetes::Error),
-    /// The claim is not ours any more.
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
-    /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
 }

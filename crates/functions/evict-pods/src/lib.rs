@@ -34,17 +34,14 @@ pub use error::Error;
 /// One invocation. If the cluster cannot be asked, or the Node has vanished, the next look of `check-pods` sees to it.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
-    let opened = open(access, &run.node).await;
-    let evicted = match opened {
+    let evicted = match open(access, &run.node).await {
         Ok((client, node)) => evict(&client, node, &context, &mut run).await,
         Err(error) => Err(error.into()),
     };
     let answer = match evicted {
         Err(error) if matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost) => {
-            Answer::new(
-                EvictVerdict::Wait,
-                format!("the cluster cannot be asked: {}", with_causes(&error)),
-            )
+            let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
+            Answer::new(EvictVerdict::Wait, reason)
         }
         evicted => evicted?,
     };
@@ -65,7 +62,7 @@ async fn evict(
     let drain = run.clone();
     let survey = NodeSurvey::of_node::<Error>(client, &node, (&drain).into(), now).await?;
     let leaving = survey.pods.to_evict();
-    run.evicted = note(client, run, &leaving).await?;
+    note(client, run, &leaving).await?;
     let requests = requests::send_all(client, leaving, &survey.terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
@@ -76,23 +73,26 @@ async fn evict(
 
 /// Notes whose pods are asked to go, before they are: on the replacement, or in what travels as long as there is none. What a hook's
 /// group does is no rotation's.
-async fn note(client: &kube::Client, run: &Run, pods: &[PodFacts]) -> Result<Option<String>, Error> {
-    let before = run.evicted.clone();
+async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result<(), Error> {
     if note_evicted(None, pods, MOST).is_none() {
-        return Ok(before);
+        return Ok(());
     }
     match run.way_in {
-        WayIn::Hook => Ok(before),
-        WayIn::After => Ok(note_evicted(before.as_deref(), pods, MOST_CARRIED).or(before)),
+        WayIn::Hook => {}
+        WayIn::After => {
+            if let Some(noted) = note_evicted(run.evicted.as_deref(), pods, MOST_CARRIED) {
+                run.evicted = Some(noted);
+            }
+        }
         WayIn::Before => {
-            let replacements =
-                list_replacements(client, std::slice::from_ref(&run.input.instance_id)).await?;
+            let ids = std::slice::from_ref(&run.input.instance_id);
+            let replacements = list_replacements(client, ids).await?;
             if let Some(node) = replacements.into_iter().next() {
                 note_on(client, node, pods).await?;
             }
-            Ok(before)
         }
     }
+    Ok(())
 }
 
 async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts]) -> Result<(), Error> {
@@ -115,21 +115,11 @@ async fn tell_people(
     mut blockers: Vec<Blocker>,
     context: &Context,
 ) -> Result<(), Error> {
-    let now = context.now();
-    for blocker in blockers
-        .iter_mut()
-        .filter(|blocker| blocker.is_news(now) && !blocker.told)
-    {
-        let occasion = Occasion::Blocked(&blocker.what);
-        tell(
-            client,
-            &node.name,
-            occasion,
-            &blocker.describe(),
-            now,
-            &context.fence(),
-        )
-        .await;
+    let (now, me) = (context.now(), context.fence());
+    let untold = |blocker: &&mut Blocker| blocker.is_news(now) && !blocker.told;
+    for blocker in blockers.iter_mut().filter(untold) {
+        let (occasion, text) = (Occasion::Blocked(&blocker.what), blocker.describe());
+        tell(client, &node.name, occasion, &text, now, &me).await;
         blocker.told = true;
     }
     if let Some(progress) = read_progress(node) {

@@ -17,8 +17,8 @@ use recycle::drain::terms::Terms;
 /// many as a node usually has, are asked for within seconds, and the API server's fair share for one client is not used up.
 const AT_ONCE: usize = 10;
 
-/// How long pods are asked for, in real seconds: a call that hangs takes 15, and the function has 240. Whoever was not asked by then is
-/// asked at the next look.
+/// How long pods are asked for, in real seconds: a call that hangs takes 15, and the function has 240. A pod that was not asked for by then
+/// is asked for at the next look.
 const ASKING: Duration = Duration::from_secs(150);
 
 /// The pods by what became of them.
@@ -68,28 +68,27 @@ impl Requests {
 
     /// `news` is what people should know of what stands in the way.
     pub(crate) fn into_answer(self, news: Option<String>) -> Answer<EvictVerdict> {
-        let parts: Vec<String> = self
-            .by_outcome
-            .iter()
-            .map(|(outcome, pods)| format!("{} {outcome}", pods.len()))
+        let count = |pods: &Vec<PodFacts>| u32::try_from(pods.len()).unwrap_or(u32::MAX);
+        let counted = self.by_outcome.iter();
+        let counts: BTreeMap<String, u32> = counted
+            .map(|(outcome, pods)| ((*outcome).to_owned(), count(pods)))
             .collect();
-        let reason = match parts.as_slice() {
+        let parts = counts.iter().map(|(outcome, count)| format!("{count} {outcome}"));
+        let mut reason = match parts.collect::<Vec<_>>().as_slice() {
             [] => "there is no pod to evict".to_owned(),
             parts => format!("pods: {}", parts.join(", ")),
         };
-        let reason: Vec<String> = std::iter::once(reason).chain(news).collect();
-        let count = |pods: &Vec<PodFacts>| u32::try_from(pods.len()).unwrap_or(u32::MAX);
-        let counts = self.by_outcome.iter();
-        let lists = self.by_outcome.iter();
+        if let Some(news) = news {
+            reason = format!("{reason}; {news}");
+        }
+        let lists = self
+            .by_outcome
+            .iter()
+            .map(|(outcome, pods)| (*outcome, pods.as_slice()));
         Answer {
-            counts: counts
-                .map(|(outcome, pods)| ((*outcome).to_owned(), count(pods)))
-                .collect(),
-            names: name_lists(
-                lists.map(|(outcome, pods)| (*outcome, pods.as_slice())),
-                NAMES_BUDGET,
-            ),
-            ..Answer::new(EvictVerdict::Wait, reason.join("; "))
+            counts,
+            names: name_lists(lists, NAMES_BUDGET),
+            ..Answer::new(EvictVerdict::Wait, reason)
         }
     }
 }

@@ -2,22 +2,17 @@
 
 use recycle::base::failure::{Failure, NamedFailure};
 
-/// Why a node could not be put back.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The way into the cluster.
     #[error(transparent)]
     Access(#[from] eks_auth::Error),
-    /// Somebody else took the claim while we released it.
+    /// Another execution took the claim while this one released it.
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
-    /// Kubernetes.
     #[error(transparent)]
     Node(#[from] kubernetes::Error),
-    /// AWS.
     #[error(transparent)]
     Instance(#[from] ec2::Error),
-    /// The record of an earlier step was edited.
     #[error(transparent)]
     Deed(#[from] recycle::records::restore_log::UnreadableDeed),
     /// A call was refused until there was no patience left. The text says how the node is.

@@ -14,7 +14,6 @@ use scripted_kube::ScriptedKube;
 use serde_json::json;
 
 use crate::look::Cluster;
-use crate::request::Subject;
 use crate::target::Target;
 
 pub(crate) const OLD: &str = "i-0123456789abcdef0";
@@ -117,10 +116,6 @@ pub(crate) fn target(on_node: Option<Claim>, on_instance: Option<Claim>) -> Targ
 }
 
 pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
-    let subject = Subject {
-        instance: id(),
-        cluster: "world".parse().unwrap(),
-    };
     let cluster = Cluster {
         client: kube.client(),
         node: Some(node(on_node)),
@@ -128,7 +123,9 @@ pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance
         marked: Vec::new(),
         ahead: None,
     };
-    Target::new(subject, instance(on_instance), group(), cluster, me())
+    let mut target = Target::new(id(), request(None), Some(instance(on_instance)), Ok(cluster));
+    target.group = Some(group());
+    target
 }
 
 /// What the state machine sends after a drain that took too long, `seconds` after the put-back began.

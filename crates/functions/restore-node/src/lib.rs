@@ -18,20 +18,20 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use recycle::answer::envelope::{Answer, RestoreBody};
+use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::ClusterName;
 use recycle::contract::requests::{RestoreCall, RestoreRequest};
 use recycle::contract::verdicts::RestoreVerdict;
-use recycle::restore::step::PutBackStep;
-use recycle::restore::step::{LONG_WAIT, STEP_WAIT};
+use recycle::restore::step::{LONG_WAIT, PutBackStep, STEP_WAIT};
 
 use crate::request::{find_reason_of_untouched, find_subject};
 use crate::sweep::Standing;
 
 pub use error::Error;
 
-/// The step.
+type Answered = Result<Answer<RestoreVerdict>, Error>;
+
 #[derive(Debug)]
 pub struct RestoreNode {
     access: Access,
@@ -40,7 +40,6 @@ pub struct RestoreNode {
 }
 
 impl RestoreNode {
-    /// The step with clients of `aws`.
     #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
@@ -66,60 +65,56 @@ impl RestoreNode {
 
     /// Takes the next step of the put-back. A call that is refused is tried again as long as there is patience; what comes then is
     /// decided without it.
-    pub async fn handle(&self, request: RestoreRequest) -> Result<Answer<RestoreVerdict>, Error> {
+    async fn handle(&self, request: RestoreRequest) -> Answered {
         // A node of another cluster was never claimed here.
         let subject = find_subject(&request).filter(|subject| subject.cluster == *self.access.name());
         let Some(subject) = subject else {
             return Ok(untouched(&request));
         };
-        let mut target = self.look(subject, &request).await?;
-        let standing = match &request.leftover {
-            Some(_) => self.judge_leftover(&mut target, &request).await?,
-            None if target.may_go_on(&request) => Standing::Ours,
+        let mut target = self.look(subject.instance, request).await?;
+        let standing = match target.request.leftover {
+            Some(_) => self.judge_leftover(&mut target).await?,
+            None if target.may_go_on() => Standing::Ours,
             None => {
-                target.turn_down(&request).await?;
-                Standing::Leave(Box::new(untouched(&request)))
+                target.turn_down().await?;
+                return Ok(untouched(&target.request));
             }
         };
         if let Standing::Leave(answer) = standing {
             return Ok(*answer);
         }
-        self.look_around(&mut target, &request).await?;
-        if let Standing::Free(former) = &standing
-            && let Some(answer) = self.find_start(&target, former.as_ref(), &request).await?
-        {
-            return Ok(answer);
+        self.look_around(&mut target).await?;
+        if let Standing::Free(former) = standing {
+            if let Some(answer) = self.find_start(&target, former.as_ref()).await? {
+                return Ok(answer);
+            }
+            let claimed = self.claim_leftover(&target, former).await;
+            if let Some(answer) = claimed.map_err(|error| target.tell_in_error(error))? {
+                return Ok(answer);
+            }
         }
-        if let Standing::Free(former) = standing
-            && let Some(answer) = self
-                .claim_leftover(&target, former, &request)
-                .await
-                .map_err(|error| target.tell_in_error(error))?
-        {
-            return Ok(answer);
-        }
-        if !target.may_act(&request) {
-            return Ok(untouched(&request));
+        if !target.may_act() {
+            return Ok(untouched(&target.request));
         }
         let mut step = target.next_step();
         if step == PutBackStep::UndoKubernetes {
-            match self.undo_kubernetes(&target).await {
-                Ok(()) => return Ok(wait(&request, STEP_WAIT, &target.say("is clean in Kubernetes"))),
+            match target.undo_kubernetes().await {
+                Ok(()) => return Ok(target.wait(STEP_WAIT, &target.say("is clean in Kubernetes"))),
                 Err(error @ Error::ClaimLost(_)) => return Err(error),
                 // The group's half does not need the Node.
                 Err(error) => {
-                    target.lose_sight(with_causes(&error));
+                    target.cluster = Err(with_causes(&error));
                     step = target.next_step();
                 }
             }
         }
         let has_time = target.has_time();
-        match self.take(&mut target, step, &request).await {
+        match self.take(&mut target, step).await {
+            Err(error) if error.failure() == Failure::ServiceRefused && has_time => {
+                Ok(target.wait(LONG_WAIT, &with_causes(&error)))
+            }
             Err(error) if error.failure() == Failure::ServiceRefused => {
-                if has_time {
-                    return Ok(wait(&request, LONG_WAIT, &with_causes(&error)));
-                }
-                self.leave_after_refusal(&mut target, error, &request).await
+                self.leave_after_refusal(&mut target, error).await
             }
             taken => taken,
         }
@@ -127,17 +122,10 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    let reason = find_reason_of_untouched(request);
-    let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
-    news::tell(answer, None, request, &reason, Vec::new())
-}
-
-fn wait(request: &RestoreRequest, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {
-    let now = request.context.now();
-    Answer::new(RestoreVerdict::Wait, reason)
-        .waiting(seconds)
-        .with(RestoreBody::Step {
-            since: request.put_back.since.unwrap_or(now),
-            steps: request.put_back.steps.saturating_add(1),
-        })
+    news::tell(
+        RestoreVerdict::Untouched,
+        find_reason_of_untouched(request),
+        request,
+        None,
+    )
 }

@@ -1,16 +1,13 @@
 //! What is fetched of the node that is put back, and of its group.
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use jiff::Timestamp;
 use recycle::base::ids::{InstanceId, NodeName};
-use recycle::base::names::{CORDONED_FOR_ANNOTATION, GROUP_LABEL, PUT_BACK_TAG};
+use recycle::base::names::{CORDONED_FOR_ANNOTATION, GROUP_LABEL};
 use recycle::cluster::autoscaler::is_kept_for;
 use recycle::cluster::group::{Group, Member};
-use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::drain::classify::is_empty_node;
 use recycle::drain::lost::{LOST_AFTER, find_patience};
-use recycle::records::restore_log::Deeds;
 use recycle::replacement::usable::newcomers;
 use recycle::restore::facts::Newcomer;
 
@@ -36,24 +33,20 @@ impl Cluster {
         group: Option<&Group>,
     ) -> Result<u32, Error> {
         let nodes = kubernetes::list_nodes(&self.client).await?;
-        let record = self.node.as_ref().and_then(|node| node.record().ok());
-        let asked = record.as_ref().and_then(|record| record.lost_after);
-        let before = record
-            .map(|record| record.members_before)
-            .filter(|before| !before.is_empty());
-        if let (Some(before), Some(group)) = (before, group) {
-            let members = newcomers(group, &before);
+        let node = self.node.as_ref();
+        let record = node.and_then(|node| node.record().ok()).unwrap_or_default();
+        if let Some(group) = group.filter(|_| !record.members_before.is_empty()) {
+            let members = newcomers(group, &record.members_before);
             self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
         }
         let nodes = nodes.readable;
-        self.ahead = self.node.as_ref().and_then(|node| find_ahead(node, &nodes));
+        self.ahead = node.and_then(|node| find_ahead(node, &nodes));
         self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
-        let silent = self.node.as_ref().filter(|node| node.not_ready_since.is_some());
-        let pods = match silent {
+        let pods = match node.filter(|node| node.not_ready_since.is_some()) {
             Some(node) => kubernetes::list_pods(&self.client, &node.name).await?,
             None => Vec::new(),
         };
-        Ok(find_patience(asked.unwrap_or(LOST_AFTER), &pods))
+        Ok(find_patience(record.lost_after.unwrap_or(LOST_AFTER), &pods))
     }
 }
 
@@ -69,32 +62,32 @@ pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeNa
     (first < queued(node)?).then_some(first.1)
 }
 
-/// Those that carry our cordon for this instance, or are kept from Cluster Autoscaler for it, and came at a time that nobody remembers.
+/// Those that carry our cordon for this instance, or are kept from Cluster Autoscaler for it, and are none of the known newcomers.
 fn find_marked(
     nodes: Vec<NodeFacts>,
     old: &InstanceId,
     group: Option<&Group>,
     known: Option<&[Newcomer]>,
 ) -> Vec<Newcomer> {
-    let lifecycle_state = |id: &InstanceId| {
-        let member = group.and_then(|group| group.member(id));
-        member.map(|member| member.lifecycle_state.clone())
+    let is_known = |id: &InstanceId| known.into_iter().flatten().any(|other| other.instance == *id);
+    let is_marked = |node: &NodeFacts| {
+        let cordoned_for = node.annotations.get(CORDONED_FOR_ANNOTATION);
+        cordoned_for.is_some_and(|owner| owner == old.as_str()) || is_kept_for(node, old)
     };
-    let is_known =
-        |id: &InstanceId| known.is_some_and(|known| known.iter().any(|other| other.instance == *id));
-    nodes
-        .into_iter()
-        .filter(|node| {
-            let cordoned_for = node.annotations.get(CORDONED_FOR_ANNOTATION);
-            cordoned_for.is_some_and(|owner| owner == old.as_str()) || is_kept_for(node, old)
-        })
-        .filter_map(|node| Some((node.instance.clone().filter(|id| !is_known(id))?, node)))
-        .map(|(instance, node)| Newcomer {
-            lifecycle_state: lifecycle_state(&instance).unwrap_or_default(),
+    let to_newcomer = |node: NodeFacts| {
+        let instance = node.instance.clone().filter(|id| !is_known(id))?;
+        let member = group.and_then(|group| group.member(&instance));
+        Some(Newcomer {
+            lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
             instance,
             node: Some(node),
             has_pods: true,
         })
+    };
+    nodes
+        .into_iter()
+        .filter(is_marked)
+        .filter_map(to_newcomer)
         .collect()
 }
 
@@ -106,12 +99,9 @@ pub(crate) async fn fetch_newcomers(
     nodes: &NodeList,
 ) -> Result<Vec<Newcomer>, Error> {
     let fetch = async |member: &Member| {
-        let node = nodes
-            .readable
-            .iter()
-            .find(|node| node.instance.as_ref() == Some(&member.instance))
-            .cloned();
-        let has_pods = match &node {
+        let mut readable = nodes.readable.iter();
+        let node = readable.find(|node| node.instance.as_ref() == Some(&member.instance));
+        let has_pods = match node {
             Some(node) if !member.is_leaving() => {
                 !is_empty_node(&kubernetes::list_pods(client, &node.name).await?)
             }
@@ -121,7 +111,7 @@ pub(crate) async fn fetch_newcomers(
         Ok(Newcomer {
             instance: member.instance.clone(),
             lifecycle_state: member.lifecycle_state.clone(),
-            node,
+            node: node.cloned(),
             has_pods,
         })
     };
@@ -129,13 +119,4 @@ pub(crate) async fn fetch_newcomers(
         .buffered(10)
         .try_collect()
         .await
-}
-
-pub(crate) fn read_deeds(instance: Option<&Instance>) -> Result<Deeds, Error> {
-    let tag = instance.and_then(|instance| instance.tags.get(PUT_BACK_TAG));
-    Ok(tag.map_or_else(|| Ok(Deeds::default()), |text| text.parse())?)
-}
-
-pub(crate) fn count_seconds(since: Option<Timestamp>, now: Timestamp) -> i64 {
-    since.map_or(0, |since| now.duration_since(since).as_secs())
 }

@@ -9,49 +9,51 @@ use recycle::notify::notification::{About, tell_put_back};
 use recycle::restore::sweep::is_by_request;
 
 use crate::Error;
-use crate::request::{find_reason, find_subject};
+use crate::request::{Report, find_reason, find_subject};
 use crate::target::Target;
 
 impl Target {
     /// An execution that a person's taint has started, and that ends before it has claimed the node: says why on the Node, and takes the
     /// taint away. Other executions leave it for the sweep.
-    pub(crate) async fn turn_down(&self, request: &RestoreRequest) -> Result<(), Error> {
+    pub(crate) async fn turn_down(&self) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) else {
             return Ok(());
         };
         if !is_by_request(&self.me.execution) {
             return Ok(());
         }
-        let reason = find_reason(request);
-        let (client, now) = (&cluster.client, request.context.now());
+        let (client, reason, now) = (&cluster.client, find_reason(&self.request), self.now());
         Ok(kubernetes::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
+    }
+
+    pub(crate) fn tell(&self, verdict: RestoreVerdict, report: impl Into<Report>) -> Answer<RestoreVerdict> {
+        tell(verdict, report, &self.request, Some(self))
     }
 }
 
-/// The last answer, with what there is to tell of it. `target` is what was looked at, if anything was; `what_to_do` is for a person.
+/// The last answer, with what there is to tell of it. `target` is what was looked at, if anything was.
 pub(crate) fn tell(
-    answer: Answer<RestoreVerdict>,
-    target: Option<&Target>,
+    verdict: RestoreVerdict,
+    report: impl Into<Report>,
     request: &RestoreRequest,
-    reason: &str,
-    what_to_do: Vec<String>,
+    target: Option<&Target>,
 ) -> Answer<RestoreVerdict> {
+    let report = report.into();
     let subject = find_subject(request);
     let claimed = target.and_then(Target::claimed_group);
-    let group = target
-        .and_then(|target| target.group.as_ref())
-        .map(|group| &group.name);
+    let group = target.and_then(|target| target.group.as_ref());
     let about = About {
         execution: &request.context.execution.id,
         cluster: subject.as_ref().map(|subject| &subject.cluster),
         instance: subject.as_ref().map(|subject| &subject.instance),
         node: target.and_then(Target::node).map(|node| &node.name),
-        group: group.or(claimed.as_ref()),
+        group: group.map(|group| &group.name).or(claimed.as_ref()),
     };
     let since = request.put_back.since.unwrap_or_else(|| request.context.now());
     let error = request.failure.as_ref();
-    let told = tell_put_back(about, answer.verdict, error, since, reason, what_to_do);
-    let counted = measure_put_back(answer.verdict, error.map(|error| error.error.as_str()));
+    let answer = Answer::new(verdict, report.text());
+    let told = tell_put_back(about, verdict, error, since, &report.story, report.what_to_do);
+    let counted = measure_put_back(verdict, error.map(|error| error.error.as_str()));
     answer.telling(told).counting(counted)
 }
 
@@ -60,7 +62,7 @@ mod tests {
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 
-    use crate::fixtures::{NODE, claim, request, request_taint, target_in};
+    use crate::fixtures::{NODE, claim, request_taint, target_in};
 
     /// What an execution of this name writes on a node that a person has tainted.
     async fn written_by(name: &str, is_claimed: bool) -> Vec<String> {
@@ -76,7 +78,7 @@ mod tests {
         if let Ok(cluster) = &mut target.cluster {
             cluster.node.as_mut().unwrap().taints = vec![request_taint()];
         }
-        target.turn_down(&request(None)).await.unwrap();
+        target.turn_down().await.unwrap();
         let calls = kube.calls().into_iter();
         calls.map(|call| call.method).collect()
     }

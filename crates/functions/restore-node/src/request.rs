@@ -21,20 +21,17 @@ pub(crate) struct Subject {
     pub(crate) cluster: ClusterName,
 }
 
-/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing and nobody's request to answer.
+/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing and no person's request to answer.
 pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
-    match (&request.leftover, &request.failure) {
-        (Some(leftover), _) => Some(Subject {
-            instance: leftover.instance_id.clone(),
-            cluster: leftover.cluster_name.clone(),
-        }),
-        (None, Some(failure))
-            if !may_have_claimed(failure) && !is_by_request(&request.context.execution.id) =>
-        {
-            None
-        }
-        (None, _) => read_subject(&request.context.execution.input),
+    if let Some(leftover) = request.leftover.clone() {
+        return Some(Subject {
+            instance: leftover.instance_id,
+            cluster: leftover.cluster_name,
+        });
     }
+    let execution = &request.context.execution;
+    let may_be_left = request.failure.as_ref().is_none_or(may_have_claimed) || is_by_request(&execution.id);
+    read_subject(&execution.input).filter(|_| may_be_left)
 }
 
 /// Reads the two fields that matter; none if one is missing or malformed, in which case nothing was ever claimed.
@@ -68,11 +65,9 @@ pub(crate) fn find_reason_of_untouched(request: &RestoreRequest) -> String {
         Failure::PreflightRefused,
         Failure::TurnTimedOut,
     ];
-    let error = request.failure.as_ref().map(|failure| failure.error.as_str());
-    if touches_nothing
-        .iter()
-        .any(|failure| error == Some(failure.name()))
-    {
+    let has_ended_by =
+        |failure: Failure| matches!(&request.failure, Some(caught) if caught.error == failure.name());
+    if touches_nothing.into_iter().any(has_ended_by) {
         format!("{reason}\nThe node is untouched.")
     } else {
         reason
@@ -90,17 +85,9 @@ pub(crate) fn name_reason(request: &RestoreRequest) -> String {
 
 /// The text of the error that led here. A function's comes wrapped in JSON; others, such as a time-out's, come as they are.
 fn first_error(failure: &CaughtError) -> String {
-    let wrapped = serde_json::from_str::<Value>(&failure.cause).ok();
-    let message = wrapped
-        .as_ref()
-        .and_then(|cause| cause.get("errorMessage"))
-        .and_then(Value::as_str);
-    let text = message.unwrap_or(&failure.cause);
-    let text = if text.is_empty() {
-        failure.error.as_str()
-    } else {
-        text
-    };
+    let wrapped = serde_json::from_str::<Value>(&failure.cause).unwrap_or_default();
+    let text = wrapped["errorMessage"].as_str().unwrap_or(&failure.cause);
+    let text = if text.is_empty() { &failure.error } else { text };
     text.chars().take(LONGEST_REASON).collect()
 }
 
@@ -113,13 +100,17 @@ pub(crate) struct Report {
     pub(crate) what_to_do: Vec<String>,
 }
 
+impl From<String> for Report {
+    fn from(story: String) -> Self {
+        let what_to_do = Vec::new();
+        Self { story, what_to_do }
+    }
+}
+
 impl Report {
     pub(crate) fn text(&self) -> String {
-        let lines = self.what_to_do.iter().map(String::as_str);
-        std::iter::once(self.story.as_str())
-            .chain(lines)
-            .collect::<Vec<_>>()
-            .join("\n")
+        let lines = std::iter::once(&self.story).chain(&self.what_to_do);
+        lines.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -130,14 +121,13 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
         (false, true) => format!("The node was kept: {}.", left.state),
         (false, false) => format!("{done} Now {}.", left.state),
     };
-    let mut lines = vec![reason.to_owned(), state];
+    let mut report = Report::from(format!("{reason}\n{state}"));
     if let Some(why) = unseen {
         let why: String = why.chars().take(LONGEST_WHY).collect();
-        lines.push(format!(
-            "What is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
-        ));
+        report.story += &format!(
+            "\nWhat is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
+        );
     }
-    let mut what_to_do = Vec::new();
     if !left.commands.is_empty() {
         let way_on = if left.is_lost {
             "To end it:"
@@ -146,13 +136,10 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
         } else {
             "To put the node back:"
         };
-        what_to_do.push(way_on.to_owned());
-        what_to_do.extend(left.commands.iter().cloned());
+        report.what_to_do.push(way_on.to_owned());
+        report.what_to_do.extend(left.commands.iter().cloned());
     }
-    Report {
-        story: lines.join("\n"),
-        what_to_do,
-    }
+    report
 }
 
 #[cfg(test)]

@@ -2,60 +2,52 @@
 
 use ec2::protection;
 use kubernetes::NodeChange;
-use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::ids::{GroupName, InstanceId};
 use recycle::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION,
     PUT_BACK_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
 };
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::urgency::Urgency;
-use recycle::records::claim::{Claim, StoredClaim};
+use recycle::records::claim::Claim;
 use recycle::records::restore_log::{Deed, GaveUp};
 use recycle::restore::step::{PutBackStep, STEP_WAIT, Stuck};
 
-use crate::news::tell;
 use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_reason, write_report};
 use crate::target::Target;
-use crate::{Error, RestoreNode, wait};
+use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
     /// One step, and how long to wait after it; or the end.
-    pub(crate) async fn take(
-        &self,
-        target: &mut Target,
-        step: PutBackStep,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
+    pub(crate) async fn take(&self, target: &mut Target, step: PutBackStep) -> Answered {
         let done = match step {
             PutBackStep::Wait(seconds, reason) => {
-                return Ok(wait(request, seconds, &target.say(&format!("waits: {reason}"))));
+                return Ok(target.wait(seconds, &target.say(&format!("waits: {reason}"))));
             }
-            PutBackStep::Done(note) => return self.finish(target, note, request).await,
-            PutBackStep::LeaveInStandby(stuck) => {
-                return self.leave_in_standby(target, &stuck, request).await;
-            }
-            PutBackStep::Report(note) => return self.report(target, note, request).await,
+            PutBackStep::Done(note) => return self.finish(target, note).await,
+            PutBackStep::LeaveInStandby(stuck) => return self.leave_in_standby(target, &stuck).await,
+            PutBackStep::Report(note) => return self.report(target, note).await,
             PutBackStep::UndoKubernetes => {
-                self.undo_kubernetes(target).await?;
+                target.undo_kubernetes().await?;
                 "is clean in Kubernetes".to_owned()
             }
             PutBackStep::Queue => {
-                self.queue(target, request).await?;
+                target.queue().await?;
                 "is about to go back".to_owned()
             }
             PutBackStep::Protect(ids) => {
-                self.protect(target, &ids).await?;
-                format!(
-                    "goes back; {} members are protected from scale-in meanwhile",
-                    ids.len()
-                )
+                let group = target.group_name()?;
+                protection::protect(&self.groups, &self.instances, group, &ids, &target.id).await?;
+                let members = ids.len();
+                format!("goes back; {members} members are protected from scale-in meanwhile")
             }
             PutBackStep::Unprotect(ids) => {
-                self.unprotect(target, &ids).await?;
+                let group = target.group.as_ref();
+                protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
                 "has left no member protected".to_owned()
             }
             PutBackStep::CordonReplacement(id) => {
@@ -74,22 +66,23 @@ impl RestoreNode {
                 format!("goes back; its replacement {id}, which is empty, is terminated")
             }
             PutBackStep::ForgetDead => {
-                self.groups.terminate(&target.subject.instance).await?;
+                self.groups.terminate(&target.id).await?;
                 "is dead, and its group forgets it".to_owned()
             }
             PutBackStep::Lower { from } => {
-                self.lower(target, from).await?;
-                format!(
-                    "goes back; the desired capacity is {} instead of {from}",
-                    from.saturating_sub(1)
-                )
+                let group = self.record(target, Deed::Lower(from)).await?;
+                let to = from.saturating_sub(1);
+                self.groups.set_desired_capacity(group, to).await?;
+                format!("goes back; the desired capacity is {to} instead of {from}")
             }
             PutBackStep::Raise { to } => {
-                self.raise(target, to).await?;
+                let group = target.group_name()?;
+                self.groups.set_desired_capacity(group, to).await?;
                 format!("is back; the desired capacity is {to}, so that no member has to go")
             }
             PutBackStep::ExitStandby { from } => {
-                self.exit_standby(target, from).await?;
+                let group = self.record(target, Deed::Exit(from)).await?;
+                self.groups.exit_standby(group, &target.id).await?;
                 "goes back into service".to_owned()
             }
         };
@@ -97,47 +90,12 @@ impl RestoreNode {
         let reason = if target.has_time() {
             target.say(&done)
         } else {
-            request.put_back.reason.clone()
+            target.request.put_back.reason.clone()
         };
-        Ok(wait(request, STEP_WAIT, &reason))
+        Ok(target.wait(STEP_WAIT, &reason))
     }
 
-    /// Says on the Node that it is being put back: of two in a group the one that said so first goes first.
-    async fn queue(&self, target: &Target, request: &RestoreRequest) -> Result<(), Error> {
-        let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
-            return Ok(());
-        };
-        let now = request.context.now().to_string();
-        kubernetes::amend_node(&cluster.client, node.clone(), |node| {
-            target.check_claim(node)?;
-            let is_queued = node.queued_since().is_some();
-            Ok::<_, Error>((!is_queued).then(|| NodeChange::new().annotate(PUT_BACK_ANNOTATION, &now)))
-        })
-        .await
-        .map(|_| ())
-    }
-
-    pub(crate) async fn protect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
-        let (group, cause) = (target.group_name()?, &target.subject.instance);
-        Ok(protection::protect(&self.groups, &self.instances, group, ids, cause).await?)
-    }
-
-    pub(crate) async fn unprotect(&self, target: &Target, ids: &[InstanceId]) -> Result<(), Error> {
-        let group = target.group.as_ref();
-        Ok(protection::unprotect(&self.groups, &self.instances, group, ids).await?)
-    }
-
-    pub(crate) async fn lower(&self, target: &Target, from: u32) -> Result<(), Error> {
-        let group = self.record(target, Deed::Lower(from)).await?;
-        let to = from.saturating_sub(1);
-        Ok(self.groups.set_desired_capacity(group, to).await?)
-    }
-
-    pub(crate) async fn raise(&self, target: &Target, to: u32) -> Result<(), Error> {
-        Ok(self.groups.set_desired_capacity(target.group_name()?, to).await?)
-    }
-
-    pub(crate) async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
+    async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
         self.record(target, Deed::Terminate(id.clone())).await?;
         self.groups.remove(id).await?;
         // What our own call raises is ours to complete. If the hook fires later, its execution or the sweep sees to it.
@@ -148,159 +106,103 @@ impl RestoreNode {
         Ok(())
     }
 
-    pub(crate) async fn exit_standby(&self, target: &Target, from: u32) -> Result<(), Error> {
-        let group = self.record(target, Deed::Exit(from)).await?;
-        Ok(self.groups.exit_standby(group, &target.subject.instance).await?)
-    }
-
     async fn record<'a>(&self, target: &'a Target, deed: Deed) -> Result<&'a GroupName, Error> {
         let tag = (PUT_BACK_TAG, target.deeds.with(deed).to_string());
-        self.instances.tag(&target.subject.instance, &[tag]).await?;
+        self.instances.tag(&target.id, &[tag]).await?;
         target.group_name()
     }
 
     /// Everything is as it was: the records go, too.
-    pub(crate) async fn finish(
-        &self,
-        target: &mut Target,
-        note: Option<String>,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
-        self.release(target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
-            .await?;
-        let reason = find_reason(request);
+    async fn finish(&self, target: &Target, note: Option<String>) -> Answered {
+        self.release_whole(target).await?;
+        let request = &target.request;
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
         if request.put_back.steps <= steps_before && note.is_none() {
-            let reason = find_reason_of_untouched(request);
-            let answer = Answer::new(RestoreVerdict::Untouched, reason.as_str());
-            return Ok(tell(answer, Some(target), request, &reason, Vec::new()));
+            return Ok(target.tell(RestoreVerdict::Untouched, find_reason_of_untouched(request)));
         }
-        let mut text = format!("{reason}\nThe node was put back: {}", target.say("is in service"));
+        let mut state = target.say("is in service");
         if let Some(node) = target.node().filter(|node| node.unschedulable) {
             let why = match node.cordoned_by.as_deref() {
                 Some(FIELD_MANAGER) => "nobody can tell whether it was before us",
                 Some(_) | None => "that was not us",
             };
-            text = format!("{text}, and stays cordoned: {why}");
+            state = format!("{state}, and stays cordoned: {why}");
         }
         if let Some(note) = note {
-            text = format!("{text}; {note}");
+            state = format!("{state}; {note}");
         }
-        let text = format!("{text}.");
-        let answer = Answer::new(RestoreVerdict::Restored, text.as_str());
-        Ok(tell(answer, Some(target), request, &text, Vec::new()))
+        let text = format!("{}\nThe node was put back: {state}.", find_reason(request));
+        Ok(target.tell(RestoreVerdict::Restored, text))
     }
 
     /// In Standby, and schedulable. What another execution needs to go on from there stays: the record, and the tag by which it sees that
     /// Standby was our doing.
-    pub(crate) async fn leave_in_standby(
-        &self,
-        target: &mut Target,
-        stuck: &Stuck,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
-        let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind, request);
-        self.give_up(target, *stuck == Stuck::TooLong, request).await?;
+    async fn leave_in_standby(&self, target: &mut Target, stuck: &Stuck) -> Answered {
+        let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind);
+        self.give_up(target, *stuck == Stuck::TooLong).await?;
         let node = self.release(target, &[], &[]).await?;
         target.forget_claim(node);
-        let mut why = target
-            .group
-            .as_ref()
-            .map_or_else(String::new, |group| stuck.describe(group));
-        if *stuck == Stuck::TooLong && !request.put_back.reason.is_empty() {
-            let obstacle: String = request.put_back.reason.chars().take(LONGEST_WHY).collect();
+        let group = target.group.as_ref();
+        let mut why = group.map_or_else(String::new, |group| stuck.describe(group));
+        let obstacle = &target.request.put_back.reason;
+        if *stuck == Stuck::TooLong && !obstacle.is_empty() {
+            let obstacle: String = obstacle.chars().take(LONGEST_WHY).collect();
             why = format!("{why} ({obstacle})");
         }
-        let report = write_report(
-            &name_reason(request),
-            &format!("The node stays in Standby: {why}."),
-            &target.describe_what_is_left(),
-            None,
-        );
-        let answer = Answer::new(verdict, report.text());
-        Ok(tell(
-            answer,
-            Some(target),
-            request,
-            &report.story,
-            report.what_to_do,
-        ))
+        let (reason, left) = (name_reason(&target.request), target.describe_what_is_left());
+        let done = format!("The node stays in Standby: {why}.");
+        Ok(target.tell(verdict, write_report(&reason, &done, &left, None)))
     }
 
     /// Nothing more is done: what is left, and the commands that take it away.
-    pub(crate) async fn report(
-        &self,
-        target: &mut Target,
-        note: Option<String>,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
-        if request.leftover.is_some() && target.is_going() {
-            return Ok(target.forget(request));
+    async fn report(&self, target: &mut Target, note: Option<String>) -> Answered {
+        if target.request.leftover.is_some() && target.is_going() {
+            return Ok(target.forget());
         }
         if target.is_result() {
             target.retire_if_stopped().await?;
-            self.release(target, &[RECORD_ANNOTATION], &[STANDBY_TAG, GAVE_UP_TAG])
-                .await?;
-            return Ok(target.forget(request));
+            self.release_whole(target).await?;
+            return Ok(target.forget());
         }
-        let verdict = target.tell_once(RestoreVerdict::Kept, request);
+        let verdict = target.tell_once(RestoreVerdict::Kept);
         // A sweep goes on with a member that our hook holds, unless its time is over.
-        if !(target.was_ours_to_end() && may_be_tried_again(request)) {
-            self.give_up(target, false, request).await?;
+        if !(target.was_ours_to_end() && may_be_tried_again(&target.request)) {
+            self.give_up(target, false).await?;
         }
         if target.cluster.is_ok() {
             // It would hold the node, and a place in its group's queue.
             let node = self.release(target, &[], &[]).await?;
             target.forget_claim(node);
         }
-        let report = target.write_report(note, request);
-        let answer = Answer::new(verdict, report.text());
-        Ok(tell(
-            answer,
-            Some(target),
-            request,
-            &report.story,
-            report.what_to_do,
-        ))
+        Ok(target.tell_what_is_left(verdict, note))
     }
 
     /// A call is refused, and there is no patience left. The claim goes from the Node, or it would hold up its whole group; what else is
     /// refused now stays. A sweep fails, which people are told, too; the next one tries again.
-    pub(crate) async fn leave_after_refusal(
-        &self,
-        target: &mut Target,
-        refusal: Error,
-        request: &RestoreRequest,
-    ) -> Result<Answer<RestoreVerdict>, Error> {
-        if let Err(error) = self.give_up(target, true, request).await {
+    pub(crate) async fn leave_after_refusal(&self, target: &mut Target, refusal: Error) -> Answered {
+        if let Err(error) = self.give_up(target, true).await {
             ignore_refusal(error)?;
         }
-        match release_node(target, &[]).await {
+        match target.release(&[]).await {
             Ok(node) => target.replace_node(node),
             Err(error) => ignore_refusal(error)?,
         }
-        if request.leftover.is_some() {
+        if target.request.leftover.is_some() {
             return Err(target.tell_in_error(refusal));
         }
-        Ok(target.tell_refusal(&refusal, request))
+        Ok(target.tell_refusal(&refusal))
     }
 
     /// Writes on the instance that it is a person's from now on, who is told that once; after a refusal, each time.
-    pub(crate) async fn give_up(
-        &self,
-        target: &mut Target,
-        was_refused: bool,
-        request: &RestoreRequest,
-    ) -> Result<(), Error> {
+    pub(crate) async fn give_up(&self, target: &mut Target, was_refused: bool) -> Result<(), Error> {
         let is_going = target.is_going() && !target.was_ours_to_end();
         let is_told = is_going || (target.gave_up().is_some() && !was_refused);
+        let at = target.now();
         if let Some(instance) = target.instance.as_mut().filter(|_| !is_told) {
-            let at = request.context.now();
             let value = GaveUp { at, was_refused }.to_string();
-            self.instances
-                .tag(&instance.id, &[(GAVE_UP_TAG, value.clone())])
-                .await?;
+            let tag = (GAVE_UP_TAG, value.clone());
+            self.instances.tag(&instance.id, &[tag]).await?;
             instance.tags.insert(GAVE_UP_TAG.to_owned(), value);
         }
         Ok(())
@@ -314,64 +216,72 @@ impl RestoreNode {
         annotations: &[&str],
         tags: &[&str],
     ) -> Result<Option<NodeFacts>, Error> {
-        let released = release_node(target, annotations).await?;
-        let keys: Vec<&str> = [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG]
-            .iter()
-            .chain(tags)
-            .copied()
-            .collect();
-        self.instances.untag(&target.subject.instance, &keys).await?;
+        let released = target.release(annotations).await?;
+        let always = [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG];
+        let keys: Vec<&str> = always.iter().chain(tags).copied().collect();
+        self.instances.untag(&target.id, &keys).await?;
         Ok(released)
+    }
+
+    /// Takes the records away, too.
+    async fn release_whole(&self, target: &Target) -> Result<(), Error> {
+        let tags = [STANDBY_TAG, GAVE_UP_TAG];
+        self.release(target, &[RECORD_ANNOTATION], &tags)
+            .await
+            .map(|_| ())
     }
 }
 
 impl Target {
+    /// Says on the Node that it is being put back: of two in a group the one that said so first goes first.
+    async fn queue(&self) -> Result<(), Error> {
+        let now = self.now().to_string();
+        self.amend_node(|node| {
+            self.check_claim(node)?;
+            let is_queued = node.queued_since().is_some();
+            Ok((!is_queued).then(|| NodeChange::new().annotate(PUT_BACK_ANNOTATION, &now)))
+        })
+        .await
+        .map(|_| ())
+    }
+
     /// What its execution was refused.
     async fn retire_if_stopped(&self) -> Result<(), Error> {
-        let stopped = self
-            .instance
-            .as_ref()
-            .filter(|instance| instance.stopped_at().is_some());
-        if let (Ok(cluster), Some(node), Some(instance)) = (&self.cluster, self.node(), stopped) {
-            kubernetes::amend_node(&cluster.client, node.clone(), |node| {
-                self.check_claim(node)?;
-                Ok::<_, Error>(kubernetes::retire_stopped(node, &instance.id))
-            })
-            .await?;
+        if self.instance.as_ref().and_then(Instance::stopped_at).is_none() {
+            return Ok(());
         }
-        Ok(())
+        self.amend_node(|node| {
+            self.check_claim(node)?;
+            Ok(kubernetes::retire_stopped(node, &self.id))
+        })
+        .await
+        .map(|_| ())
     }
 
-    /// Our claim on the Node, if one is left there; an error if it is somebody else's.
+    /// Our claim on the Node, if one is left there; an error if it is another execution's.
     pub(crate) fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
-        match node.claim() {
-            None => Ok(None),
-            Some(StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => {
-                // How urgent somebody else's claim is, does not matter: a put-back ends as what it came from.
-                Ok(Some(kubernetes::check_claim(node, &self.me, Urgency::Spot)?))
-            }
-        }
-    }
-}
-
-/// The Node's half of a release: the Node as it is then, if there is one and the cluster could be asked.
-async fn release_node(target: &Target, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
-    let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) else {
-        return Ok(None);
-    };
-    let node = kubernetes::amend_node(&cluster.client, node.clone(), |node| {
-        if target.check_claim(node)?.is_none() {
+        if node.claim().is_none() {
             return Ok(None);
         }
-        let mut change = NodeChange::new().remove_label(GROUP_LABEL);
-        let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
-        for annotation in always.iter().chain(annotations) {
-            change = change.remove_annotation(annotation);
-        }
-        Ok::<_, Error>(Some(change))
-    })
-    .await?;
-    Ok(Some(node))
+        // How urgent another execution's claim is, does not matter: a put-back ends as what it came from.
+        Ok(Some(kubernetes::check_claim(node, &self.me, Urgency::Spot)?))
+    }
+
+    /// The Node's half of a release: the Node as it is then, if there is one and the cluster could be asked.
+    async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
+        self.amend_node(|node| {
+            if self.check_claim(node)?.is_none() {
+                return Ok(None);
+            }
+            let mut change = NodeChange::new().remove_label(GROUP_LABEL);
+            let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
+            for annotation in always.iter().chain(annotations) {
+                change = change.remove_annotation(annotation);
+            }
+            Ok(Some(change))
+        })
+        .await
+    }
 }
 
 fn ignore_refusal(error: Error) -> Result<(), Error> {
@@ -384,8 +294,8 @@ fn ignore_refusal(error: Error) -> Result<(), Error> {
 
 /// Whether what ended the execution was not the drain's own time.
 fn may_be_tried_again(request: &RestoreRequest) -> bool {
-    let error = request.failure.as_ref().map(|failure| failure.error.as_str());
-    error.is_some_and(|error| error != Failure::DrainTimedOut.name())
+    let failure = request.failure.as_ref();
+    failure.is_some_and(|failure| failure.error != Failure::DrainTimedOut.name())
 }
 
 #[cfg(test)]
@@ -402,6 +312,10 @@ mod tests {
         RestoreNode::new(&aws.config(), &"world".parse().unwrap())
     }
 
+    async fn take(aws: &ScriptedAws, target: &mut Target, step_to_take: PutBackStep) -> Answered {
+        step(aws).take(target, step_to_take).await
+    }
+
     fn released() -> ScriptedKube {
         ScriptedKube::new().on(
             "PATCH",
@@ -413,16 +327,20 @@ mod tests {
 
     #[tokio::test]
     async fn whatever_changes_the_group_is_recorded_before_it_is_called_for() {
-        let target = target(Some(claim("one")), Some(claim("one")));
+        let mut target = target(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
-        step(&aws).exit_standby(&target, 2).await.unwrap();
+        take(&aws, &mut target, PutBackStep::ExitStandby { from: 2 })
+            .await
+            .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "ExitStandby"]);
         assert!(aws.calls()[0].contains("exit%3A2"), "{}", aws.calls()[0]);
 
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetDesiredCapacity", "");
-        step(&aws).lower(&target, 3).await.unwrap();
+        take(&aws, &mut target, PutBackStep::Lower { from: 3 })
+            .await
+            .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
         assert!(aws.calls()[1].contains("DesiredCapacity=2"), "{}", aws.calls()[1]);
 
@@ -430,7 +348,9 @@ mod tests {
             .on("CreateTags", "")
             .on("TerminateInstanceInAutoScalingGroup", "")
             .on("DescribeLifecycleHooks", "<LifecycleHooks/>");
-        step(&aws).terminate_replacement(&target, &id()).await.unwrap();
+        take(&aws, &mut target, PutBackStep::TerminateReplacement(id()))
+            .await
+            .unwrap();
         assert!(
             aws.calls()[1].contains("ShouldDecrementDesiredCapacity=true"),
             "{}",
@@ -440,7 +360,9 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
-        step(&aws).protect(&target, &[id()]).await.unwrap();
+        take(&aws, &mut target, PutBackStep::Protect(vec![id()]))
+            .await
+            .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetInstanceProtection"]);
         assert!(
             aws.calls()[0].contains("recycle-eks%3Aprotected-for"),
@@ -449,17 +371,21 @@ mod tests {
         );
 
         let aws = ScriptedAws::new().breaks_on("CreateTags");
-        step(&aws).exit_standby(&target, 2).await.unwrap_err();
+        take(&aws, &mut target, PutBackStep::ExitStandby { from: 2 })
+            .await
+            .unwrap_err();
         assert_eq!(aws.actions(), ["CreateTags"]);
     }
 
     #[tokio::test]
     async fn our_protection_goes_before_the_tag_that_says_that_it_is_ours() {
-        let target = target(Some(claim("one")), Some(claim("one")));
+        let mut target = target(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
             .on("DeleteTags", "");
-        step(&aws).unprotect(&target, &[id()]).await.unwrap();
+        take(&aws, &mut target, PutBackStep::Unprotect(vec![id()]))
+            .await
+            .unwrap();
         assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
         assert!(
             aws.calls()[0].contains("ProtectedFromScaleIn=false"),
@@ -473,7 +399,9 @@ mod tests {
         let mut target = target(Some(claim("one")), Some(claim("one")));
         target.deeds = Deeds::default().with(Deed::Lower(2));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
-        step(&aws).exit_standby(&target, 1).await.unwrap();
+        take(&aws, &mut target, PutBackStep::ExitStandby { from: 1 })
+            .await
+            .unwrap();
         assert!(
             aws.calls()[0].contains("lower%3A2%20exit%3A1"),
             "{}",
@@ -486,10 +414,8 @@ mod tests {
         let kube = released();
         let aws = ScriptedAws::new().on("DeleteTags", "");
         let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws)
-            .finish(&mut target, None, &request(Some(60)))
-            .await
-            .unwrap();
+        target.request = request(Some(60));
+        let answer = step(&aws).finish(&mut target, None).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Restored);
         assert_eq!(
             answer.reason,
@@ -517,10 +443,7 @@ mod tests {
     async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
         let aws = ScriptedAws::new().on("DeleteTags", "");
         let mut target = target_in(&released(), Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws)
-            .finish(&mut target, None, &request(None))
-            .await
-            .unwrap();
+        let answer = step(&aws).finish(&mut target, None).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.reason.as_str()),
             (RestoreVerdict::Untouched, "two pods are left")
@@ -532,8 +455,9 @@ mod tests {
         let kube = released();
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        target.request = request(Some(60));
         let answer = step(&aws)
-            .leave_in_standby(&mut target, &Stuck::AtMaximum, &request(Some(60)))
+            .leave_in_standby(&mut target, &Stuck::AtMaximum)
             .await
             .unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::StandbyLeftBehind);
@@ -563,10 +487,7 @@ mod tests {
             );
         let aws = ScriptedAws::new();
         let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let error = step(&aws)
-            .finish(&mut target, None, &request(None))
-            .await
-            .unwrap_err();
+        let error = step(&aws).finish(&mut target, None).await.unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
         assert!(aws.calls().is_empty());
     }

@@ -4,19 +4,18 @@ use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
 use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::cluster::node::NodeFacts;
-use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::model::{Hook, TO_EC2};
 use recycle::input::start::Start;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase};
+use recycle::records::restore_log::GaveUp;
 use recycle::restore::sweep::{
     BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover,
 };
 
-use crate::news::tell;
 use crate::target::Target;
-use crate::{Error, RestoreNode, wait};
+use crate::{Error, RestoreNode};
 
 /// Seconds until a claim that was written is acted on.
 const AT_ONCE: u32 = 1;
@@ -25,22 +24,18 @@ const AT_ONCE: u32 = 1;
 pub(crate) enum Standing {
     /// The claim is this sweep's.
     Ours,
-    /// Nobody works on it; the claim that was there, if there was one.
+    /// No execution works on it; the claim that was there, if there was one.
     Free(Option<Claim>),
     /// What to answer instead.
     Leave(Box<Answer<RestoreVerdict>>),
 }
 
 impl RestoreNode {
-    /// Looks at the claim alone: of a node that somebody works on nothing else is read.
-    pub(crate) async fn judge_leftover(
-        &self,
-        target: &mut Target,
-        request: &RestoreRequest,
-    ) -> Result<Standing, Error> {
-        let (found, now) = (target.claim(), request.context.now());
-        let began = request.context.execution.start_time;
-        let answer = match judge_leftover(found.as_ref(), &target.me, request.owner.as_ref(), began, now) {
+    /// Looks at the claim alone: of a node that an execution works on nothing else is read.
+    pub(crate) async fn judge_leftover(&self, target: &mut Target) -> Result<Standing, Error> {
+        let (found, owner) = (target.claim(), target.request.owner.as_ref());
+        let began = target.request.context.execution.start_time;
+        let answer = match judge_leftover(found.as_ref(), &target.me, owner, began, target.now()) {
             LeftoverDecision::PutBack => return Ok(Standing::Ours),
             LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
             LeftoverDecision::AskOwner(owner) => {
@@ -53,19 +48,12 @@ impl RestoreNode {
             }
             LeftoverDecision::Leave(reason) => Answer::new(RestoreVerdict::Untouched, reason),
             LeftoverDecision::Unreadable(text) => {
-                let verdict = target.tell_once(RestoreVerdict::Kept, request);
-                self.give_up(target, false, request).await?;
+                let verdict = target.tell_once(RestoreVerdict::Kept);
+                self.give_up(target, false).await?;
                 let state = format!(
                     "carries {text:?} where its claim should be; remove it if nobody works on the node"
                 );
-                let reason = target.say(&state);
-                tell(
-                    Answer::new(verdict, reason.as_str()),
-                    Some(target),
-                    request,
-                    &reason,
-                    Vec::new(),
-                )
+                target.tell(verdict, target.say(&state))
             }
         };
         Ok(Standing::Leave(Box::new(answer)))
@@ -77,42 +65,42 @@ impl RestoreNode {
         &self,
         target: &Target,
         former: Option<&Claim>,
-        request: &RestoreRequest,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        if target.is_held() && former.is_some_and(|former| is_done_with(former, request.owner.as_ref())) {
+        let owner = target.request.owner.as_ref();
+        if target.is_held() && former.is_some_and(|former| is_done_with(former, owner)) {
             let reason = target.say("is drained, and its group waits for a hook that is not ours");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
-        let id = &target.subject.instance;
-        let cause = find_cause(former, request.context.now());
-        if let Some(hook) = self.find_hook_to_start(target, former).await? {
-            let start = Start {
-                hook: Some(hook),
-                ..Start::new(BY_HOOK, id, &cause)
-            };
-            let reason = target.say("is held by our lifecycle hook, and nobody works on it");
-            return Ok(Some(start_of(start, reason)));
-        }
+        let cause = find_cause(former, target.now());
+        let hook = self.find_hook_to_start(target, former).await?;
         let is_requested = target.node().is_some_and(NodeFacts::is_requested);
-        if is_requested && former.is_none() && !target.is_going() {
-            let reason = target.say("is asked for by the taint recycle-eks/request, and nobody works on it");
-            return Ok(Some(start_of(Start::new(BY_REQUEST, id, &cause), reason)));
-        }
-        Ok(None)
+        let (way, why) = if hook.is_some() {
+            (BY_HOOK, "is held by our lifecycle hook")
+        } else if is_requested && former.is_none() && !target.is_going() {
+            (BY_REQUEST, "is asked for by the taint recycle-eks/request")
+        } else {
+            return Ok(None);
+        };
+        let start = Start {
+            hook,
+            ..Start::new(way, &target.id, &cause)
+        };
+        let reason = target.say(&format!("{why}, and nobody works on it"));
+        Ok(Some(
+            Answer::new(RestoreVerdict::Start, reason).with(RestoreBody::Start(start)),
+        ))
     }
 
-    /// A member that our hook holds, or held, and nobody works on, goes on. Not if an execution gave it up before.
+    /// A member that our hook holds, or held, and that no execution works on, goes on. Not if an execution gave it up before.
     async fn find_hook_to_start(
         &self,
         target: &Target,
         former: Option<&Claim>,
     ) -> Result<Option<Hook>, Error> {
-        let Some(group) = target.group.as_ref().filter(|_| target.is_held()) else {
+        let may_go_on = target.is_held() && target.gave_up().is_none();
+        let Some(group) = target.group.as_ref().filter(|_| may_go_on) else {
             return Ok(None);
         };
-        if target.gave_up().is_some() {
-            return Ok(None);
-        }
         let was_held_by_ours = former.is_some_and(|former| former.urgency == Urgency::Hook);
         if !was_held_by_ours && self.groups.find_hook(&group.name).await?.is_none() {
             return Ok(None);
@@ -126,40 +114,31 @@ impl RestoreNode {
         }))
     }
 
-    /// Makes the claim this sweep's; the answer then. None if there is nothing that could carry one, so that nobody can hold it.
+    /// Makes the claim this sweep's; the answer then. None if there is nothing that could carry one, so that nothing can hold it.
     pub(crate) async fn claim_leftover(
         &self,
         target: &Target,
         former: Option<Claim>,
-        request: &RestoreRequest,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        let now = request.context.now();
-        if target
-            .gave_up()
-            .is_some_and(|gave_up| gave_up.is_final(&target.next_step(), now))
-            && !target.is_result()
-        {
+        let is_final = |gave_up: GaveUp| gave_up.is_final(&target.next_step(), target.now());
+        if target.gave_up().is_some_and(is_final) && !target.is_result() {
             let reason = target.say("is a person's to see to, who was told");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
         let group = former.as_ref().map(|claim| claim.group.clone());
         let group = group.or_else(|| target.group.as_ref().map(|group| group.name.clone()));
-        let (Some(group), false) = (group, target.is_going()) else {
+        let Some(group) = group.filter(|_| !target.is_going()) else {
             return Ok(None);
         };
         let claim = Claim {
             phase: former.map_or(Phase::Standby, |claim| claim.phase),
-            ..Claim::new(target.me.clone(), group, Urgency::Planned, now)
+            ..Claim::new(target.me.clone(), group, Urgency::Planned, target.now())
         };
         self.write_claim(target, &claim).await?;
-        Ok(Some(wait(
-            request,
-            AT_ONCE,
-            &target.say("is claimed by the sweep"),
-        )))
+        Ok(Some(target.wait(AT_ONCE, &target.say("is claimed by the sweep"))))
     }
 
-    /// Against the version of the Node that was read: whoever was quicker keeps it.
+    /// Against the version of the Node that was read: the execution that was quicker keeps it.
     async fn write_claim(&self, target: &Target, claim: &Claim) -> Result<(), Error> {
         if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
             let label = kubernetes::group_label(&claim.group);
@@ -167,17 +146,14 @@ impl RestoreNode {
             kubernetes::change_node(&cluster.client, node, change).await?;
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
-        Ok(self.instances.tag(&target.subject.instance, &tags).await?)
+        Ok(self.instances.tag(&target.id, &tags).await?)
     }
-}
-
-fn start_of(start: Start, reason: String) -> Answer<RestoreVerdict> {
-    Answer::new(RestoreVerdict::Start, reason).with(RestoreBody::Start(start))
 }
 
 #[cfg(test)]
 mod tests {
     use recycle::base::names::{CLAIM_ANNOTATION, GAVE_UP_TAG, STANDBY_TAG};
+    use recycle::contract::requests::RestoreRequest;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
@@ -209,12 +185,13 @@ mod tests {
     async fn claimed(
         aws: &ScriptedAws,
         mut target: Target,
-        request: &RestoreRequest,
+        request: RestoreRequest,
     ) -> Option<Answer<RestoreVerdict>> {
+        target.request = request;
         let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
-        match step.judge_leftover(&mut target, request).await.unwrap() {
+        match step.judge_leftover(&mut target).await.unwrap() {
             Standing::Ours => None,
-            Standing::Free(former) => step.claim_leftover(&target, former, request).await.unwrap(),
+            Standing::Free(former) => step.claim_leftover(&target, former).await.unwrap(),
             Standing::Leave(answer) => Some(*answer),
         }
     }
@@ -229,7 +206,7 @@ mod tests {
         );
         let aws = ScriptedAws::new().on("CreateTags", "");
         let target = target_in(&kube, Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, target, &request(Some(600))).await.unwrap();
+        let answer = claimed(&aws, target, request(Some(600))).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
             (RestoreVerdict::Wait, AT_ONCE)
@@ -249,9 +226,9 @@ mod tests {
     async fn an_owner_is_asked_about_and_given_time_before_its_claim_is_touched() {
         let aws = ScriptedAws::new();
         let theirs = || target(Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, theirs(), &request(None)).await.unwrap();
+        let answer = claimed(&aws, theirs(), request(None)).await.unwrap();
         assert_eq!(answer.body, RestoreBody::Owner(claim("two").fence.execution));
-        let answer = claimed(&aws, theirs(), &request(Some(60))).await.unwrap();
+        let answer = claimed(&aws, theirs(), request(Some(60))).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (RestoreVerdict::Wait, 240));
         assert!(aws.calls().is_empty());
     }
@@ -259,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn a_claim_of_this_sweep_is_worked_on() {
         let target = target(Some(claim("one")), Some(claim("one")));
-        assert_eq!(claimed(&ScriptedAws::new(), target, &request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), target, request(None)).await, None);
     }
 
     #[tokio::test]
@@ -274,7 +251,7 @@ mod tests {
         }
         let group = target.group.as_mut().unwrap();
         (group.min, group.max) = (group.desired, group.desired);
-        let answer = claimed(&aws, target, &request(None)).await.unwrap();
+        let answer = claimed(&aws, target, request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
@@ -283,7 +260,7 @@ mod tests {
     async fn an_instance_that_is_gone_needs_no_claim() {
         let mut target = target(None, None);
         target.instance = None;
-        assert_eq!(claimed(&ScriptedAws::new(), target, &request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), target, request(None)).await, None);
     }
 
     #[tokio::test]
@@ -301,7 +278,7 @@ mod tests {
             target
         };
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let answer = claimed(&aws, edited(&[]), &request(None)).await.unwrap();
+        let answer = claimed(&aws, edited(&[]), request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Kept);
         assert!(
             answer
@@ -313,7 +290,7 @@ mod tests {
         assert!(aws.calls()[0].contains("gave-up"), "{}", aws.calls()[0]);
 
         let aws = ScriptedAws::new();
-        let answer = claimed(&aws, edited(&[GAVE_UP_TAG]), &request(None))
+        let answer = claimed(&aws, edited(&[GAVE_UP_TAG]), request(None))
             .await
             .unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
@@ -325,10 +302,8 @@ mod tests {
         let mut told = target(None, None);
         let tags = &mut told.instance.as_mut().unwrap().tags;
         tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:30:00Z".to_owned());
-        assert_eq!(
-            told.tell_once(RestoreVerdict::Kept, &request(None)),
-            RestoreVerdict::Kept
-        );
+        told.request = request(None);
+        assert_eq!(told.tell_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
     }
 
     #[tokio::test]
@@ -356,6 +331,7 @@ mod tests {
         ];
         for (state, former, hooks, gave_up, expected) in cases {
             let mut target = target(None, None);
+            target.request = request(None);
             state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
             if gave_up {
                 let tags = &mut target.instance.as_mut().unwrap().tags;
@@ -363,7 +339,7 @@ mod tests {
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
             let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
-            let answer = step.find_start(&target, former, &request(None)).await.unwrap();
+            let answer = step.find_start(&target, former).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
             if let Some(answer) = answer {
                 assert_eq!(answer.verdict, RestoreVerdict::Start);
@@ -399,6 +375,7 @@ mod tests {
         ];
         for (name, state, is_tainted, former, expected) in cases {
             let mut target = target(None, None);
+            target.request = request(None);
             state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
             if let Ok(cluster) = &mut target.cluster
                 && is_tainted
@@ -408,10 +385,7 @@ mod tests {
             let tags = &mut target.instance.as_mut().unwrap().tags;
             tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
             let step = RestoreNode::new(&ScriptedAws::new().config(), &"world".parse().unwrap());
-            let answer = step
-                .find_start(&target, former.as_ref(), &request(None))
-                .await
-                .unwrap();
+            let answer = step.find_start(&target, former.as_ref()).await.unwrap();
             let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();
             let is_started = answer
                 .is_some_and(|answer| matches!(&answer.body, RestoreBody::Start(start) if is_request(start)));

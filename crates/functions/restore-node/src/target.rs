@@ -2,7 +2,8 @@
 
 use ec2::protection;
 use jiff::Timestamp;
-use recycle::answer::envelope::Answer;
+use kubernetes::NodeChange;
+use recycle::answer::envelope::{Answer, RestoreBody};
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::{Fence, GroupName, InstanceId};
 use recycle::base::names::{CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG};
@@ -23,15 +24,14 @@ use recycle::restore::step::PutBackStep;
 use recycle::restore::sweep::is_result;
 use recycle::restore::undo::undo_kubernetes;
 
-use crate::look::{Cluster, count_seconds, read_deeds};
-use crate::news::tell;
-use crate::request::{LONGEST_WHY, Report, Subject, find_reason, name_reason, write_report};
+use crate::look::Cluster;
+use crate::request::{LONGEST_WHY, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct Target {
-    pub(crate) subject: Subject,
+    pub(crate) id: InstanceId,
     pub(crate) me: Fence,
-    now: Timestamp,
+    pub(crate) request: RestoreRequest,
     pub(crate) instance: Option<Instance>,
     /// Why the cluster could not be asked, if it could not.
     pub(crate) cluster: Result<Cluster, String>,
@@ -42,35 +42,21 @@ pub(crate) struct Target {
     protected: Vec<InstanceId>,
     /// Seconds without Ready after which the node counts as lost.
     lost_after: u32,
-    waited: i64,
-    steps: u32,
 }
 
 impl RestoreNode {
     /// Reads instance and Node, and with them the claim. A cluster that will not answer is left out: the AWS half stands by itself.
-    pub(crate) async fn look(&self, subject: Subject, request: &RestoreRequest) -> Result<Target, Error> {
-        let instance = self.instances.fetch(&subject.instance).await?;
-        let cluster = self.open(&subject, instance.as_ref()).await;
-        let (now, since) = (request.context.now(), request.put_back.since);
-        Ok(Target {
-            me: request.context.fence(),
-            now,
-            cluster: cluster.map_err(|error| with_causes(&error)),
-            waited: count_seconds(since, now),
-            steps: request.put_back.steps,
-            group: None,
-            deeds: Deeds::default(),
-            protected: Vec::new(),
-            lost_after: LOST_AFTER,
-            instance,
-            subject,
-        })
+    pub(crate) async fn look(&self, id: InstanceId, request: RestoreRequest) -> Result<Target, Error> {
+        let instance = self.instances.fetch(&id).await?;
+        let cluster = self.open(&id, instance.as_ref()).await;
+        let cluster = cluster.map_err(|error| with_causes(&error));
+        Ok(Target::new(id, request, instance, cluster))
     }
 
-    async fn open(&self, subject: &Subject, instance: Option<&Instance>) -> Result<Cluster, Error> {
+    async fn open(&self, id: &InstanceId, instance: Option<&Instance>) -> Result<Cluster, Error> {
         let client = self.access.connect_anew().await?;
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-        let node = kubernetes::find_node(&client, &subject.instance, hint).await?;
+        let node = kubernetes::find_node(&client, id, hint).await?;
         Ok(Cluster {
             client,
             node,
@@ -81,71 +67,71 @@ impl RestoreNode {
     }
 
     /// Reads the group, and what a put-back has left on its members.
-    pub(crate) async fn look_around(
-        &self,
-        target: &mut Target,
-        request: &RestoreRequest,
-    ) -> Result<(), Error> {
-        let id = target.subject.instance.clone();
-        target.protected = protection::find_protected(&self.instances, &id).await?;
-        target.group = self.fetch_group(target, request).await?;
-        target.deeds = read_deeds(target.instance.as_ref())?;
+    pub(crate) async fn look_around(&self, target: &mut Target) -> Result<(), Error> {
+        target.protected = protection::find_protected(&self.instances, &target.id).await?;
+        target.group = self.fetch_group(target).await?;
+        let tags = target.instance.as_ref().map(|instance| &instance.tags);
+        if let Some(deeds) = tags.and_then(|tags| tags.get(PUT_BACK_TAG)) {
+            target.deeds = deeds.parse()?;
+        }
         if let Ok(cluster) = &mut target.cluster {
-            let looked = cluster.look_around(&id, target.group.as_ref()).await;
-            match looked {
+            match cluster.look_around(&target.id, target.group.as_ref()).await {
                 Ok(lost_after) => target.lost_after = lost_after,
-                Err(error) => target.lose_sight(with_causes(&error)),
+                Err(error) => target.cluster = Err(with_causes(&error)),
             }
         }
         Ok(())
     }
 
     /// The group that it is a member of, or the one in which it was claimed, or the one of those that are protected for it.
-    async fn fetch_group(&self, target: &Target, request: &RestoreRequest) -> Result<Option<Group>, Error> {
-        let id = &target.subject.instance;
-        let found = self.groups.find(id).await?;
-        match (found, target.instance.as_ref().and_then(Instance::claim)) {
-            (None, Some(StoredClaim::Known(claim))) => Ok(self.groups.fetch(&claim.group).await?),
-            (None, _) if request.leftover.is_some() => match target.protected.first() {
-                Some(member) => Ok(self.groups.find(member).await?),
-                None => Ok(None),
-            },
-            (found, _) => Ok(found),
+    async fn fetch_group(&self, target: &Target) -> Result<Option<Group>, Error> {
+        if let Some(found) = self.groups.find(&target.id).await? {
+            return Ok(Some(found));
+        }
+        if let Some(StoredClaim::Known(claim)) = target.instance.as_ref().and_then(Instance::claim) {
+            return Ok(self.groups.fetch(&claim.group).await?);
+        }
+        let protected = target.protected.first();
+        match protected.filter(|_| target.request.leftover.is_some()) {
+            Some(member) => Ok(self.groups.find(member).await?),
+            None => Ok(None),
         }
     }
 }
 
-#[cfg(test)]
 impl Target {
     pub(crate) fn new(
-        subject: Subject,
-        instance: Instance,
-        group: Group,
-        cluster: Cluster,
-        me: Fence,
+        id: InstanceId,
+        request: RestoreRequest,
+        instance: Option<Instance>,
+        cluster: Result<Cluster, String>,
     ) -> Self {
         Self {
-            subject,
-            instance: Some(instance),
-            group: Some(group),
-            cluster: Ok(cluster),
+            id,
+            me: request.context.fence(),
+            request,
+            instance,
+            cluster,
+            group: None,
             deeds: Deeds::default(),
-            me,
-            now: Timestamp::UNIX_EPOCH,
             protected: Vec::new(),
             lost_after: LOST_AFTER,
-            waited: 0,
-            steps: 0,
         }
     }
-}
 
-impl Target {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.request.context.now()
+    }
+
+    /// When the put-back began; now, if this is its first step.
+    fn since(&self) -> Timestamp {
+        self.request.put_back.since.unwrap_or_else(|| self.now())
+    }
+
     /// The claim: the Node's, and where there is none, or none to be seen, the instance's.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
-        self.node()
-            .and_then(NodeFacts::claim)
-            .or_else(|| self.instance.as_ref().and_then(Instance::claim))
+        let on_node = self.node().and_then(NodeFacts::claim);
+        on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
     /// The group in which it was claimed, where no group lists it.
@@ -162,8 +148,8 @@ impl Target {
     }
 
     /// Whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and was not heard.
-    pub(crate) fn may_go_on(&self, request: &RestoreRequest) -> bool {
-        let was_released = request.put_back.since.is_some() && self.claim().is_none();
+    pub(crate) fn may_go_on(&self) -> bool {
+        let was_released = self.request.put_back.since.is_some() && self.claim().is_none();
         self.is_ours() || (was_released && self.me.redrive_count == 0)
     }
 
@@ -180,7 +166,7 @@ impl Target {
     }
 
     fn member(&self) -> Option<&Member> {
-        self.group.as_ref()?.member(&self.subject.instance)
+        self.group.as_ref()?.member(&self.id)
     }
 
     /// None if no group lists it.
@@ -199,7 +185,7 @@ impl Target {
         is_there && is_held(self.lifecycle_state())
     }
 
-    /// The execution that is put back had come in by the hook: nobody else sees to the member.
+    /// The execution that is put back had come in by the hook: no other execution sees to the member.
     pub(crate) fn was_ours_to_end(&self) -> bool {
         let is_urgent =
             |claim| matches!(claim, StoredClaim::Known(claim) if claim.urgency > Urgency::Planned);
@@ -207,8 +193,8 @@ impl Target {
     }
 
     /// Without a claim nothing may be changed but what the end repeats.
-    pub(crate) fn may_act(&self, request: &RestoreRequest) -> bool {
-        request.leftover.is_some() || self.next_step().is_end() || self.is_ours()
+    pub(crate) fn may_act(&self) -> bool {
+        self.request.leftover.is_some() || self.next_step().is_end() || self.is_ours()
     }
 
     /// That it is a person's to see to, and since when.
@@ -217,10 +203,9 @@ impl Target {
     }
 
     /// A sweep says nothing of what people were told before it began.
-    pub(crate) fn tell_once(&self, verdict: RestoreVerdict, request: &RestoreRequest) -> RestoreVerdict {
-        let began = request.put_back.since.unwrap_or_else(|| request.context.now());
-        let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < began);
-        if request.leftover.is_some() && was_told {
+    pub(crate) fn tell_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
+        let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
+        if self.request.leftover.is_some() && was_told {
             RestoreVerdict::Untouched
         } else {
             verdict
@@ -238,7 +223,7 @@ impl Target {
     fn situation(&self) -> Situation<'_> {
         let cluster = self.cluster.as_ref().ok();
         Situation {
-            id: &self.subject.instance,
+            id: &self.id,
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
@@ -249,15 +234,15 @@ impl Target {
             ahead: cluster.and_then(|cluster| cluster.ahead.as_ref()),
             protected: &self.protected,
             deeds: &self.deeds,
-            waited: self.waited,
-            steps: self.steps,
+            waited: self.now().duration_since(self.since()).as_secs(),
+            steps: self.request.put_back.steps,
         }
     }
 
     /// Its Node has not been Ready for too long. (Without a Node it is [`KubernetesHalf::Vanished`].)
     fn is_lost(&self) -> bool {
         self.node()
-            .is_some_and(|node| find_loss(Some(node), self.lost_after, self.now).is_some())
+            .is_some_and(|node| find_loss(Some(node), self.lost_after, self.now()).is_some())
     }
 
     fn kubernetes_half(&self) -> KubernetesHalf {
@@ -268,26 +253,13 @@ impl Target {
             return KubernetesHalf::Vanished;
         };
         // What keeps pods from a stopped instance's Node stays: its execution was refused the last write, which the report makes.
-        let is_stopped = self
-            .instance
-            .as_ref()
-            .is_some_and(|instance| instance.stopped_at().is_some());
-        if is_stopped && self.is_result() {
-            return KubernetesHalf::Clean;
-        }
-        match undo_kubernetes(
-            node,
-            &draining_taint(&self.subject.instance),
-            self.is_in_standby(),
-        ) {
+        let stopped_at = self.instance.as_ref().and_then(Instance::stopped_at);
+        let is_kept = stopped_at.is_some() && self.is_result();
+        let undo = undo_kubernetes(node, &draining_taint(&self.id), self.is_in_standby());
+        match undo.filter(|_| !is_kept) {
             Some(_) => KubernetesHalf::Undo,
             None => KubernetesHalf::Clean,
         }
-    }
-
-    /// Goes on as if the cluster had not answered.
-    pub(crate) fn lose_sight(&mut self, why: String) {
-        self.cluster = Err(why);
     }
 
     /// The Node, if there is one and the cluster could be asked.
@@ -295,16 +267,36 @@ impl Target {
         self.cluster.as_ref().ok()?.node.as_ref()
     }
 
+    /// Changes the Node, if there is one and the cluster could be asked. The Node as it is then.
+    pub(crate) async fn amend_node(
+        &self,
+        decide: impl Fn(&NodeFacts) -> Result<Option<NodeChange>, Error>,
+    ) -> Result<Option<NodeFacts>, Error> {
+        let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) else {
+            return Ok(None);
+        };
+        let amended = kubernetes::amend_node(&cluster.client, node.clone(), decide).await?;
+        Ok(Some(amended))
+    }
+
     pub(crate) fn group_name(&self) -> Result<&GroupName, Error> {
-        self.group
-            .as_ref()
-            .map(|group| &group.name)
-            .ok_or_else(|| Error::NoGroup(self.say("is in no group any more")))
+        let group = self.group.as_ref().map(|group| &group.name);
+        group.ok_or_else(|| Error::NoGroup(self.say("is in no group any more")))
     }
 
     pub(crate) fn say(&self, state: &str) -> String {
-        let subject = describe_instance(&self.subject.instance, self.node().map(|node| &node.name));
+        let subject = describe_instance(&self.id, self.node().map(|node| &node.name));
         format!("{subject} {state}")
+    }
+
+    pub(crate) fn wait(&self, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {
+        let body = RestoreBody::Step {
+            since: self.since(),
+            steps: self.request.put_back.steps.saturating_add(1),
+        };
+        Answer::new(RestoreVerdict::Wait, reason)
+            .waiting(seconds)
+            .with(body)
     }
 
     /// What is told afterwards is the Node as it is now.
@@ -326,7 +318,7 @@ impl Target {
 
     pub(crate) fn describe_what_is_left(&self) -> LeftBehind {
         describe_left_behind(
-            &self.subject.instance,
+            &self.id,
             self.group.as_ref(),
             self.lifecycle_state(),
             self.instance.as_ref(),
@@ -336,14 +328,23 @@ impl Target {
         )
     }
 
-    /// What is left, and the commands that take it away.
-    pub(crate) fn write_report(&self, note: Option<String>, request: &RestoreRequest) -> Report {
+    /// Nothing more is done: what is left, and the commands that take it away.
+    pub(crate) fn tell_what_is_left(
+        &self,
+        verdict: RestoreVerdict,
+        note: Option<String>,
+    ) -> Answer<RestoreVerdict> {
         let mut left = self.describe_what_is_left();
         if let Some(note) = note {
             left.state = format!("{}; {note}", left.state);
         }
-        let unseen = self.cluster.as_ref().err().map(String::as_str);
-        write_report(&find_reason(request), "", &left, unseen)
+        let report = write_report(&find_reason(&self.request), "", &left, self.unseen());
+        self.tell(verdict, report)
+    }
+
+    /// Why the cluster could not be asked, if it could not.
+    fn unseen(&self) -> Option<&str> {
+        self.cluster.as_ref().err().map(String::as_str)
     }
 
     /// The same refusal with the state of the node, for a sweep, which fails with it.
@@ -356,11 +357,11 @@ impl Target {
     }
 
     /// What is left where a call is refused until there is no patience left.
-    pub(crate) fn tell_refusal(&self, refusal: &Error, request: &RestoreRequest) -> Answer<RestoreVerdict> {
+    pub(crate) fn tell_refusal(&self, refusal: &Error) -> Answer<RestoreVerdict> {
         let (verdict, reason) = if self.is_in_standby() {
-            (RestoreVerdict::StandbyLeftBehind, name_reason(request))
+            (RestoreVerdict::StandbyLeftBehind, name_reason(&self.request))
         } else {
-            (RestoreVerdict::Kept, find_reason(request))
+            (RestoreVerdict::Kept, find_reason(&self.request))
         };
         let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
         let mut done = format!("The node is not put back: {why}.");
@@ -370,15 +371,13 @@ impl Target {
                 "{done} The next sweep releases {members} members that it has protected from scale-in."
             );
         }
-        let unseen = self.cluster.as_ref().err().map(String::as_str);
-        let report = write_report(&reason, &done, &self.describe_what_is_left(), unseen);
-        let answer = Answer::new(verdict, report.text());
-        tell(answer, Some(self), request, &report.story, report.what_to_do)
+        let left = self.describe_what_is_left();
+        self.tell(verdict, write_report(&reason, &done, &left, self.unseen()))
     }
 
     /// Nothing can be left on it; what was left of it on others is gone.
-    pub(crate) fn forget(&self, request: &RestoreRequest) -> Answer<RestoreVerdict> {
-        let verdict = match request.put_back.since {
+    pub(crate) fn forget(&self) -> Answer<RestoreVerdict> {
+        let verdict = match self.request.put_back.since {
             Some(_) => RestoreVerdict::Restored,
             None => RestoreVerdict::Untouched,
         };
@@ -390,9 +389,7 @@ impl Target {
         let state = self.say(&format!(
             "{end}, and nothing of ours is left on the members of its group"
         ));
-        let text = format!("{}\n{state}.", find_reason(request));
-        let answer = Answer::new(verdict, text.as_str());
-        tell(answer, Some(self), request, &text, Vec::new())
+        self.tell(verdict, format!("{}\n{state}.", find_reason(&self.request)))
     }
 }
 
@@ -450,7 +447,7 @@ mod tests {
         assert!(is_ours(None, Some("one")), "its Node is released already");
         assert!(is_ours(Some("one"), Some("one")));
         let mut unseen = target(Some(claim("two")), Some(claim("one")));
-        unseen.lose_sight("away".to_owned());
+        unseen.cluster = Err("away".to_owned());
         assert!(unseen.is_ours());
     }
 
@@ -516,7 +513,7 @@ mod tests {
         let mut target = target(Some(claim("one")), Some(claim("one")));
         let Cluster { node, .. } = target.cluster.as_mut().unwrap();
         let node = node.as_mut().unwrap();
-        node.taints = vec![draining_taint(&target.subject.instance)];
+        node.taints = vec![draining_taint(&target.id)];
         node.unschedulable = true;
         let instance = target.instance.as_mut().unwrap();
         instance

@@ -6,17 +6,12 @@ const MOST_AT_ONCE: &str = "MAX_SURGE_PER_GROUP";
 
 /// Reads the module's `max_surge_per_group` from the environment through `variable`.
 pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, Error> {
-    let invalid = |reason: String| Error::InvalidEnvironment {
-        variable: MOST_AT_ONCE,
-        reason,
+    let reason = match variable(MOST_AT_ONCE).map(|value| (value.parse(), value)) {
+        Some((Ok(most @ 1..), _)) => return Ok(most),
+        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number from 1 on, and is {value:?}"),
+        None => "it is not set".to_owned(),
     };
-    let value = variable(MOST_AT_ONCE).ok_or_else(|| invalid("it is not set".to_owned()))?;
-    match value.parse() {
-        Ok(most @ 1..) => Ok(most),
-        Ok(_) | Err(_) => Err(invalid(format!(
-            "it must be a whole number from 1 on, and is {value:?}"
-        ))),
-    }
+    Err(Error::Environment(MOST_AT_ONCE, reason))
 }
 
 #[cfg(test)]

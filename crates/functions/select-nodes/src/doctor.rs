@@ -67,13 +67,10 @@ impl SelectNodes {
         cluster: &ClusterName,
     ) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Vec<Instance>>) {
         let fleets = seen(self.groups.fetch_fleets(cluster).await);
-        let members: Seen<Ids> = fleets
-            .as_ref()
-            .map(|fleets| members(&fleets.iter().collect::<Vec<_>>()).into_iter().collect());
-        let there = seen(
-            self.find_there(members.as_ref().found().into_iter().flatten())
-                .await,
-        );
+        let members_of = |fleets: &Vec<Fleet>| fleets.iter().flat_map(|fleet| members(&[fleet])).collect();
+        let members: Seen<Ids> = fleets.as_ref().map(members_of);
+        let ids = members.as_ref().found().into_iter().flatten();
+        let there = seen(self.find_there(ids).await);
         (fleets, members, there)
     }
 
@@ -106,28 +103,25 @@ impl SelectNodes {
     }
 }
 
-/// Those that the functions' policies let nobody change.
+/// Those that the functions' policies do not let them change.
 fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId> {
-    members
+    let untagged = members
         .iter()
-        .filter(|instance| !has_cluster_tag(&instance.tags, cluster))
-        .map(|instance| instance.id.clone())
-        .collect()
+        .filter(|instance| !has_cluster_tag(&instance.tags, cluster));
+    untagged.map(|instance| instance.id.clone()).collect()
 }
 
 async fn ask<T>(
     client: &Seen<kube::Client>,
     question: impl AsyncFnOnce(&kube::Client) -> Result<T, kubernetes::Error>,
 ) -> Seen<T> {
-    match client {
-        Seen::Found(client) => seen(question(client).await),
-        Seen::Denied(why) => Seen::Denied(why.clone()),
-        Seen::Unanswered(why) => Seen::Unanswered(why.clone()),
-        Seen::Failed(why) => Seen::Failed(why.clone()),
+    match client.as_ref().known() {
+        Ok(client) => seen(question(client).await),
+        Err(unknown) => unknown,
     }
 }
 
-/// A refusal, which no other try changes, or what may be away. A token is refused when nobody has let our role in.
+/// A refusal, which no other try changes, or what may be away. A token is refused when the cluster has not let our role in.
 fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
     let error: Error = match answer {
         Ok(found) => return Seen::Found(found),
@@ -147,16 +141,7 @@ fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
 
 /// Whether AWS was reached and has answered that it is busy, by a throttle or a fault of its own.
 fn is_busy(error: &Error) -> bool {
-    match error {
-        Error::Instance(ec2::Error::Unavailable { source, .. }) => source.is::<ec2::Reply>(),
-        Error::Instance(_)
-        | Error::InvalidEnvironment { .. }
-        | Error::NotAsked(_)
-        | Error::Name(_)
-        | Error::Input(_)
-        | Error::Access(_)
-        | Error::Node(_) => false,
-    }
+    matches!(error, Error::Instance(ec2::Error::Unavailable { source, .. }) if source.is::<ec2::Reply>())
 }
 
 #[cfg(test)]

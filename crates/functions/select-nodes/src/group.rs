@@ -1,23 +1,22 @@
-//! One group of a rotation: fetches what its nodes, and the question whether the next of them may start, are decided from.
+//! One group of a rotation: fetches what its nodes are decided from, and the terms on which they are gone through.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use recycle::answer::envelope::{Answer, GroupBody, SelectBody};
 use recycle::base::ids::{ExecutionArn, InstanceId};
 use recycle::cluster::node::NodeFacts;
-use recycle::contract::requests::{Members, SelectRequest};
+use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
-use recycle::rotation::admission::{Ended, Stop};
-use recycle::rotation::attempts::Past;
-use recycle::rotation::fleet::{Fleet, Template, TemplateFacts};
+use recycle::rotation::admission::{Ended, Stop, find_execution};
+use recycle::rotation::fleet::{Template, TemplateFacts};
 use recycle::rotation::marks::{find_rotations, machine_of};
 use recycle::rotation::outdated::{Release, Scene, describe_aim};
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
 
-use crate::{Error, SelectNodes};
+use crate::rotation::members;
+use crate::{Answered, Error, SelectNodes};
 
 /// A request of a group's own execution.
 pub(crate) struct Case {
@@ -29,38 +28,37 @@ pub(crate) struct Case {
 pub(crate) fn read_case(request: &SelectRequest) -> Result<Case, Error> {
     let part = request.rotation.clone().ok_or(Error::NotAsked("rotation"))?;
     let rotation = parse_rotation(&part.input)?;
-    let terms = rotation.terms.clone().ok_or(Error::NotAsked("terms"))?;
     Ok(Case {
-        part,
+        terms: rotation.terms.clone().ok_or(Error::NotAsked("terms"))?,
         rotation,
-        terms,
+        part,
     })
+}
+
+impl Case {
+    /// The execution of this try of a node.
+    pub(crate) fn find_execution(&self, node: &InstanceId, attempt: u32) -> Result<ExecutionArn, Error> {
+        Ok(find_execution(&self.part, self.rotation.trigger, node, attempt)?)
+    }
 }
 
 impl SelectNodes {
     /// The nodes of the group, in order, and on which terms they are gone through.
-    pub(crate) async fn select_group(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
-        let Case {
-            part,
-            rotation,
-            terms,
-        } = read_case(&request)?;
+    pub(crate) async fn select_group(&self, request: SelectRequest) -> Answered {
+        let case = read_case(&request)?;
+        let (part, selection, terms) = (&case.part, &case.rotation.selection, &case.terms);
         let Some(fleet) = self.groups.fetch_fleet(&part.group).await? else {
             return Ok(leave(Ended::left("the group is gone")));
         };
         // Where no criterion asks for the templates, they tell which image is launched, if they can be read.
         let (templates, unreadable) = self.fetch_readable(&[&fleet]).await?;
-        if let Some(why) = unreadable.first().filter(|_| rotation.selection.asks_templates()) {
+        if let Some(why) = unreadable.first().filter(|_| selection.asks_templates()) {
             return Ok(leave(Ended::left(why)));
         }
         let client = self.connect(&request.cluster_name).await?;
         let nodes = kubernetes::list_nodes(&client).await?;
         let control_plane = kubernetes::read_release(&client).await?;
-        let ids: Vec<InstanceId> = fleet
-            .members
-            .iter()
-            .map(|member| member.instance.clone())
-            .collect();
+        let ids = members(&[&fleet]);
         let machines = self.instances.fetch_machines(&ids).await?;
         let scene = Scene {
             machines: &machines,
@@ -69,25 +67,22 @@ impl SelectNodes {
             control_plane,
             now: request.context.now(),
         };
-        let mut chosen = choose_members(&rotation.selection, &fleet, &scene, &part.execution);
+        let mut chosen = choose_members(selection, &fleet, &scene, &part.execution);
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
-            return Ok(leave(Ended::left(format!(
-                "none is left to recycle, {claimed} are worked on already"
-            ))));
+            let why = format!("none is left to recycle, {claimed} are worked on already");
+            return Ok(leave(Ended::left(why)));
         }
         if let Some(why) = self.find_newer(&ids, &scene, &templates).await? {
             return Ok(leave(Ended::stopping(Stop::KubeletTooNew, why)));
         }
-        let (running, ended) = self.sort_rotations(&part, &ids, scene.nodes).await?;
+        let (running, ended_rotations) = self.sort_rotations(part, &ids, scene.nodes).await?;
         if let Some(other) = running.filter(|_| !terms.dry_run) {
             return Ok(leave(Ended::left(format!("{other} is at work on it"))));
         }
         let more = chosen.cut(terms.most_nodes());
-        let mut reason = format!(
-            "{} nodes, {claimed} more are worked on already",
-            chosen.nodes.len()
-        );
+        let count = chosen.nodes.len();
+        let mut reason = format!("{count} nodes, {claimed} more are worked on already");
         if more > 0 {
             reason = format!("{reason}, {more} more are for the next rotation");
         }
@@ -104,9 +99,9 @@ impl SelectNodes {
             criteria: terms.dry_run.then_some(chosen.criteria),
             at_once: terms.count_at_once(fleet.members.len(), self.most_at_once)?,
             aim: describe_aim(&fleet, &templates),
-            mark: terms.mark,
-            recycle: rotation.fields(),
-            ended_rotations: ended,
+            mark: case.terms.mark,
+            recycle: case.rotation.fields(),
+            ended_rotations,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }
@@ -122,24 +117,23 @@ impl SelectNodes {
         let Some(plane) = scene.control_plane else {
             return Ok(None);
         };
-        for node in scene.nodes.iter().filter(|node| is_one_of(node, members)) {
-            if let Some(kubelet) = Release::read(&node.kubelet).filter(|kubelet| *kubelet > plane) {
-                return Ok(Some(format!(
-                    "{} has kubelet {kubelet}, the control plane is {plane}",
-                    node.name
-                )));
-            }
+        let describe = |who: &str, kubelet: Option<Release>| {
+            let kubelet = kubelet.filter(|kubelet| *kubelet > plane)?;
+            Some(format!(
+                "{who} has kubelet {kubelet}, the control plane is {plane}"
+            ))
+        };
+        let mut nodes = scene.nodes.iter().filter(|node| is_one_of(node, members));
+        let newer = nodes.find_map(|node| describe(node.name.as_str(), Release::read(&node.kubelet)));
+        if newer.is_some() {
+            return Ok(newer);
         }
-        let images: BTreeSet<&String> = templates
-            .values()
-            .filter_map(|facts| facts.image.as_ref())
-            .collect();
-        for image in images {
+        let images = templates.values().filter_map(|facts| facts.image.as_ref());
+        for image in images.collect::<BTreeSet<_>>() {
             let name = self.instances.fetch_image_name(image).await?.unwrap_or_default();
-            if let Some(release) = Release::read_image(&name).filter(|release| *release > plane) {
-                return Ok(Some(format!(
-                    "{image} ({name}) has kubelet {release}, the control plane is {plane}"
-                )));
+            let newer = describe(&format!("{image} ({name})"), Release::read_image(&name));
+            if newer.is_some() {
+                return Ok(newer);
             }
         }
         Ok(None)
@@ -152,13 +146,10 @@ impl SelectNodes {
         members: &[InstanceId],
         nodes: &[NodeFacts],
     ) -> Result<(Option<ExecutionArn>, BTreeSet<ExecutionArn>), Error> {
-        let of_group: Vec<NodeFacts> = nodes
-            .iter()
-            .filter(|node| is_one_of(node, members))
-            .cloned()
-            .collect();
+        let of_group = nodes.iter().filter(|node| is_one_of(node, members));
+        let of_group: Vec<NodeFacts> = of_group.cloned().collect();
         let mut ended = BTreeSet::new();
-        // What another machine has marked keeps nobody from anything: whether it runs, only its own account can tell.
+        // What another machine has marked keeps no rotation from anything: whether it runs, only its own account can tell.
         let is_other =
             |arn: &ExecutionArn| *arn != part.execution && machine_of(arn) == machine_of(&part.execution);
         for rotation in find_rotations(&of_group).into_iter().filter(is_other) {
@@ -169,20 +160,6 @@ impl SelectNodes {
         }
         Ok((None, ended))
     }
-}
-
-/// What the question is decided from.
-pub(crate) struct Sight<'a> {
-    pub(crate) fleet: &'a Fleet,
-    pub(crate) earlier: &'a [InstanceId],
-    /// What is known of them already.
-    pub(crate) pasts: &'a [(&'a InstanceId, Past)],
-    pub(crate) members: &'a Members,
-    pub(crate) now: Timestamp,
-}
-
-pub(crate) fn count_failed(pasts: &[(&InstanceId, Past)]) -> usize {
-    pasts.iter().filter(|(_, past)| *past == Past::Failed).count()
 }
 
 fn is_one_of(node: &NodeFacts, members: &[InstanceId]) -> bool {
@@ -199,6 +176,7 @@ mod tests {
     use recycle::base::failure::{Failure, NamedFailure as _};
     use recycle::base::poll::spread;
     use recycle::rotation::admission::name_try;
+    use recycle::rotation::fleet::Fleet;
     use scripted_aws::ScriptedAws;
     use serde_json::{Value, json};
 

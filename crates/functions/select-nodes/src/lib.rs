@@ -22,6 +22,7 @@ use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, ExecutionArn};
 use recycle::base::names::PROTECTED_FOR_TAG;
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::contract::requests::{Asked, Question, SelectRequest, Selection};
 use recycle::contract::verdicts::SelectVerdict;
@@ -38,7 +39,8 @@ pub use error::Error;
 /// How many rotations one sweep asks about: each takes a call, and some of the answer's 8 KB.
 const MOST_ROTATIONS: usize = 10;
 
-/// The step.
+type Answered = Result<Answer<SelectVerdict>, Error>;
+
 #[derive(Debug)]
 pub struct SelectNodes {
     access: Access,
@@ -49,7 +51,7 @@ pub struct SelectNodes {
 }
 
 impl SelectNodes {
-    /// The step with clients of `aws`; `most_at_once` is the module's `max_surge_per_group`.
+    /// `most_at_once` is the module's `max_surge_per_group`.
     #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName, most_at_once: u32) -> Self {
         Self {
@@ -80,7 +82,7 @@ impl SelectNodes {
         }
     }
 
-    async fn select(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
+    async fn select(&self, request: SelectRequest) -> Answered {
         match request.select {
             Selection::Leftovers => self.select_leftovers(request).await,
             Selection::Rotation => self.select_rotation(request).await,
@@ -90,24 +92,19 @@ impl SelectNodes {
     }
 
     /// A cluster that cannot be asked is left out: what is on its instances can be put back without it.
-    async fn select_leftovers(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
-        let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
-        let cluster = &request.cluster_name;
-        let instances = self.instances.fetch_marked(cluster, &tags).await?;
+    async fn select_leftovers(&self, request: SelectRequest) -> Answered {
+        let (cluster, now) = (&request.cluster_name, request.context.now());
+        let instances = self.fetch_marked(cluster).await?;
         let nodes = self.list_nodes(cluster).await;
-        let readable = nodes.as_ref().map(|nodes| nodes.readable.as_slice());
-        let counted = readable
-            .ok()
-            .map(|nodes| measure_claims(nodes, request.context.now()));
+        let readable = nodes.as_ref().ok().map(|nodes| nodes.readable.as_slice());
+        let counted = readable.map(|nodes| measure_claims(nodes, now));
         let readable = readable.unwrap_or_default();
         let leftovers = find_leftovers(readable, &instances);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
-        let (ended, unknown) = self.find_ended_rotations(&machine, readable).await;
-        let mut reason = format!(
-            "something of ours is left on or for {} instances, or holds them",
-            leftovers.union(&held).count()
-        );
+        let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable).await;
+        let count = leftovers.union(&held).count();
+        let mut reason = format!("something of ours is left on or for {count} instances, or holds them");
         if let Some(error) = unknown {
             reason = format!("{reason}; whether a rotation still runs cannot be asked: {error}");
         }
@@ -119,8 +116,8 @@ impl SelectNodes {
             reason = format!("{reason}; {unseen}");
         }
         let leftovers = SelectBody::Leftovers {
-            nodes: take_turns(leftovers, &held, request.context.now()),
-            ended_rotations: ended,
+            nodes: take_turns(leftovers, &held, now),
+            ended_rotations,
         };
         Ok(Answer::new(SelectVerdict::EachNode, reason)
             .with(leftovers)
@@ -135,9 +132,8 @@ impl SelectNodes {
         nodes: &[NodeFacts],
     ) -> (BTreeSet<ExecutionArn>, Option<String>) {
         let (mut ended, mut unknown) = (BTreeSet::new(), None);
-        let ours = find_rotations(nodes)
-            .into_iter()
-            .filter(|rotation| machine_of(rotation) == machine);
+        let rotations = find_rotations(nodes).into_iter();
+        let ours = rotations.filter(|rotation| machine_of(rotation) == machine);
         for rotation in ours.take(MOST_ROTATIONS) {
             match self.executions.is_running(&rotation).await {
                 Ok(true) => {}
@@ -150,12 +146,18 @@ impl SelectNodes {
         (ended, unknown)
     }
 
+    /// The instances that carry something of ours.
+    async fn fetch_marked(&self, cluster: &ClusterName) -> Result<Vec<Instance>, Error> {
+        let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
+        Ok(self.instances.fetch_marked(cluster, &tags).await?)
+    }
+
     async fn list_nodes(&self, cluster: &ClusterName) -> Result<NodeList, Error> {
         let client = self.connect(cluster).await?;
         Ok(kubernetes::list_nodes(&client).await?)
     }
 
-    pub(crate) async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {
+    async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {
         self.access.check(cluster)?;
         self.access.connect_anew().await
     }

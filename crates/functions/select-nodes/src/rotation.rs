@@ -13,17 +13,13 @@ use recycle::rotation::alarm::{Alarmed, choose_alarmed, read_alarm};
 use recycle::rotation::fleet::{Fleet, Machine, Template, TemplateFacts, fleet_of};
 use recycle::rotation::outdated::{Scene, choose_groups, find_fleets};
 use recycle::rotation::request::{Rotation, Selection, parse_rotation};
-use recycle::rotation::selection::choose_members;
-use recycle::rotation::selection::{Choice, choose_listed};
+use recycle::rotation::selection::{Choice, choose_listed, choose_members};
 use recycle::rotation::terms::Terms;
 
-use crate::{Error, SelectNodes};
+use crate::{Answered, Error, SelectNodes};
 
 impl SelectNodes {
-    pub(crate) async fn select_rotation(
-        &self,
-        request: SelectRequest,
-    ) -> Result<Answer<SelectVerdict>, Error> {
+    pub(crate) async fn select_rotation(&self, request: SelectRequest) -> Answered {
         let rotation = parse_rotation(&request.context.execution.input)?;
         match &rotation.terms {
             Some(terms) => self.select_groups(&rotation, terms, &request).await,
@@ -32,32 +28,22 @@ impl SelectNodes {
     }
 
     /// The nodes that are started at once.
-    async fn select_urgent(
-        &self,
-        rotation: &Rotation,
-        request: &SelectRequest,
-    ) -> Result<Answer<SelectVerdict>, Error> {
+    async fn select_urgent(&self, rotation: &Rotation, request: &SelectRequest) -> Answered {
         let choice = self.choose(rotation, request).await?;
         if choice.chosen.is_empty() {
             return Ok(Answer::new(SelectVerdict::NothingSelected, choice.describe()));
         }
         let execution = request.context.execution.id.as_str();
         let starts = choice.chosen.iter().map(|id| rotation.start(id, execution));
-        Ok(
-            Answer::new(SelectVerdict::EachNode, choice.describe()).with(SelectBody::Starts {
-                starts: starts.collect(),
-                recycle: rotation.fields(),
-            }),
-        )
+        let body = SelectBody::Starts {
+            starts: starts.collect(),
+            recycle: rotation.fields(),
+        };
+        Ok(Answer::new(SelectVerdict::EachNode, choice.describe()).with(body))
     }
 
     /// The groups that have something to recycle. Which nodes, each group's own execution asks when it begins.
-    async fn select_groups(
-        &self,
-        rotation: &Rotation,
-        terms: &Terms,
-        request: &SelectRequest,
-    ) -> Result<Answer<SelectVerdict>, Error> {
+    async fn select_groups(&self, rotation: &Rotation, terms: &Terms, request: &SelectRequest) -> Answered {
         let cluster = &request.cluster_name;
         let fleets = self.groups.fetch_fleets(cluster).await?;
         let wanted = match &rotation.selection {
@@ -91,12 +77,9 @@ impl SelectNodes {
             control_plane,
             now: request.context.now(),
         };
-        let found = wanted.iter().map(|fleet| {
-            (
-                fleet.name.clone(),
-                choose_members(&rotation.selection, fleet, &scene, &request.context.execution.id),
-            )
-        });
+        let execution = &request.context.execution.id;
+        let choose = |fleet: &&Fleet| choose_members(&rotation.selection, fleet, &scene, execution);
+        let found = wanted.iter().map(|fleet| (fleet.name.clone(), choose(fleet)));
         let choice = choose_groups(found.collect(), &unknown);
         if choice.groups.is_empty() {
             return Ok(Answer::new(SelectVerdict::NothingSelected, choice.reason));
@@ -107,48 +90,35 @@ impl SelectNodes {
     async fn choose(&self, rotation: &Rotation, request: &SelectRequest) -> Result<Choice, Error> {
         let cluster = &request.cluster_name;
         let fleets = self.groups.fetch_fleets(cluster).await?;
-        match &rotation.selection {
+        Ok(match &rotation.selection {
             Selection::InstanceIds(ids) => {
                 let machines = self.instances.fetch_machines(ids).await?;
-                Ok(choose_listed(rotation.trigger, ids, &machines, &fleets, cluster))
+                choose_listed(rotation.trigger, ids, &machines, &fleets, cluster)
             }
             Selection::Alarm(terms) => {
                 let alarmed = read_alarm(&rotation.event, terms)?;
-                let (machines, nodes) = (
-                    self.fetch_around(&alarmed, &fleets).await?,
-                    self.list_nodes(cluster).await?,
-                );
+                let machines = self.fetch_around(&alarmed, &fleets).await?;
+                let nodes = self.list_nodes(cluster).await?.readable;
                 let now = request.context.now();
-                Ok(choose_alarmed(
-                    &alarmed,
-                    terms,
-                    &fleets,
-                    &machines,
-                    &nodes.readable,
-                    cluster,
-                    now,
-                ))
+                choose_alarmed(&alarmed, terms, &fleets, &machines, &nodes, cluster, now)
             }
             // Only a rotation has such a selection.
-            Selection::Outdated(_) => Ok(Choice::default()),
-        }
+            Selection::Outdated(_) => Choice::default(),
+        })
     }
 
     /// The members of the group that the alarm is about, whoever was claimed in it, and the instance itself, whose it may be.
     async fn fetch_around(&self, alarmed: &Alarmed, fleets: &[Fleet]) -> Result<Vec<Machine>, Error> {
         let (fleet, itself) = match alarmed {
-            Alarmed::Instance(id) => (fleet_of(id, fleets), Some(id.clone())),
-            Alarmed::OldestOf(group) => (fleets.iter().find(|fleet| fleet.name == *group), None),
+            Alarmed::Instance(id) => (fleet_of(id, fleets), std::slice::from_ref(id)),
+            Alarmed::OldestOf(group) => (fleets.iter().find(|fleet| fleet.name == *group), &[][..]),
         };
-        let mut ids: Vec<InstanceId> = fleet.into_iter().flat_map(|fleet| members(&[fleet])).collect();
-        ids.extend(itself.filter(|id| fleet_of(id, fleets).is_none()));
-        let mut machines = self.instances.fetch_machines(&ids).await?;
-        if let Some(fleet) = fleet {
-            let claimed = self
-                .instances
-                .fetch_tagged_machines(GROUP_TAG, fleet.name.as_str());
-            machines.extend(claimed.await?);
-        }
+        let Some(fleet) = fleet else {
+            return Ok(self.instances.fetch_machines(itself).await?);
+        };
+        let mut machines = self.instances.fetch_machines(&members(&[fleet])).await?;
+        let group = fleet.name.as_str();
+        machines.extend(self.instances.fetch_tagged_machines(GROUP_TAG, group).await?);
         Ok(machines)
     }
 

@@ -2,10 +2,8 @@
 
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, InstanceId};
-use recycle::base::names::PROTECTED_FOR_TAG;
 use recycle::cluster::node::NodeList;
 use recycle::notify::status::tell_status;
-use recycle::restore::sweep::OWN_TAGS;
 use serde_json::{Value, json};
 
 use crate::{Error, SelectNodes};
@@ -17,14 +15,12 @@ impl SelectNodes {
         cluster: &ClusterName,
         wanted: Option<&str>,
     ) -> Result<Value, Error> {
-        let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
-        let mut instances = self.instances.fetch_marked(cluster, &tags).await?;
+        let mut instances = self.fetch_marked(cluster).await?;
         if let Some(id) = wanted.and_then(|name| name.parse::<InstanceId>().ok()) {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);
         }
-        let nodes = self.list_nodes(cluster).await;
-        let (nodes, away) = match nodes {
+        let (nodes, away) = match self.list_nodes(cluster).await {
             Ok(nodes) => (nodes, None),
             Err(error) => (NodeList::default(), Some(with_causes(&error))),
         };

@@ -1,13 +1,12 @@
 //! Whether the next node of a group may start.
 
-use recycle::answer::envelope::Answer;
-use recycle::base::ids::InstanceId;
+use jiff::Timestamp;
+use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
-use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::admission::{
-    Gate, Holdup, Stop, Turn, check_group, check_turn, comes_after_others, find_execution, find_machine,
-    judge_end_before, name_try,
+    Gate, Holdup, Stop, Turn, check_group, check_turn, comes_after_others, find_machine, judge_end_before,
+    name_try,
 };
 use recycle::rotation::attempts::{
     Past, check_failures, check_pasts, find_begun, find_doubtful, find_gone, is_in_service, is_one_left,
@@ -20,74 +19,83 @@ use recycle::rotation::fleet::Fleet;
 use recycle::rotation::outdated::{Release, Scene, describe_aim, describe_source, is_outdated};
 use recycle::rotation::request::Selection;
 
-use crate::group::{Case, Sight, count_failed, read_case};
-use crate::{Error, SelectNodes};
+use crate::group::{Case, read_case};
+use crate::{Answered, Error, SelectNodes};
+
+/// What the question is decided from, and the node that it is about.
+struct Asking {
+    case: Case,
+    members: Members,
+    turn: Turn,
+    now: Timestamp,
+}
+
+impl Asking {
+    /// The nodes before this one.
+    fn earlier(&self) -> &[InstanceId] {
+        self.members.nodes.get(..self.turn.index).unwrap_or_default()
+    }
+}
+
+type Pasts<'a> = Vec<(&'a InstanceId, Past)>;
 
 impl SelectNodes {
     /// May the next node start?
-    pub(crate) async fn may_start(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
-        let case = read_case(&request)?;
-        let members = request.members.clone().ok_or(Error::NotAsked("members"))?;
-        let mut turn = request.turn.clone().ok_or(Error::NotAsked("turn"))?;
-        let gate = match self.catch_up(&case, &mut turn).await? {
-            Some(gate) => gate,
-            None => self.judge(&request, &case, &members, &turn).await?,
+    pub(crate) async fn may_start(&self, request: SelectRequest) -> Answered {
+        let mut asking = Asking {
+            case: read_case(&request)?,
+            members: request.members.ok_or(Error::NotAsked("members"))?,
+            turn: request.turn.ok_or(Error::NotAsked("turn"))?,
+            now: request.context.now(),
         };
-        Ok(gate.answer(&case.rotation, &case.part, &turn))
+        let gate = match self.catch_up(&asking.case, &mut asking.turn).await? {
+            Some(gate) => gate,
+            None => self.judge(&asking, &request.cluster_name).await?,
+        };
+        Ok(gate.answer(&asking.case.rotation, &asking.case.part, &asking.turn))
     }
 
-    async fn judge(
-        &self,
-        request: &SelectRequest,
-        case: &Case,
-        members: &Members,
-        turn: &Turn,
-    ) -> Result<Gate, Error> {
-        let (terms, now) = (&case.terms, request.context.now());
-        if let Some(gate) = check_turn(terms, &case.part, turn, now) {
+    async fn judge(&self, asking: &Asking, cluster: &ClusterName) -> Result<Gate, Error> {
+        let (case, turn, now) = (&asking.case, &asking.turn, asking.now);
+        let at_once = asking.members.at_once;
+        if let Some(gate) = check_turn(&case.terms, &case.part, turn, now) {
             return Ok(gate);
         }
         let fleet = self.groups.fetch_fleet(&case.part.group).await?;
-        let gate = check_group(terms, turn, members.at_once, fleet.as_ref(), now);
+        let gate = check_group(&case.terms, turn, at_once, fleet.as_ref(), now);
         let Some(fleet) = fleet else {
             return Ok(gate.unwrap_or(Gate::Start));
         };
         if let Some(gate) = gate {
-            return self.give_up(case, members, turn, &fleet, gate).await;
+            return self.give_up(asking, &fleet, gate).await;
         }
-        let client = self.connect(&request.cluster_name).await?;
+        let client = self.connect(cluster).await?;
+        let nodes = &asking.members.nodes;
         let claimed = kubernetes::list_group(&client, &case.part.group).await?;
-        let replacements = kubernetes::list_replacements(&client, &members.nodes).await?;
-        let begun = find_begun(&members.nodes, &claimed, &replacements, &case.part.execution);
+        let replacements = kubernetes::list_replacements(&client, nodes).await?;
+        let begun = find_begun(nodes, &claimed, &replacements, &case.part.execution);
         let canary = find_canary(turn, &begun);
-        if let Some(gate) = check_canary(&canary, turn, members.at_once) {
+        if let Some(gate) = check_canary(&canary, turn, at_once) {
             return Ok(gate);
         }
-        let earlier = members.nodes.get(..turn.index).unwrap_or_default();
         let mut pasts = Vec::new();
-        if let Some(budget) = terms.failure_budget {
-            let mut doubtful = find_doubtful(earlier, &fleet, &begun);
-            doubtful.extend(self.find_lost(case, earlier, &fleet).await?);
-            pasts = self.ask_pasts(case, &fleet, doubtful, turn).await?;
+        if let Some(budget) = case.terms.failure_budget {
+            let mut doubtful = find_doubtful(asking.earlier(), &fleet, &begun);
+            doubtful.extend(self.find_lost(case, asking.earlier(), &fleet).await?);
+            pasts = self.ask_pasts(asking, &fleet, doubtful).await?;
             if let Some(gate) = check_failures(budget, count_failed(&pasts)) {
                 return Ok(gate);
             }
         }
-        let sight = Sight {
-            fleet: &fleet,
-            earlier,
-            pasts: &pasts,
-            members,
-            now,
-        };
-        if let Some(gate) = self.judge_canary(&client, case, &sight, turn, &canary).await? {
+        let gate = self.judge_canary(&client, asking, &fleet, pasts, &canary).await?;
+        if let Some(gate) = gate {
             return Ok(gate);
         }
-        if terms.wait_for_pending_pods && has_evicted(&begun) {
+        if case.terms.wait_for_pending_pods && has_evicted(&begun) {
             let pending = kubernetes::list_pending_pods(&client).await?;
             let displaced = find_displaced(&begun, &pending, case.part.began_at);
             if let Some(gate) = check_displaced(&displaced, turn) {
-                return self.give_up(case, members, turn, &fleet, gate).await;
+                return self.give_up(asking, &fleet, gate).await;
             }
         }
         Ok(Gate::Start)
@@ -96,8 +104,7 @@ impl SelectNodes {
     /// Where executions of the node's names are there already, the turn is that of the next name. A rotation that was redriven has them.
     async fn catch_up(&self, case: &Case, turn: &mut Turn) -> Result<Option<Gate>, Error> {
         while turn.exists && turn.attempt <= case.terms.retries.saturating_add(1) {
-            let execution =
-                find_execution(&case.part, case.rotation.trigger, &turn.instance_id, turn.attempt)?;
+            let execution = case.find_execution(&turn.instance_id, turn.attempt)?;
             let described = self.executions.describe(&execution).await?;
             let (status, output) = described.unzip();
             match status.as_deref() {
@@ -106,9 +113,9 @@ impl SelectNodes {
                     turn.status = None;
                     return Ok(Some(Gate::Skip(judge_end_before(output.flatten().as_ref()))));
                 }
-                Some(status @ ("FAILED" | "TIMED_OUT" | "ABORTED")) => {
-                    turn.status = Some(status.to_owned());
+                Some("FAILED" | "TIMED_OUT" | "ABORTED") => {
                     turn.attempt += 1;
+                    turn.status = status;
                 }
                 Some(_) => {
                     let reason = format!("{execution} works on it");
@@ -129,47 +136,37 @@ impl SelectNodes {
         earlier: &'a [InstanceId],
         fleet: &Fleet,
     ) -> Result<Vec<&'a InstanceId>, Error> {
-        let gone = find_gone(earlier, fleet);
-        if gone.is_empty() {
-            return Ok(gone);
+        let mut lost = find_gone(earlier, fleet);
+        if !lost.is_empty() {
+            let (machine, since) = (find_machine(&case.part), case.part.began_at);
+            let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
+            let name = |node: &InstanceId| name_try(&case.part, case.rotation.trigger, node, 1);
+            lost.retain(|node| ended_badly.contains(&name(node)));
         }
-        let machine = find_machine(&case.part);
-        let ended_badly = self
-            .executions
-            .list_ended_badly(&machine, case.part.began_at)
-            .await?;
-        let has_failed =
-            |node: &&InstanceId| ended_badly.contains(&name_try(&case.part, case.rotation.trigger, node, 1));
-        Ok(gone.into_iter().filter(has_failed).collect())
+        Ok(lost)
     }
 
     /// Waits no longer where nodes before this one have waited in vain: a group would take a day, or an hour, for each of its nodes, and keep
     /// other rotations out for so long.
-    async fn give_up(
-        &self,
-        case: &Case,
-        members: &Members,
-        turn: &Turn,
-        fleet: &Fleet,
-        gate: Gate,
-    ) -> Result<Gate, Error> {
+    async fn give_up(&self, asking: &Asking, fleet: &Fleet, gate: Gate) -> Result<Gate, Error> {
+        let at_once = asking.members.at_once;
         let Gate::Wait(_, reason) = &gate else {
             return Ok(gate);
         };
-        if !comes_after_others(turn, members.at_once) {
+        if !comes_after_others(&asking.turn, at_once) {
             return Ok(gate);
         }
-        let earlier = members.nodes.get(..turn.index).unwrap_or_default();
+        let earlier = asking.earlier().iter().rev();
         let mut not_begun = 0;
-        for node in earlier.iter().rev().filter(|id| is_in_service(id, fleet)) {
-            if is_one_left(not_begun, members.at_once) {
+        for node in earlier.filter(|id| is_in_service(id, fleet)) {
+            if is_one_left(not_begun, at_once) {
                 break;
             }
-            let execution = find_execution(&case.part, case.rotation.trigger, node, 1)?;
+            let execution = asking.case.find_execution(node, 1)?;
             let status = self.executions.find_status(&execution).await?;
             not_begun += usize::from(status.is_none());
         }
-        if is_one_left(not_begun, members.at_once) {
+        if is_one_left(not_begun, at_once) {
             return Ok(Gate::stop(reason));
         }
         Ok(gate)
@@ -178,55 +175,54 @@ impl SelectNodes {
     /// What became of the executions of these nodes.
     async fn ask_pasts<'a>(
         &self,
-        case: &Case,
+        asking: &Asking,
         fleet: &Fleet,
         nodes: Vec<&'a InstanceId>,
-        turn: &Turn,
-    ) -> Result<Vec<(&'a InstanceId, Past)>, Error> {
+    ) -> Result<Pasts<'a>, Error> {
+        let terms = &asking.case.terms;
         let mut pasts = Vec::new();
         for node in nodes {
+            let is_there = is_in_service(node, fleet);
             let mut attempt = 1;
             let past = loop {
-                let execution = find_execution(&case.part, case.rotation.trigger, node, attempt)?;
+                let execution = asking.case.find_execution(node, attempt)?;
                 let status = self.executions.find_status(&execution).await?;
-                let is_there = is_in_service(node, fleet);
-                if let Some(past) = judge_try(status.as_deref(), attempt, case.terms.retries, is_there) {
+                if let Some(past) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
                     break past;
                 }
                 attempt += 1;
             };
-            pasts.push((node, settle_past(past, turn, &case.terms)));
+            pasts.push((node, settle_past(past, &asking.turn, terms)));
         }
         Ok(pasts)
     }
 
-    /// What the group's first replacement says about all that would follow.
+    /// What the group's first replacement says about all that would follow. `known` are the pasts that were asked about before.
     async fn judge_canary(
         &self,
         client: &kube::Client,
-        case: &Case,
-        scene: &Sight<'_>,
-        turn: &Turn,
+        asking: &Asking,
+        fleet: &Fleet,
+        known: Pasts<'_>,
         canary: &Canary<'_>,
     ) -> Result<Option<Gate>, Error> {
         match canary {
             Canary::First | Canary::Passed | Canary::Await(_) => Ok(None),
             Canary::Ask => {
-                let is_known = |id: &InstanceId| scene.pasts.iter().any(|(known, _)| *known == id);
-                let unknown = scene.earlier.iter().filter(|id| !is_known(id)).collect();
-                let mut pasts = self.ask_pasts(case, scene.fleet, unknown, turn).await?;
-                pasts.extend_from_slice(scene.pasts);
-                let budget = case.terms.failure_budget;
-                Ok(budget
-                    .and_then(|budget| check_failures(budget, count_failed(&pasts)))
-                    .or_else(|| check_pasts(&pasts, scene.fleet, turn, scene.members.at_once)))
+                let is_known = |id: &InstanceId| known.iter().any(|(known, _)| *known == id);
+                let unknown = asking.earlier().iter().filter(|id| !is_known(id)).collect();
+                let mut pasts = self.ask_pasts(asking, fleet, unknown).await?;
+                pasts.extend(known);
+                let budget = asking.case.terms.failure_budget;
+                let gate = budget.and_then(|budget| check_failures(budget, count_failed(&pasts)));
+                Ok(gate.or_else(|| check_pasts(&pasts, fleet, &asking.turn, asking.members.at_once)))
             }
             Canary::Judge(replacement) => {
                 let control_plane = kubernetes::read_release(client).await?;
                 if let Some(gate) = check_kubelet(replacement, control_plane) {
                     return Ok(Some(gate));
                 }
-                self.judge_replacement(case, scene, replacement, control_plane)
+                self.judge_replacement(asking, fleet, replacement, control_plane)
                     .await
             }
         }
@@ -236,42 +232,40 @@ impl SelectNodes {
     /// launched before. One that cannot be read any more launches nothing.
     async fn judge_replacement(
         &self,
-        case: &Case,
-        scene: &Sight<'_>,
+        asking: &Asking,
+        fleet: &Fleet,
         replacement: &NodeFacts,
         control_plane: Option<Release>,
     ) -> Result<Option<Gate>, Error> {
-        let criteria = match &case.rotation.selection {
+        let criteria = match &asking.case.rotation.selection {
             Selection::Outdated(outdated) => outdated.for_replacement(),
             Selection::InstanceIds(_) | Selection::Alarm(_) => None,
         };
-        let mut members = scene.fleet.members.iter();
+        let mut members = fleet.members.iter();
         let member = members.find(|member| replacement.instance.as_ref() == Some(&member.instance));
         let (Some(criteria), Some(member)) = (criteria, member) else {
             return Ok(None);
         };
-        let (templates, unreadable) = self.fetch_readable(&[scene.fleet]).await?;
+        let (templates, unreadable) = self.fetch_readable(&[fleet]).await?;
         if let Some(why) = unreadable.first().filter(|_| criteria.asks_templates()) {
             return Ok(Some(Gate::stop(why)));
         }
-        if describe_aim(scene.fleet, &templates) != scene.members.aim {
+        if describe_aim(fleet, &templates) != asking.members.aim {
             return Ok(None);
         }
-        let machines = self
-            .instances
-            .fetch_machines(std::slice::from_ref(&member.instance))
-            .await?;
-        let judged = Scene {
+        let ids = std::slice::from_ref(&member.instance);
+        let machines = self.instances.fetch_machines(ids).await?;
+        let scene = Scene {
             machines: &machines,
             templates: &templates,
             nodes: std::slice::from_ref(replacement),
             control_plane,
-            now: scene.now,
+            now: asking.now,
         };
-        if !is_outdated(&criteria, scene.fleet, member, &judged) {
+        if !is_outdated(&criteria, fleet, member, &scene) {
             return Ok(None);
         }
-        let named = scene.fleet.template_of(&member.instance_type);
+        let named = fleet.template_of(&member.instance_type);
         let used = named.and_then(|named| templates.get(named));
         let why = match (unreadable.first(), named) {
             (Some(why), _) => why.clone(),
@@ -284,4 +278,8 @@ impl SelectNodes {
         let text = format!("the replacement {} is outdated, too: {why}", member.instance);
         Ok(Some(Gate::stop_with(Stop::ReplacementStillOutdated, text)))
     }
+}
+
+fn count_failed(pasts: &[(&InstanceId, Past)]) -> usize {
+    pasts.iter().filter(|(_, past)| *past == Past::Failed).count()
 }

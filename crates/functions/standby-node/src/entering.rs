@@ -1,20 +1,19 @@
 //! EnterStandby: recorded on Node and instance first, then called.
 
 use kubernetes::NodeChange;
-use recycle::answer::envelope::Answer;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use recycle::base::poll::next_wait;
 use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
-use recycle::contract::verdicts::StandbyVerdict;
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::node_record::Record;
+use recycle::records::schema::SCHEMA;
 use recycle::replacement::shortage::count_usable;
 
-use crate::{Case, Error, StandbyNode};
+use crate::{Answered, Case, Error, StandbyNode, find_lifecycle_state};
 
 impl StandbyNode {
-    pub(crate) async fn enter_standby(&self, case: Case) -> Result<Answer<StandbyVerdict>, Error> {
+    pub(crate) async fn enter_standby(&self, mut case: Case) -> Answered {
         let id = &case.run.input.instance_id;
         let claim = Claim {
             phase: Phase::Standby,
@@ -29,39 +28,23 @@ impl StandbyNode {
         ];
         self.instances.tag(id, &tags).await?;
         let story = case.say("goes into Standby, so that a replacement is launched");
-        kubernetes::tell(
-            &case.client,
-            &case.node.name,
-            Phase::Standby,
-            &story,
-            case.now,
-            &case.me,
-        )
-        .await;
+        let (client, node) = (&case.client, &case.node.name);
+        kubernetes::tell(client, node, Phase::Standby, &story, case.now, &case.me).await;
 
         match self.groups.enter_standby(&case.run.group, id).await {
-            Err(refusal @ ec2::Error::WrongState { .. }) if !self.is_in_standby(&case).await? => {
-                return Err(refusal.into());
-            }
             // An earlier try of the same call had taken effect.
-            Err(ec2::Error::WrongState { .. }) => {}
+            Err(ec2::Error::WrongState { .. }) if self.is_in_standby(&case).await? => {}
             called => called?,
         }
 
-        let mut run = case.run;
-        run.replacement_since = Some(case.now);
-        let wait = next_wait(0, i64::from(run.input.replacement_timeout_seconds), 0, None);
-        Ok(Answer::new(StandbyVerdict::Wait, story)
-            .waiting(wait)
-            .carrying(run))
+        case.run.replacement_since = Some(case.now);
+        let timeout = i64::from(case.run.input.replacement_timeout_seconds);
+        Ok(case.wait(next_wait(0, timeout, 0, None), story))
     }
 
     async fn is_in_standby(&self, case: &Case) -> Result<bool, Error> {
         let group = self.groups.fetch(&case.run.group).await?;
-        let member = group
-            .as_ref()
-            .and_then(|group| group.member(&case.run.input.instance_id));
-        let state = member.map(|member| member.lifecycle_state.as_str());
+        let state = find_lifecycle_state(group.as_ref(), &case.run.input.instance_id);
         Ok(matches!(state, Some("EnteringStandby" | "Standby")))
     }
 }
@@ -69,27 +52,25 @@ impl StandbyNode {
 /// Who is a member now, and how many are usable: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
 /// in service.
 async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
-    let members: Vec<InstanceId> = case
-        .group
-        .iter()
+    let group = case.group.as_ref();
+    let members: Vec<InstanceId> = group
+        .into_iter()
         .flat_map(|group| &group.members)
         // One of the warm pool may be the replacement.
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
     let nodes = kubernetes::list_nodes(&case.client).await?.readable;
-    let usable = case
-        .group
-        .as_ref()
-        .map(|group| count_usable(&case.run.input.instance_id, &case.node, group, &nodes));
+    let id = &case.run.input.instance_id;
+    let usable = group.map(|group| count_usable(id, &case.node, group, &nodes));
     kubernetes::amend_node(&case.client, case.node.clone(), |node| {
         kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = Record {
-            schema: recycle::records::schema::SCHEMA,
+            schema: SCHEMA,
             members_before: members.clone(),
             usable_before: usable,
             replacement: None,
-            desired_before: case.group.as_ref().map(|group| group.desired),
+            desired_before: group.map(|group| group.desired),
             ..node.record()?
         };
         let change = NodeChange::new().claim(claim)?;
@@ -108,6 +89,7 @@ async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use recycle::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use recycle::contract::verdicts::StandbyVerdict;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;

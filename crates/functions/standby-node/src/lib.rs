@@ -18,10 +18,10 @@ use ec2::instances::Instances;
 use eks_auth::Access;
 use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
-use recycle::base::ids::{ClusterName, Fence};
+use recycle::base::failure::Failure;
+use recycle::base::ids::{ClusterName, Fence, InstanceId};
 use recycle::cluster::group::Group;
-use recycle::cluster::instance::Instance;
-use recycle::cluster::instance::describe_instance;
+use recycle::cluster::instance::{Instance, describe_instance};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
@@ -33,18 +33,13 @@ use crate::step::{StandbyStep, choose_step};
 
 pub use error::Error;
 
-/// The step.
+type Answered = Result<Answer<StandbyVerdict>, Error>;
+
 #[derive(Debug)]
 pub struct StandbyNode {
     access: Access,
     groups: Groups,
     instances: Instances,
-}
-
-enum Found {
-    Case(Box<Case>),
-    /// There is no Node any more; what to answer.
-    NoNode(Box<Answer<StandbyVerdict>>),
 }
 
 /// What one invocation works on.
@@ -59,7 +54,6 @@ struct Case {
 }
 
 impl StandbyNode {
-    /// The step with clients of `aws`.
     #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
@@ -88,11 +82,9 @@ impl StandbyNode {
         answer.or_else(|error| outage::wait_out(error, run, now))
     }
 
-    async fn take_step(&self, request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
-        let StepRequest { context, run } = request;
-        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
-        self.take_step_in(client, node, StepRequest { context, run })
-            .await
+    async fn take_step(&self, request: StepRequest) -> Answered {
+        let (client, node) = kubernetes::open(&self.access, &request.run.node).await?;
+        self.take_step_in(client, node, request).await
     }
 
     /// The same once the cluster is open.
@@ -101,50 +93,16 @@ impl StandbyNode {
         client: kube::Client,
         node: Option<NodeFacts>,
         request: StepRequest,
-    ) -> Result<Answer<StandbyVerdict>, Error> {
-        let case = match self.fetch(client, node, request).await? {
-            Found::Case(case) => *case,
-            Found::NoNode(answer) => return Ok(*answer),
-        };
-        let member = case
-            .group
-            .as_ref()
-            .and_then(|group| group.member(&case.run.input.instance_id));
-        let lifecycle_state = member.map(|member| member.lifecycle_state.as_str());
-        let has_begun = !case.node.record()?.members_before.is_empty();
-        let has_entered = case.run.replacement_since.is_some();
-        match choose_step(lifecycle_state, case.claim.phase, has_begun, has_entered) {
-            StandbyStep::Enter => self.enter_standby(case).await,
-            StandbyStep::AwaitReplacement => self.await_replacement(case).await,
-            StandbyStep::GiveBack => {
-                let state = "was brought back into service, which was not our doing: it is not recycled";
-                Err(Error::BroughtBack(case.say(state)))
-            }
-            StandbyStep::Proceed => {
-                let reason = case.say("is on its way out already");
-                Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
-            }
-            StandbyStep::Refuse(state) => Err(Error::Refused(case.say(&state))),
-            StandbyStep::Lose(state) => Err(Error::Lost(case.say(&state))),
-        }
-    }
-
-    async fn fetch(
-        &self,
-        client: kube::Client,
-        node: Option<NodeFacts>,
-        request: StepRequest,
-    ) -> Result<Found, Error> {
+    ) -> Answered {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         // Names of Nodes are used again: the Node has to be this instance's.
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
-            let answer = self.judge_missing_node(run, &me).await?;
-            return Ok(Found::NoNode(Box::new(answer)));
+            return self.judge_missing_node(run, &me).await;
         };
         let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
-        Ok(Found::Case(Box::new(Case {
+        let case = Case {
             client,
             node,
             claim,
@@ -152,22 +110,37 @@ impl StandbyNode {
             run,
             me,
             now,
-        })))
+        };
+        let id = &case.run.input.instance_id;
+        let has_begun = !case.node.record()?.members_before.is_empty();
+        let has_entered = case.run.replacement_since.is_some();
+        let state = find_lifecycle_state(case.group.as_ref(), id);
+        match choose_step(state, case.claim.phase, has_begun, has_entered) {
+            StandbyStep::Enter => self.enter_standby(case).await,
+            StandbyStep::AwaitReplacement => self.await_replacement(case).await,
+            StandbyStep::GiveBack => {
+                let state = "was brought back into service, which was not our doing: it is not recycled";
+                Err(Error::Ended(Failure::ServiceRefused, case.say(state)))
+            }
+            StandbyStep::Proceed => {
+                let reason = case.say("is on its way out already");
+                Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
+            }
+            StandbyStep::Refuse(state) => Err(Error::Ended(Failure::PreflightRefused, case.say(&state))),
+            StandbyStep::Lose(state) => Err(Error::Ended(Failure::NodeLost, case.say(&state))),
+        }
     }
 
     /// Without a Node the instance's tag says whose it is. In Standby it is lost, which the steps that follow see to; before that nothing was
     /// touched.
-    async fn judge_missing_node(&self, run: Run, me: &Fence) -> Result<Answer<StandbyVerdict>, Error> {
+    async fn judge_missing_node(&self, run: Run, me: &Fence) -> Answered {
         let id = &run.input.instance_id;
         let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
         check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-        let lost = format!(
-            "{} has lost its Node object",
-            describe_instance(id, Some(&run.node))
-        );
+        let lost = format!("{} has lost its Node object", describe(&run));
         match run.replacement_since {
             Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
-            None => Err(Error::Lost(lost)),
+            None => Err(Error::Ended(Failure::NodeLost, lost)),
         }
     }
 }
@@ -175,7 +148,22 @@ impl StandbyNode {
 impl Case {
     /// A sentence about the node and its group.
     fn say(&self, state: &str) -> String {
-        let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
-        format!("{subject} {state} in group {}", self.run.group)
+        format!("{} {state} in group {}", describe(&self.run), self.run.group)
     }
+
+    fn wait(self, seconds: u32, reason: String) -> Answer<StandbyVerdict> {
+        Answer::new(StandbyVerdict::Wait, reason)
+            .waiting(seconds)
+            .carrying(self.run)
+    }
+}
+
+fn describe(run: &Run) -> String {
+    describe_instance(&run.input.instance_id, Some(&run.node))
+}
+
+/// None if the group does not list it.
+fn find_lifecycle_state<'a>(group: Option<&'a Group>, id: &InstanceId) -> Option<&'a str> {
+    let member = group?.member(id)?;
+    Some(member.lifecycle_state.as_str())
 }

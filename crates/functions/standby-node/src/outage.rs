@@ -8,15 +8,13 @@ use recycle::base::poll::next_wait;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::StandbyVerdict;
 
-use crate::Error;
+use crate::{Answered, Error};
 
 /// Makes a wait of an error that may pass. Before EnterStandby it stays an error: nothing was touched yet, and the state machine
 /// tries again.
-pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Result<Answer<StandbyVerdict>, Error> {
-    let Some(since) = run
-        .replacement_since
-        .filter(|_| error.failure() == Failure::ServiceUnavailable)
-    else {
+pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
+    let may_pass = error.failure() == Failure::ServiceUnavailable;
+    let Some(since) = run.replacement_since.filter(|_| may_pass) else {
         return Err(error);
     };
     let waited = now.duration_since(since).as_secs();
@@ -64,7 +62,12 @@ mod tests {
             "Standby was not entered yet"
         );
         assert!(
-            wait_out(Error::Refused("no".to_owned()), waiting, at(5)).is_err(),
+            wait_out(
+                Error::Ended(Failure::PreflightRefused, "no".to_owned()),
+                waiting,
+                at(5)
+            )
+            .is_err(),
             "it does not pass"
         );
     }

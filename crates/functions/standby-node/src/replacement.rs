@@ -2,74 +2,58 @@
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
+use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
 use recycle::base::poll::SHORTEST_WAIT;
 use recycle::claim::obstacle::{Obstacle, Refusal};
 use recycle::cluster::autoscaler::describe_removal;
 use recycle::cluster::group::Member;
-use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::StandbyVerdict;
 use recycle::records::node_record::Record;
 use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
 
-use crate::{Case, Error, StandbyNode};
+use crate::{Answered, Case, Error, StandbyNode, describe};
 
 impl StandbyNode {
-    pub(crate) async fn await_replacement(&self, mut case: Case) -> Result<Answer<StandbyVerdict>, Error> {
+    pub(crate) async fn await_replacement(&self, mut case: Case) -> Answered {
         let since = *case.run.replacement_since.get_or_insert(case.now);
         let record = case.node.record()?;
-        let members = case
-            .group
-            .iter()
-            .flat_map(|group| newcomers(group, &record.members_before));
+        let group = case.group.iter();
+        let members = group.flat_map(|group| newcomers(group, &record.members_before));
         let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
-        if let Some(removed) = find_removal(&case, &candidates)? {
-            let text = format!("{}: {removed}", case.say("is in Standby"));
-            return Err(Error::ReplacementTimedOut(text));
+        if let Some(removed) = find_removal(&case, &record, &candidates) {
+            return Err(time_out(&case, &removed.to_string()));
         }
         let candidates = keep_newcomers(&case, candidates).await?;
-        let input = &case.run.input;
-        let id = &input.instance_id;
+        let id = &case.run.input.instance_id;
         let shortage = find_shortage_by(&case, record.usable_before, &candidates).await?;
         let patience = Patience {
             since,
             now: case.now,
-            timeout: input.replacement_timeout_seconds,
+            timeout: case.run.input.replacement_timeout_seconds,
         };
-        match judge_replacement(
-            id,
-            &case.node,
-            case.group.as_ref(),
-            &candidates,
-            shortage.as_ref(),
-            patience,
-        ) {
+        let (group, short) = (case.group.as_ref(), shortage.as_ref());
+        match judge_replacement(id, &case.node, group, &candidates, short, patience) {
             ReplacementVerdict::Reserve(replacement) => {
                 let is_ours = reserve(&case.client, id, &candidates, &replacement, None).await?;
-                match (is_ours, shortage) {
-                    (true, None) => accept(case, replacement).await,
-                    (is_ours, shortage) => Ok(Answer::new(
-                        StandbyVerdict::Wait,
-                        describe_reserved(&replacement, is_ours, shortage.as_ref()),
-                    )
-                    .waiting(SHORTEST_WAIT)
-                    .carrying(case.run)),
-                }
+                let reason = match shortage {
+                    None if is_ours => return accept(case, replacement).await,
+                    Some(shortage) if is_ours => {
+                        format!("{replacement} is reserved; {}", shortage.describe())
+                    }
+                    Some(_) | None => describe_rivalry(&replacement),
+                };
+                Ok(case.wait(SHORTEST_WAIT, reason))
             }
             ReplacementVerdict::Ready(replacement) => accept(case, replacement).await,
             ReplacementVerdict::Wait { reason, wait_seconds } => {
                 let reason = format!("{}: {reason}", case.say("waits for its replacement"));
-                Ok(Answer::new(StandbyVerdict::Wait, reason)
-                    .waiting(wait_seconds)
-                    .carrying(case.run))
+                Ok(case.wait(wait_seconds, reason))
             }
-            ReplacementVerdict::TimedOut(reason) => Err(Error::ReplacementTimedOut(format!(
-                "{}: {reason}",
-                case.say("is in Standby")
-            ))),
+            ReplacementVerdict::TimedOut(reason) => Err(time_out(&case, &reason)),
         }
     }
 
@@ -90,13 +74,16 @@ impl StandbyNode {
             } else {
                 kubernetes::guess_node(client, &member.instance, hint).await?
             };
-            candidates.push(Candidate {
-                member: member.clone(),
-                node,
-            });
+            let member = member.clone();
+            candidates.push(Candidate { member, node });
         }
         Ok(candidates)
     }
+}
+
+fn time_out(case: &Case, reason: &str) -> Error {
+    let text = format!("{}: {reason}", case.say("is in Standby"));
+    Error::Ended(Failure::ReplacementTimedOut, text)
 }
 
 /// Whether the group has too few usable members. The Nodes are read only once a newcomer is in service.
@@ -116,23 +103,16 @@ async fn find_shortage_by(
     Ok(find_shortage(id, &case.node, before, group, &nodes))
 }
 
-/// Why a usable newcomer is not enough yet.
-fn describe_reserved(replacement: &InstanceId, is_ours: bool, shortage: Option<&Shortage>) -> String {
-    match shortage.filter(|_| is_ours) {
-        Some(shortage) => format!("{replacement} is reserved; {}", shortage.describe()),
-        None => format!("{replacement} has just become the replacement of another node"),
-    }
+/// Says that another node was quicker to reserve a usable newcomer.
+pub(crate) fn describe_rivalry(newcomer: &InstanceId) -> String {
+    format!("{newcomer} has just become the replacement of another node")
 }
 
 /// Whether the replacement went with its place in the group: no other will come.
-fn find_removal(case: &Case, candidates: &[Candidate]) -> Result<Option<Refusal>, Error> {
-    let record = case.node.record()?;
+fn find_removal(case: &Case, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
     let staying = candidates.iter().filter(|candidate| candidate.is_staying());
-    let text = case
-        .group
-        .as_ref()
-        .and_then(|group| describe_removal(group, &record, staying.count()));
-    Ok(text.map(|text| Obstacle::ReplacementRemoved.because(text)))
+    let text = describe_removal(case.group.as_ref()?, record, staying.count())?;
+    Some(Obstacle::ReplacementRemoved.because(text))
 }
 
 /// Cluster Autoscaler is to leave every newcomer alone that may become the replacement, from the moment it has a Node.
@@ -154,7 +134,7 @@ async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<C
     Ok(kept)
 }
 
-/// Writes our reservation on the replacement's Node, with whose pods were `evicted` before there was one; false if somebody else's is there by now.
+/// Writes our reservation on the replacement's Node, with whose pods were `evicted` before there was one; false if another node's is there by now.
 pub(crate) async fn reserve(
     client: &kube::Client,
     old: &InstanceId,
@@ -163,43 +143,38 @@ pub(crate) async fn reserve(
     evicted: Option<&str>,
 ) -> Result<bool, Error> {
     let old = old.as_str();
-    let chosen = candidates
-        .iter()
-        .find(|candidate| candidate.member.instance == *replacement);
+    let mut candidates = candidates.iter();
+    let chosen = candidates.find(|candidate| candidate.member.instance == *replacement);
     let Some(node) = chosen.and_then(|candidate| candidate.node.clone()) else {
         return Ok(false);
     };
     let reserved = kubernetes::amend_node(client, node, |node| {
-        // Whoever kept it before: from now on it is kept for us.
-        let change = NodeChange::new()
+        if reserved_for(node).is_some() {
+            return Ok(None);
+        }
+        let mut change = NodeChange::new()
             .annotate(REPLACEMENT_FOR_ANNOTATION, old)
             .label(REPLACES_LABEL, old);
-        let change = match evicted {
-            Some(evicted) => change.annotate(EVICTED_ANNOTATION, evicted),
-            None => change,
-        };
-        let change = match node.labels.get(KEPT_FOR_LABEL) {
-            Some(other) if other != old => change.label(KEPT_FOR_LABEL, old),
-            Some(_) | None => change,
-        };
-        Ok::<_, Error>(if reserved_for(node).is_none() {
-            Some(change)
-        } else {
-            None
-        })
+        if let Some(evicted) = evicted {
+            change = change.annotate(EVICTED_ANNOTATION, evicted);
+        }
+        // It may have been kept for another node: from now on it is kept for this one.
+        if node.labels.get(KEPT_FOR_LABEL).is_some_and(|other| other != old) {
+            change = change.label(KEPT_FOR_LABEL, old);
+        }
+        Ok::<_, Error>(Some(change))
     })
     .await?;
     Ok(reserved_for(&reserved) == Some(old))
 }
 
 fn reserved_for(node: &NodeFacts) -> Option<&str> {
-    node.annotations
-        .get(REPLACEMENT_FOR_ANNOTATION)
-        .map(String::as_str)
+    let old = node.annotations.get(REPLACEMENT_FOR_ANNOTATION)?;
+    Some(old)
 }
 
 /// Records the replacement on the old Node; then the old node may be drained.
-async fn accept(case: Case, replacement: InstanceId) -> Result<Answer<StandbyVerdict>, Error> {
+async fn accept(case: Case, replacement: InstanceId) -> Answered {
     kubernetes::amend_node(&case.client, case.node.clone(), |node| {
         kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = node.record()?;
@@ -213,7 +188,7 @@ async fn accept(case: Case, replacement: InstanceId) -> Result<Answer<StandbyVer
         Ok::<_, Error>(Some(NodeChange::new().record(&record)?))
     })
     .await?;
-    let subject = describe_instance(&case.run.input.instance_id, Some(&case.run.node));
+    let subject = describe(&case.run);
     let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
     Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
 }

@@ -2,11 +2,11 @@
 //! launches in its place, to reserve it, and to say that it is usable.
 
 use recycle::answer::envelope::Answer;
+use recycle::base::failure::Failure;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::poll::SHORTEST_WAIT;
 use recycle::base::shell::quote;
 use recycle::cluster::instance::Instance;
-use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
@@ -14,31 +14,25 @@ use recycle::contract::verdicts::StandbyVerdict;
 use recycle::records::claim::check_claim;
 use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
 
-use crate::replacement::reserve;
-use crate::{Error, StandbyNode};
+use crate::replacement::{describe_rivalry, reserve};
+use crate::{Answered, Error, StandbyNode, describe};
 
 impl StandbyNode {
-    pub(crate) async fn await_successor(
-        &self,
-        request: StepRequest,
-    ) -> Result<Answer<StandbyVerdict>, Error> {
+    pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
         let StepRequest { context, run } = request;
-        let (me, now) = (context.fence(), context.now());
         let id = run.input.instance_id.clone();
         let (client, node) = kubernetes::open(&self.access, &run.node).await?;
-        self.check_what_is_left(node.as_ref(), &run, &me).await?;
+        self.check_what_is_left(node.as_ref(), &run, &context.fence())
+            .await?;
 
         let old = run.old.clone().unwrap_or_default();
         let group = self.groups.fetch(&run.group).await?;
-        let members = group
-            .as_ref()
-            .map(|group| old.newcomers(group))
-            .unwrap_or_default();
-        let candidates = self.fetch_candidates(&client, members).await?;
+        let members = group.iter().flat_map(|group| old.newcomers(group));
+        let candidates = self.fetch_candidates(&client, members.collect()).await?;
         let facts = old.to_facts(&run.node, &id);
         let patience = Patience {
-            since: run.replacement_since.unwrap_or(now),
-            now,
+            since: run.replacement_since.unwrap_or(context.now()),
+            now: context.now(),
             timeout: run.input.replacement_timeout_seconds,
         };
         // No member is in Standby, of which a full group could speak.
@@ -47,59 +41,51 @@ impl StandbyNode {
                 if reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await? {
                     Ok(end(run, &successor))
                 } else {
-                    let reason = format!("{successor} has just become the replacement of another node");
-                    Ok(wait(run, &reason, SHORTEST_WAIT))
+                    Ok(wait(run, &describe_rivalry(&successor), SHORTEST_WAIT))
                 }
             }
             ReplacementVerdict::Ready(successor) => Ok(end(run, &successor)),
             ReplacementVerdict::Wait { reason, wait_seconds } => Ok(wait(run, &reason, wait_seconds)),
-            ReplacementVerdict::TimedOut(reason) => Err(Error::ReplacementTimedOut(format!(
-                "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to put back. What the group says: \
-                 aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
-                describe_instance(&id, Some(&run.node)),
-                group = run.group,
-                quoted = quote(run.group.as_str())
-            ))),
+            ReplacementVerdict::TimedOut(reason) => {
+                let text = format!(
+                    "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to put back. What the group says: \
+                     aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
+                    describe(&run),
+                    group = run.group,
+                    quoted = quote(run.group.as_str())
+                );
+                Err(Error::Ended(Failure::ReplacementTimedOut, text))
+            }
         }
     }
 
     /// Where something is left that can carry a claim, it has to be ours.
     async fn check_what_is_left(&self, node: Option<&NodeFacts>, run: &Run, me: &Fence) -> Result<(), Error> {
         let id = &run.input.instance_id;
-        let on_node = node
-            .filter(|node| node.instance.as_ref() == Some(id))
-            .and_then(NodeFacts::claim);
-        let found = match on_node {
+        let node = node.filter(|node| node.instance.as_ref() == Some(id));
+        let found = match node.and_then(NodeFacts::claim) {
             Some(claim) => Some(claim),
             None => self.instances.fetch(id).await?.as_ref().and_then(Instance::claim),
         };
         if found.is_some() {
-            check_claim(
-                found,
-                me,
-                run.input.urgency,
-                &describe_instance(id, Some(&run.node)),
-            )?;
+            check_claim(found, me, run.input.urgency, &describe(run))?;
         }
         Ok(())
     }
 }
 
 fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
-    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
-    let reason = format!(
-        "{subject} is gone; its place in group {} is awaited to be filled: {reason}",
-        run.group
-    );
+    let (subject, group) = (describe(&run), &run.group);
+    let reason = format!("{subject} is gone; its place in group {group} is awaited to be filled: {reason}");
     Answer::new(StandbyVerdict::Wait, reason)
         .waiting(seconds)
         .carrying(run)
 }
 
 fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
-    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
     let reason = format!(
-        "{subject} is terminated, and {successor}, in service and usable, has its place{}",
+        "{} is terminated, and {successor}, in service and usable, has its place{}",
+        describe(&run),
         run.describe_ended()
     );
     Answer::new(StandbyVerdict::Recycled, reason)

@@ -8,7 +8,6 @@ use crate::Error;
 const MACHINE: &str = "ROTATE_STATE_MACHINE_ARN";
 const ALARM_TRIGGERS: &str = "ALARM_TRIGGERS";
 
-/// What the function is set to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The state machine `rotate-nodes`.
@@ -19,18 +18,15 @@ pub struct Settings {
 
 /// Reads the environment through `variable`.
 pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
-    let read = |name| variable(name).ok_or_else(|| invalid(name, "it is not set".to_owned()));
+    let read = |name| variable(name).ok_or_else(|| Error::Environment(name, "it is not set".to_owned()));
     Ok(Settings {
         machine: read(MACHINE)?
             .parse()
-            .map_err(|reason| invalid(MACHINE, format!("it {reason}")))?,
-        alarm_triggers: serde_json::from_str(&read(ALARM_TRIGGERS)?)
-            .map_err(|reason| invalid(ALARM_TRIGGERS, format!("it must be a JSON object: {reason}")))?,
+            .map_err(|reason| Error::Environment(MACHINE, format!("it {reason}")))?,
+        alarm_triggers: serde_json::from_str(&read(ALARM_TRIGGERS)?).map_err(|reason| {
+            Error::Environment(ALARM_TRIGGERS, format!("it must be a JSON object: {reason}"))
+        })?,
     })
-}
-
-fn invalid(variable: &'static str, reason: String) -> Error {
-    Error::InvalidEnvironment { variable, reason }
 }
 
 #[cfg(test)]

@@ -3,21 +3,14 @@
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::input::model::InvalidInput;
 
-/// Why no rotation could be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The environment lacks something, or has a value that makes no sense.
-    #[error("failed to read the environment variable {variable}: {reason}")]
-    InvalidEnvironment {
-        /// Its name.
-        variable: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("failed to read the environment variable {0}: {1}")]
+    Environment(&'static str, String),
     /// The rotation asks for what cannot be selected.
     #[error(transparent)]
     Input(#[from] InvalidInput),
-    /// Step Functions.
+    /// Step Functions did not start it.
     #[error(transparent)]
     Start(#[from] autoscaling::Error),
 }
@@ -25,7 +18,7 @@ pub enum Error {
 impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
-            Self::InvalidEnvironment { .. } => Failure::InternalError,
+            Self::Environment(..) => Failure::InternalError,
             Self::Input(_) => Failure::InvalidInput,
             Self::Start(error) => error.failure(),
         }

@@ -4,22 +4,17 @@ use recycle::base::failure::{Failure, NamedFailure};
 use recycle::input::model::InvalidInput;
 use recycle::records::node_record::UnreadableRecord;
 
-/// What can go wrong while a node is tainted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster did not do as it was asked.
     #[error("failed to taint the node")]
     Node(#[from] kubernetes::Error),
-    /// The claim is not ours any more.
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
     /// What a person asks makes no sense.
     #[error(transparent)]
     Input(#[from] InvalidInput),
-    /// The way into the cluster.
     #[error(transparent)]
     Access(#[from] eks_auth::Error),
-    /// Somebody edited what we had recorded.
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
 }

@@ -23,28 +23,29 @@ use recycle::contract::run::Run;
 use recycle::contract::verdicts::TaintVerdict;
 use recycle::input::model::Input;
 use recycle::records::claim::{Claim, Phase};
-use recycle::records::node_record::Record;
 use recycle::records::schema::SCHEMA;
 use recycle::rotation::terms::Marking;
 
 pub use error::Error;
+
+type Answered = Result<Answer<TaintVerdict>, Error>;
 
 /// One invocation.
 pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold<TaintVerdict>, Error> {
     match request {
         TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
         TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
-        TaintRequest::ByPerson { drain_until } => Ok(StepOrTold::Told(
-            person::move_drain_end(access, &drain_until).await?,
-        )),
+        TaintRequest::ByPerson { drain_until } => {
+            let moved = person::move_drain_end(access, &drain_until).await?;
+            Ok(StepOrTold::Told(moved))
+        }
     }
 }
 
 /// The nodes that a rotation is about to recycle. Those that could not be marked are recycled all the same.
-async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>, Error> {
-    access
-        .check(&marking.cluster_name)
-        .map_err(kubernetes::Error::from)?;
+async fn mark(access: &Access, marking: &Marking) -> Answered {
+    let cluster = &marking.cluster_name;
+    access.check(cluster).map_err(kubernetes::Error::from)?;
     let client = access.connect_anew().await.map_err(kubernetes::Error::from)?;
     let marked = mark_nodes(&client, marking).await?;
     let reason = format!("{marked} of {} nodes are marked", marking.nodes.len());
@@ -52,14 +53,14 @@ async fn mark(access: &Access, marking: &Marking) -> Result<Answer<TaintVerdict>
 }
 
 /// A step of the state machine.
-async fn taint_node(access: &Access, request: StepRequest) -> Result<Answer<TaintVerdict>, Error> {
+async fn taint_node(access: &Access, request: StepRequest) -> Answered {
     let StepRequest { context, run } = request;
     let (client, node) = open(access, &run.node).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)
 }
 
 /// What becomes of a node without its object, `check-pods` sees to.
-fn pass_on(tainted: Result<Answer<TaintVerdict>, Error>, run: Run) -> Result<Answer<TaintVerdict>, Error> {
+fn pass_on(tainted: Answered, run: Run) -> Answered {
     match tainted {
         Err(Error::Node(gone @ kubernetes::Error::NodeGone { .. })) => {
             Ok(Answer::new(TaintVerdict::CheckPods, gone.to_string()).carrying(run))
@@ -68,12 +69,7 @@ fn pass_on(tainted: Result<Answer<TaintVerdict>, Error>, run: Run) -> Result<Ans
     }
 }
 
-async fn taint(
-    client: &kube::Client,
-    node: Option<NodeFacts>,
-    context: &Context,
-    run: Run,
-) -> Result<Answer<TaintVerdict>, Error> {
+async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context, run: Run) -> Answered {
     let node = node.ok_or_else(|| kubernetes::Error::NodeGone {
         node: run.node.to_string(),
     })?;
@@ -101,39 +97,24 @@ fn change_for(
     if is_tainted && node.unschedulable && claim.phase >= Phase::Draining {
         return Ok(None);
     }
-    let record = node.record()?;
+    let mut record = node.record()?;
     // Once we have tainted it, a cordon that we see is our own.
-    let was_ours = is_tainted || record.tainted_at.is_some();
-    let (was_unschedulable, excluded_before) = if was_ours {
-        (record.was_unschedulable, record.excluded_before.clone())
-    } else {
-        (
-            node.unschedulable,
-            node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned(),
-        )
-    };
-    let others = node
-        .taints
-        .iter()
-        .filter(|other| !is_draining_taint(other) && !is_request_taint(other))
-        .cloned();
+    if !is_tainted && record.tainted_at.is_none() {
+        record.was_unschedulable = node.unschedulable;
+        record.excluded_before = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned();
+    }
+    record.schema = SCHEMA;
+    record.tainted_at.get_or_insert(now);
+    record.lost_after = Some(input.node_lost_after_seconds);
+    let others = node.taints.iter();
+    let others = others.filter(|other| !is_draining_taint(other) && !is_request_taint(other));
+    let phase = claim.phase.max(Phase::Draining);
     let change = NodeChange::new()
         .label(GROUP_LABEL, group_label(&claim.group))
-        .taints(others.chain([taint.clone()]).collect())
+        .taints(others.cloned().chain([taint]).collect())
         .unschedulable(true)
-        .claim(&Claim {
-            phase: claim.phase.max(Phase::Draining),
-            ..claim
-        })?;
-    let record = Record {
-        schema: SCHEMA,
-        tainted_at: Some(record.tainted_at.unwrap_or(now)),
-        lost_after: Some(input.node_lost_after_seconds),
-        was_unschedulable,
-        excluded_before,
-        ..record
-    };
-    // Where there was no EnterStandby, nobody has told Cluster Autoscaler yet.
+        .claim(&Claim { phase, ..claim })?;
+    // Where there was no EnterStandby, nothing has told Cluster Autoscaler yet.
     let change = match keep_old_node(node, &record) {
         Some(kept) => change
             .record(&kept)?
