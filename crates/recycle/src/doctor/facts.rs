@@ -79,6 +79,7 @@ pub struct Inside {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
     pub count: u32,
+    /// Those that name no EC2 instance.
     pub without_instance: Vec<String>,
     /// Those whose instance EC2 does not know, or has terminated.
     pub instance_gone: Vec<String>,
@@ -131,6 +132,7 @@ pub struct Installation {
     /// By step: the Kubernetes groups of the access entry of the function's role; none if it has no entry.
     pub entries: BTreeMap<String, Seen<Option<Vec<String>>>>,
     pub groups: Seen<Vec<Group>>,
+    /// The module's rules, not all of the account.
     pub rules: Seen<Vec<Rule>>,
     /// The topic that people are told by.
     pub topic: Seen<Topic>,

@@ -24,6 +24,7 @@ pub enum DrainVerdict {
     Dispose,
     /// There are pods to evict; then wait so many seconds.
     Evict(u32),
+    /// Wait so many seconds.
     Wait(u32),
     /// The time is over, and the input says that the instance goes whatever runs on it.
     EndPods,

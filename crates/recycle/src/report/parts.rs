@@ -91,6 +91,7 @@ pub struct NodeReport {
     pub instance: Option<String>,
     /// Its Node, if it came so far.
     pub node: Option<String>,
+    /// Its group, if it came so far.
     pub group: Option<String>,
     pub cluster: Option<String>,
     pub stages: Vec<Span<Stage>>,

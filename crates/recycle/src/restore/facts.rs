@@ -47,6 +47,7 @@ pub enum KubernetesHalf {
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
     pub id: &'a InstanceId,
+    /// None if EC2 does not know it.
     pub instance: Option<&'a Instance>,
     /// Its group, or the one that it was claimed in.
     pub group: Option<&'a Group>,

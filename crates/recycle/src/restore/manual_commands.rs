@@ -238,7 +238,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         let command = format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-");
         found.add(&format!("has the taint {DRAINING_TAINT}"), command);
     }
-    // A cordon that the record does not know is another's, and stays.
+    // Only a cordon that was set with our taint is ours: one that was there before it stays.
     if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
         found.add("is cordoned", format!("kubectl uncordon {name}"));
     }

@@ -27,6 +27,7 @@ pub enum PutBackStep {
     /// Take our cordon from these members' Nodes, and the reservation, too, unless another execution may go on with it.
     ReleaseReplacements {
         newcomers: Vec<InstanceId>,
+        /// The reservation is removed.
         reservation: bool,
     },
     /// Take our protection from these members.

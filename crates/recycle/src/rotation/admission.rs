@@ -94,8 +94,10 @@ pub struct Turn {
 /// What a turn has to say after a wait, under the same names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waited {
+    /// Seconds in all.
     pub waited: u32,
     pub waits_for: Holdup,
+    /// Seconds for `waits_for`.
     pub waited_for_it: u32,
 }
 

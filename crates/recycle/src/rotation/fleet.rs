@@ -14,13 +14,16 @@ pub struct Machine {
     pub instance: Instance,
     /// `LaunchTime`: also that of its last start.
     pub launched_at: Timestamp,
+    /// `ImageId`.
     pub image: String,
 }
 
 /// A launch template and one of its versions, as a group or a member names it: the version may be `$Latest` or `$Default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template {
+    /// `LaunchTemplateId`.
     pub id: String,
+    /// `Version`.
     pub version: String,
 }
 

@@ -262,6 +262,7 @@ pub fn find_fleets<'a>(
 pub struct Chosen {
     /// Those that it recycles: zone by zone, in each the oldest first, and the zone of the oldest first of all.
     pub nodes: Vec<InstanceId>,
+    /// How many are claimed already.
     pub claimed: usize,
     /// Which of them, by their places from 0, meet which criterion: shorter than their ids.
     pub criteria: BTreeMap<Criterion, Vec<usize>>,

@@ -73,6 +73,7 @@ pub fn choose_listed(
     let mut choice = Choice::default();
     for id in wanted.iter().collect::<BTreeSet<_>>() {
         let machine = machines.iter().find(|machine| machine.instance.id == *id);
+        // An instance is the cluster's by its own tag, or as a member of a group with that tag: `fleets` are such groups.
         let is_in_group = fleet_of(id, fleets).is_some();
         let why = match machine.map(|machine| &machine.instance) {
             None => format!("EC2 does not know {id}"),
