@@ -20,7 +20,7 @@ pub(crate) type RotationFields = Fields<true>;
 impl<const OF_ROTATION: bool> Fields<OF_ROTATION> {
     fn list() -> impl Iterator<Item = &'static Field> {
         FIELDS.iter().filter(|field| {
-            !OTHERS.contains(&field.name) && !(OF_ROTATION && BY_ROTATIONS.contains(&field.name))
+            !(OTHERS.contains(&field.name) || OF_ROTATION && BY_ROTATIONS.contains(&field.name))
         })
     }
 }

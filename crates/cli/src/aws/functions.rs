@@ -57,9 +57,9 @@ mod tests {
             ),
             ("InvalidInput", "no"),
         ] {
-            let failure = json!({"errorType": name, "errorMessage": "no"});
+            let answer = json!({"errorType": name, "errorMessage": "no"});
             assert_eq!(
-                super::failure("recycle-eks-select-nodes".to_owned(), &failure).to_string(),
+                failure("recycle-eks-select-nodes".to_owned(), &answer).to_string(),
                 told
             );
         }

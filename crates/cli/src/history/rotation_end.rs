@@ -135,9 +135,9 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
-    match exit_of(end) {
-        Exit::Done if is_incomplete => Exit::PutBack,
-        exit => exit,
+    match (exit_of(end), is_incomplete) {
+        (Exit::Done, true) => Exit::PutBack,
+        (exit, _) => exit,
     }
 }
 
