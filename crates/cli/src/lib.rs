@@ -20,10 +20,9 @@ use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
 use base::error::Result;
 pub use base::exit::Exit;
-use commands::pause::Change;
+use commands::{drain, pause, plan, put_back, recycle, rotate, status};
 use views::output::Output;
 
-/// One invocation.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let line = match CommandLine::try_parse_from(arguments) {
         Ok(line) => line,
@@ -41,21 +40,19 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 async fn obey(line: &CommandLine, output: &Output) -> Result<Exit> {
     let found = || Installation::find(&line.global);
     match &line.command {
-        Command::Recycle(wanted) => commands::recycle::run(&found().await?, output, wanted).await,
-        Command::Rotate(wanted) => commands::rotate::run(&found().await?, output, wanted).await,
-        Command::Plan(wanted) => commands::plan::run(&found().await?, output, wanted).await,
-        Command::Status(wanted) => commands::status::run(&found().await?, output, wanted).await,
-        Command::Extend(wanted) => commands::drain::extend(&found().await?, output, wanted).await,
-        Command::Finish(wanted) => commands::drain::finish(&found().await?, output, wanted).await,
-        Command::Abort(wanted) => commands::put_back::abort(&found().await?, output, wanted).await,
-        Command::Restore(wanted) => commands::put_back::restore(&found().await?, output, wanted).await,
-        Command::Pause(wanted) => commands::pause::run(&found().await?, output, wanted, Change::Pause).await,
-        Command::Resume(wanted) => {
-            commands::pause::run(&found().await?, output, wanted, Change::Resume).await
-        }
-        Command::Doctor(wanted) => doctor::run(&found().await?, output, wanted).await,
+        Command::Recycle(wanted) => recycle::run(&found().await?, output, wanted).await,
+        Command::Rotate(wanted) => rotate::run(&found().await?, output, wanted).await,
+        Command::Plan(wanted) => plan::run(&found().await?, output, wanted).await,
+        Command::Status(wanted) => status::run(&found().await?, output, wanted).await,
+        Command::Extend(wanted) => drain::extend(&found().await?, output, wanted).await,
+        Command::Finish(wanted) => drain::finish(&found().await?, output, wanted).await,
+        Command::Abort(wanted) => put_back::abort(&found().await?, output, wanted).await,
+        Command::Restore(wanted) => put_back::restore(&found().await?, output, wanted).await,
+        Command::Pause(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Pause).await,
+        Command::Resume(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Resume).await,
+        Command::Doctor { all } => doctor::run(&found().await?, output, *all).await,
         Command::Report(wanted) => report::run(&found().await?, output, wanted).await,
-        Command::Completions(wanted) => output.show_completions(wanted.shell),
+        Command::Completions { shell } => output.show_completions(*shell),
         Command::Reference => output.show_reference(),
     }
 }

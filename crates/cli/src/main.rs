@@ -4,5 +4,5 @@ use std::process::ExitCode;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    recycle_eks::run(std::env::args_os()).await.into()
+    recycle_eks::run(std::env::args_os()).await.code().into()
 }

@@ -1,18 +1,14 @@
 //! The fields of recycle-node's input as flags: made from the one table of them, so that a new field is a flag at once.
 
 use clap::builder::PossibleValuesParser;
-use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use recycle::input::fields::{Choice, FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
-/// What says which node it is; that is the command's own argument.
-const WHICH_NODE: [&str; 2] = ["instance_id", "cluster_name"];
-/// What only triggers know.
-const BY_TRIGGERS: [&str; 2] = ["interrupted_at", "hook"];
+/// No flags: a command's own argument says which node it is, and only triggers know the other two.
+const OTHERS: [&str; 4] = ["instance_id", "cluster_name", "interrupted_at", "hook"];
 /// What a rotation says by itself.
 const BY_ROTATIONS: [&str; 2] = ["urgency", "dry_run"];
-const HEADING: &str = "Fields of an execution's input";
 
 /// The fields that a person has set, as given: all that they may set, or those that a rotation may set for each of its nodes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,11 +19,9 @@ pub(crate) type RotationFields = Fields<true>;
 
 impl<const OF_ROTATION: bool> Fields<OF_ROTATION> {
     fn list() -> impl Iterator<Item = &'static Field> {
-        let mut others = [WHICH_NODE, BY_TRIGGERS].concat();
-        if OF_ROTATION {
-            others.extend(BY_ROTATIONS);
-        }
-        FIELDS.iter().filter(move |field| !others.contains(&field.name))
+        FIELDS.iter().filter(|field| {
+            !(OTHERS.contains(&field.name) || OF_ROTATION && BY_ROTATIONS.contains(&field.name))
+        })
     }
 }
 
@@ -37,9 +31,9 @@ impl<const OF_ROTATION: bool> FromArgMatches for Fields<OF_ROTATION> {
         Ok(Self(given.collect()))
     }
 
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        // clap calls this only to parse into the same value twice.
-        Err(clap::Error::new(ErrorKind::InvalidSubcommand))
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
@@ -57,7 +51,7 @@ fn flag_of(field: &'static Field) -> Arg {
     let arg = Arg::new(field.name)
         .long(field.name.replace('_', "-"))
         .help(help_of(field))
-        .help_heading(HEADING);
+        .help_heading("Fields of an execution's input");
     match field.kind {
         Kind::Flag => arg.action(ArgAction::SetTrue),
         Kind::OneOf(choices) => one_of(arg, choices),

@@ -1,19 +1,15 @@
 //! Every command and flag. What is written here is the help, and the reference in docs/cli.md.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::Serialize;
 
 use crate::args::fields::{NodeFields, RotationFields};
 use crate::base::exit::{Exit, list_exits};
 
 /// Retires EKS worker nodes whose pods need hours to finish: starts, shows, changes and ends what the state machines do.
 #[derive(Debug, Parser)]
-#[command(
-    name = "recycle-eks",
-    version,
-    propagate_version = true,
-    disable_help_subcommand = true
-)]
+#[command(version, propagate_version = true, disable_help_subcommand = true)]
 #[command(after_help = list_exits())]
 pub(crate) struct CommandLine {
     #[command(flatten)]
@@ -24,27 +20,22 @@ pub(crate) struct CommandLine {
 
 /// The flags that every command has.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Where")]
 pub(crate) struct Global {
     /// The profile of the AWS configuration to use
-    #[arg(long, global = true, value_name = "PROFILE", help_heading = "Where")]
+    #[arg(long, global = true, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// The region of the installation
-    #[arg(long, global = true, value_name = "REGION", help_heading = "Where")]
+    #[arg(long, global = true, value_name = "REGION")]
     pub region: Option<String>,
     /// The installation: the module's variable `name`
-    #[arg(
-        long,
-        global = true,
-        default_value = "recycle-eks",
-        value_name = "NAME",
-        help_heading = "Where"
-    )]
+    #[arg(long, global = true, value_name = "NAME", default_value = "recycle-eks")]
     pub name: String,
     /// The cluster, if the installation does not tell it
-    #[arg(long, global = true, value_name = "CLUSTER", help_heading = "Where")]
+    #[arg(long, global = true, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     /// Tables for people, or JSON
-    #[arg(long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT", help_heading = "Where")]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub output: Format,
 }
 
@@ -89,11 +80,18 @@ pub(crate) enum Command {
     /// Let rotations go on in these groups
     Resume(Groups),
     /// Look for everything that can be wrong with an installation
-    Doctor(Doctor),
+    Doctor {
+        /// Show what is as it should be, too
+        #[arg(long)]
+        all: bool,
+    },
     /// Tell the whole story of an execution in one page
     Report(Report),
     /// Print the completions for a shell
-    Completions(Completions),
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Print the reference of all commands, for the documentation
     #[command(hide = true)]
     Reference,
@@ -102,22 +100,14 @@ pub(crate) enum Command {
 impl Command {
     /// How an invocation ends if its output is closed. A command that watches has not shown the end then.
     pub(crate) fn exit_unread(&self) -> Exit {
-        let watches = match self {
-            Self::Recycle(wanted) => !wanted.detach,
-            Self::Rotate(wanted) => !wanted.detach,
-            Self::Abort(wanted) => !wanted.detach,
-            Self::Restore(wanted) => !wanted.detach,
-            Self::Status(wanted) => wanted.watch,
-            Self::Plan(_)
-            | Self::Extend(_)
-            | Self::Finish(_)
-            | Self::Pause(_)
-            | Self::Resume(_)
-            | Self::Doctor(_)
-            | Self::Report(_)
-            | Self::Completions(_)
-            | Self::Reference => false,
-        };
+        let watches = matches!(
+            self,
+            Self::Recycle(Recycle { detach: false, .. })
+                | Self::Rotate(Rotate { detach: false, .. })
+                | Self::Abort(Abort { detach: false, .. })
+                | Self::Restore(Restore { detach: false, .. })
+                | Self::Status(Status { watch: true, .. })
+        );
         if watches { Exit::Unwatched } else { Exit::Done }
     }
 }
@@ -146,7 +136,7 @@ pub(crate) struct Rotate {
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     /// One node: the instance id, or the name of its Node; else write a selection
-    #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = Selection::FLAGS)]
+    #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = selection_flags())]
     pub node: Option<String>,
     #[command(flatten)]
     pub rotation: Rotation,
@@ -199,19 +189,10 @@ pub(crate) struct Selection {
     pub node_labels: Option<String>,
 }
 
-impl Selection {
-    pub(crate) const FLAGS: [&'static str; 10] = [
-        "instances",
-        "launch_template",
-        "ami",
-        "kubelet",
-        "older_than_hours",
-        "launched_before",
-        "all",
-        "groups",
-        "group_tag",
-        "node_labels",
-    ];
+fn selection_flags() -> Vec<Id> {
+    let selection = Selection::augment_args(clap::Command::new(""));
+    let flags = selection.get_arguments().map(Arg::get_id);
+    flags.cloned().collect()
 }
 
 /// How a rotation goes about it.
@@ -244,7 +225,8 @@ pub(crate) struct Pace {
     pub mark: Option<Mark>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum OnFailure {
     /// It begins no other node once more than the budget have failed.
     Stop,
@@ -252,7 +234,8 @@ pub(crate) enum OnFailure {
     Continue,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Mark {
     /// By a taint PreferNoSchedule.
     Soft,
@@ -332,29 +315,14 @@ pub(crate) struct Groups {
     pub all: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    /// Show what is as it should be, too
-    #[arg(long)]
-    pub all: bool,
-}
-
 /// `report`: a page of HTML, or JSON with `--output json`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// The ARN of an execution, of a rotation too, or its name
-    #[arg(value_name = "EXECUTION")]
     pub execution: String,
     /// Write it into this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub file: Option<std::path::PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_enum)]
-    pub shell: Shell,
 }
 
 #[cfg(test)]

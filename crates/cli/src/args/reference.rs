@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::{Arg, ArgAction, Command, CommandFactory as _};
+use clap::{Arg, Command, CommandFactory as _};
 
 use crate::args::flags::CommandLine;
 use crate::base::exit::Exit;
@@ -10,7 +10,6 @@ use crate::base::exit::Exit;
 /// The first command that has flags under a heading, and their names.
 type Told = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// All of it, in Markdown.
 pub(crate) fn render() -> String {
     let mut command = CommandLine::command();
     command.build();
@@ -20,38 +19,37 @@ pub(crate) fn render() -> String {
     for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
         push_command(&mut page, each, &mut told);
     }
-    page.push_str("\n### Exit codes\n\n| code | meaning |\n|---|---|\n");
+    page += "\n### Exit codes\n\n| code | meaning |\n|---|---|\n";
     for exit in Exit::ALL {
-        page.push_str(&format!("| {} | {} |\n", exit.code(), exit.meaning()));
+        page += &format!("| {} | {} |\n", exit.code(), exit.meaning());
     }
     page
 }
 
 /// Flags under a heading that an earlier command has are not told again; those of them that this one lacks are.
 fn push_command(page: &mut String, command: &Command, told: &mut Told) {
+    let name = command.get_name();
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
-    let sentences: Vec<String> = about.split("\n\n").map(end_sentence).collect();
-    page.push_str(&format!(
-        "\n### `{}`\n\n{}\n",
-        command.get_name(),
-        sentences.join(" ")
-    ));
+    let sentences = about.split("\n\n").map(|text| text.replace('\n', " "));
+    let sentences = sentences.map(|text| format!("{}.", text.trim_end_matches('.')));
+    let sentences: Vec<String> = sentences.collect();
+    *page += &format!("\n### `{name}`\n\n{}\n", sentences.join(" "));
     let usage = command.clone().render_usage().to_string();
-    page.push_str(&format!("\n```\n{}\n```\n", usage.trim_start_matches("Usage: ")));
+    *page += &format!("\n```\n{}\n```\n", usage.trim_start_matches("Usage: "));
     push_arguments(page, command, |argument| {
         let heading = argument.get_help_heading().unwrap_or_default();
         !argument.is_global_set() && !told.contains_key(heading)
     });
-    let headings: BTreeSet<&str> = command
-        .get_arguments()
-        .filter(|argument| !argument.is_global_set())
-        .filter_map(Arg::get_help_heading)
-        .collect();
-    for heading in headings {
-        let flags = flags_under(command, heading);
+    let mut headings: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for argument in command.get_arguments().filter(|each| !each.is_global_set()) {
+        if let (Some(heading), Some(flag)) = (argument.get_help_heading(), argument.get_long()) {
+            headings.entry(heading).or_default().insert(flag.to_owned());
+        }
+    }
+    for (heading, flags) in headings {
         let Some((before, known)) = told.get(heading) else {
-            told.insert(heading.to_owned(), (command.get_name().to_owned(), flags));
+            told.insert(heading.to_owned(), (name.to_owned(), flags));
             continue;
         };
         let missing = known.difference(&flags).map(|flag| format!("`--{flag}`"));
@@ -59,72 +57,44 @@ fn push_command(page: &mut String, command: &Command, told: &mut Told) {
             none if none.is_empty() => none,
             missing => format!(", without {missing}"),
         };
-        page.push_str(&format!(
-            "\n{heading}: as for [`{before}`](#{before}){without}.\n"
-        ));
-    }
-}
-
-fn flags_under(command: &Command, heading: &str) -> BTreeSet<String> {
-    command
-        .get_arguments()
-        .filter(|argument| argument.get_help_heading() == Some(heading))
-        .filter_map(|argument| argument.get_long().map(str::to_owned))
-        .collect()
-}
-
-fn end_sentence(text: &str) -> String {
-    let text = text.replace('\n', " ");
-    if text.ends_with('.') {
-        text
-    } else {
-        format!("{text}.")
+        *page += &format!("\n{heading}: as for [`{before}`](#{before}){without}.\n");
     }
 }
 
 fn push_arguments(page: &mut String, command: &Command, is_wanted: impl Fn(&Arg) -> bool) {
-    let shown: Vec<&Arg> = command
-        .get_arguments()
-        .filter(|argument| is_wanted(argument) && !matches!(argument.get_id().as_str(), "help" | "version"))
-        .collect();
-    if shown.is_empty() {
-        return;
-    }
-    page.push_str("\n| | |\n|---|---|\n");
-    for argument in shown {
-        page.push_str(&format!("| {} | {} |\n", name(argument), describe(argument)));
+    let is_own = |argument: &&Arg| !matches!(argument.get_id().as_str(), "help" | "version");
+    let shown = command.get_arguments();
+    let shown = shown.filter(|argument| is_wanted(argument) && is_own(argument));
+    let rows = shown.map(|argument| format!("| {} | {} |\n", name(argument), describe(argument)));
+    let rows: String = rows.collect();
+    if !rows.is_empty() {
+        *page += &format!("\n| | |\n|---|---|\n{rows}");
     }
 }
 
 fn name(argument: &Arg) -> String {
-    let takes_value = !matches!(argument.get_action(), ArgAction::SetTrue);
-    let values = argument.get_value_names().unwrap_or_default();
-    let value = values
-        .first()
-        .map(|value| format!("<{value}>"))
-        .unwrap_or_default();
-    let text = match (argument.get_long(), takes_value) {
-        (Some(long), true) => format!("--{long} {value}"),
-        (Some(long), false) => format!("--{long}"),
-        (None, _) => value,
+    let values = argument.get_value_names().unwrap_or_default().iter();
+    let value: String = values.take(1).map(|value| format!("<{value}>")).collect();
+    let text = match argument.get_long() {
+        Some(long) if argument.get_action().takes_values() => format!("--{long} {value}"),
+        Some(long) => format!("--{long}"),
+        None => value,
     };
     format!("`{}`", text.replace('|', "\\|"))
 }
 
 fn describe(argument: &Arg) -> String {
     let mut text = argument.get_help().map(ToString::to_string).unwrap_or_default();
-    let values: Vec<String> = argument
-        .get_possible_values()
-        .iter()
-        .filter(|_| argument.get_action().takes_values())
-        .map(|value| format!("`{}`", value.get_name()))
-        .collect();
-    if !values.is_empty() {
-        text = format!("{text}: {}", values.join(", "));
-    }
-    let defaults = argument.get_default_values();
-    if let Some(default) = defaults.first().filter(|_| argument.get_action().takes_values()) {
-        text = format!("{text}; default `{}`", default.to_string_lossy());
+    if argument.get_action().takes_values() {
+        let values = argument.get_possible_values();
+        let values = values.iter().map(|value| format!("`{}`", value.get_name()));
+        let values = values.collect::<Vec<_>>().join(", ");
+        if !values.is_empty() {
+            text = format!("{text}: {values}");
+        }
+        if let Some(default) = argument.get_default_values().first() {
+            text = format!("{text}; default `{}`", default.to_string_lossy());
+        }
     }
     text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
 }

@@ -1,6 +1,5 @@
 //! The flags of `rotate` and `plan` as the input of `rotate-nodes`. What is wrong with one of them is said before anything is started.
 
-use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use crate::args::flags::{Rotation, Selection};
@@ -19,11 +18,11 @@ pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value
         "at_once": at_once.transpose()?,
         "wait_between_nodes_seconds": pace.wait_between_nodes_seconds,
         "start_no_new_node_after": pace.start_no_new_node_after,
-        "on_failure": pace.on_failure.map(word),
+        "on_failure": pace.on_failure,
         "failure_budget": pace.failure_budget,
         "retries": pace.retries,
         "wait_for_pending_pods": pace.ignore_pending_pods.then_some(false),
-        "mark": pace.mark.map(word),
+        "mark": pace.mark,
         "dry_run": dry_run.then_some(true),
         "recycle": (!fields.is_empty()).then_some(fields),
     })))
@@ -31,14 +30,9 @@ pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value
 
 fn read_selection(selection: &Selection) -> Result<Value> {
     let outdated = read_criteria(selection)?;
-    let names: Vec<&str> = outdated
-        .as_object()
-        .into_iter()
-        .flat_map(Map::keys)
-        .map(String::as_str)
-        .collect();
+    let mut names = outdated.as_object().into_iter().flat_map(Map::keys);
     if selection.instances.is_empty() {
-        if names.iter().all(|name| NARROWING.contains(name)) {
+        if names.all(|name| NARROWING.contains(&name.as_str())) {
             refuse!(
                 "the selection needs one of --launch-template, --ami, --kubelet, --older-than-hours, --launched-before, --all or --instance; \
                  --group, --group-tag and --node-labels narrow it"
@@ -46,7 +40,7 @@ fn read_selection(selection: &Selection) -> Result<Value> {
         }
         return Ok(json!({"outdated": outdated}));
     }
-    if !names.is_empty() {
+    if names.next().is_some() {
         refuse!("--instance names the nodes: it goes with no other flag of the selection");
     }
     Ok(json!({"instance_ids": selection.instances}))
@@ -86,25 +80,13 @@ fn without_null(mut fields: Value) -> Value {
     fields
 }
 
-/// A choice, as it is written on the command line and in the input.
-fn word(choice: impl ValueEnum) -> Option<String> {
-    choice
-        .to_possible_value()
-        .map(|value| value.get_name().to_owned())
-}
-
 /// A number is one in the input, too; a percentage is a text.
 fn read_at_once(text: &str) -> Result<Value> {
-    let is_share = text
-        .strip_suffix('%')
-        .and_then(|number| number.parse::<u32>().ok())
-        .is_some_and(|percent| (1..=100).contains(&percent));
-    match text.parse::<u32>() {
-        Ok(number) if number >= 1 => Ok(number.into()),
-        Ok(_) | Err(_) if is_share => Ok(text.into()),
-        Ok(_) | Err(_) => {
-            refuse!("--at-once must be a number from 1 or a percentage such as 25%, but is {text:?}")
-        }
+    let percent = text.strip_suffix('%').map(str::parse::<u32>);
+    match (text.parse::<u32>(), percent) {
+        (Ok(number @ 1..), _) => Ok(number.into()),
+        (_, Some(Ok(1..=100))) => Ok(text.into()),
+        _ => refuse!("--at-once must be a number from 1 or a percentage such as 25%, but is {text:?}"),
     }
 }
 

@@ -15,7 +15,7 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_http_client::{Builder, Connector};
 
 use crate::args::flags::Global;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Result, refuse};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,30 +67,24 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
         .profile_name(profile)
         .configure(&provider)
         .build();
-    Ok(config
-        .into_builder()
-        .credentials_provider(SharedCredentialsProvider::new(of_profile))
-        .build())
+    let of_profile = SharedCredentialsProvider::new(of_profile);
+    Ok(config.into_builder().credentials_provider(of_profile).build())
 }
 
 /// The system's certificates, or those of a file, as the AWS CLI takes it.
 fn read_trust() -> Result<TlsContext> {
     let mut store = TrustStore::default();
     if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {
-        let bundle = std::fs::read(&file).map_err(|error| {
-            let file = file.to_string_lossy();
-            Error::Refused(format!(
-                "{CA_BUNDLE} must name a file with certificates, but {file} cannot be read: {error}"
-            ))
-        })?;
-        store = TrustStore::empty().with_pem_certificate(bundle);
+        store = match std::fs::read(&file) {
+            Ok(bundle) => TrustStore::empty().with_pem_certificate(bundle),
+            Err(error) => refuse!(
+                "{CA_BUNDLE} must name a file with certificates, but {} cannot be read: {error}",
+                file.display()
+            ),
+        };
     }
-    TlsContext::builder()
-        .with_trust_store(store)
-        .build()
-        .map_err(|error| {
-            Error::Refused(format!(
-                "{CA_BUNDLE} has no certificates that can be used: {error}"
-            ))
-        })
+    match TlsContext::builder().with_trust_store(store).build() {
+        Ok(context) => Ok(context),
+        Err(error) => refuse!("{CA_BUNDLE} has no certificates that can be used: {error}"),
+    }
 }

@@ -6,7 +6,6 @@ use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 
 use crate::base::error::{Error, Result};
 
-/// Those with the tag of the cluster.
 pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<AutoScalingGroup>> {
     let belongs = Filter::builder()
         .name(format!("tag:{}", cluster_tag(cluster)))

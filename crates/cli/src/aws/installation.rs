@@ -4,11 +4,9 @@ use aws_config::SdkConfig;
 use serde_json::Value;
 
 use crate::args::flags::Global;
-use crate::aws::functions::Functions;
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse};
 
-/// What the module has installed.
 #[derive(Debug)]
 pub(crate) struct Installation {
     /// The AWS configuration, for further clients.
@@ -16,7 +14,7 @@ pub(crate) struct Installation {
     /// The module's variable `name`.
     pub name: String,
     pub cluster: String,
-    pub functions: Functions,
+    pub lambda: aws_sdk_lambda::Client,
     pub states: StepFunctions,
     /// `arn:<partition>:states:<region>:<account>:`
     arn_prefix: String,
@@ -31,15 +29,17 @@ impl Installation {
         let region = aws.region().map(ToString::to_string).unwrap_or_default();
         let arn_prefix = states_prefix(caller.arn().unwrap_or_default(), &region);
         let mut found = Self {
-            functions: Functions::new(&aws, &global.name),
+            lambda: aws_sdk_lambda::Client::new(&aws),
             states: StepFunctions::new(&aws),
             aws,
             name: global.name.clone(),
             cluster: String::new(),
             arn_prefix,
         };
-        let told = found.read_cluster(&region).await?;
-        found.cluster = choose_cluster(told, global)?;
+        let machine = found.machine("rotate-nodes");
+        let answer = found.states.describe_machine(&machine).await;
+        let answer = answer.map_err(|error| no_installation(&found.name, &region, &machine, error))?;
+        found.cluster = choose_cluster(find_cluster(answer.definition()), global)?;
         Ok(found)
     }
 
@@ -56,29 +56,16 @@ impl Installation {
     /// Where it is, for people who have several.
     pub(crate) fn place(&self) -> String {
         let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
-        format!(
-            "in account {}, region {}, cluster {}",
-            part(4),
-            part(3),
-            self.cluster
-        )
+        let (region, account) = (part(3), part(4));
+        format!("in account {account}, region {region}, cluster {}", self.cluster)
     }
 
-    /// The ARN of an execution of it.
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {
         arn.starts_with(&self.execution(machine, ""))
-    }
-
-    /// The cluster, as the rotation's definition names it.
-    async fn read_cluster(&self, region: &str) -> Result<Option<String>> {
-        let machine = self.machine("rotate-nodes");
-        let answer = self.states.describe_machine(&machine).await;
-        let answer = answer.map_err(|error| no_installation(&self.name, region, &machine, error))?;
-        Ok(find_cluster(answer.definition()))
     }
 }
 
@@ -106,9 +93,8 @@ pub(crate) fn find_text(definition: &str, name: &str, is_meant: fn(&str) -> bool
         match value {
             Value::Object(fields) => {
                 let text = fields.get(name).and_then(Value::as_str);
-                let mut others = fields.values();
-                text.filter(|text| is_meant(text))
-                    .or_else(|| others.find_map(|value| search(value, name, is_meant)))
+                let text = text.filter(|text| is_meant(text));
+                text.or_else(|| fields.values().find_map(|value| search(value, name, is_meant)))
             }
             Value::Array(values) => values.iter().find_map(|value| search(value, name, is_meant)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
@@ -124,15 +110,13 @@ fn find_cluster(definition: &str) -> Option<String> {
 
 fn choose_cluster(told: Option<String>, global: &Global) -> Result<String> {
     match (told, &global.cluster) {
-        (Some(told), Some(given)) if told != *given => Err(Error::Refused(format!(
+        (Some(told), Some(given)) if told != *given => refuse!(
             "--cluster must be {told:?}, the cluster of the installation {:?}, but is {given:?}",
             global.name
-        ))),
+        ),
         (Some(cluster), _) => Ok(cluster),
         (None, Some(given)) => Ok(given.clone()),
-        (None, None) => Err(Error::Refused(
-            "the installation does not tell its cluster: write --cluster".to_owned(),
-        )),
+        (None, None) => refuse!("the installation does not tell its cluster: write --cluster"),
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::Result;
-use crate::history::group::GroupStory;
+use crate::base::error::{Error, Result};
 use crate::history::rotation::{RotationStory, describe_unread};
 
 /// How many looks of a watch share one look at the groups: each has a history of its own.
@@ -51,13 +50,17 @@ impl RotationStory {
         }
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for (arn, group) in &mut self.groups {
-            let Some(is_running) = running.remove(arn) else {
-                continue;
-            };
-            if is_running || !group.has_ended {
+            if let Some(is_running) = running.remove(arn)
+                && (is_running || !group.has_ended)
+            {
                 let is_first = group.cursor.last_id == 0;
                 let reads = if is_first { &mut first } else { &mut later };
-                reads.push(read_group(states, arn, group, is_running));
+                reads.push(async move {
+                    states.read_on(arn, group).await?;
+                    // An end that tells nothing of itself its status tells.
+                    group.has_ended |= !is_running;
+                    Ok::<_, Error>(())
+                });
             }
         }
         // Whole histories are read one after the other, each call at a pace.
@@ -66,16 +69,4 @@ impl RotationStory {
         }
         stream::iter(later).buffer_unordered(AT_ONCE).try_collect().await
     }
-}
-
-/// Reads the history of a group's execution on. An end that tells nothing of itself its status tells.
-async fn read_group(
-    states: &StepFunctions,
-    arn: &str,
-    group: &mut GroupStory,
-    is_running: bool,
-) -> Result<()> {
-    states.read_on(arn, group).await?;
-    group.has_ended |= !is_running;
-    Ok(())
 }

@@ -10,7 +10,7 @@ use aws_sdk_sfn::Client;
 use aws_sdk_sfn::error::ProvideErrorMetadata;
 use aws_sdk_sfn::operation::describe_state_machine::DescribeStateMachineOutput;
 use aws_sdk_sfn::operation::list_executions::builders::ListExecutionsFluentBuilder;
-use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
+use aws_sdk_sfn::types::ExecutionStatus;
 use jiff::Timestamp;
 use recycle::report::event::{Event, Execution, name_execution};
 use serde_json::Value;
@@ -20,8 +20,8 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::history::cursor::{Cursor, View};
 
-const DESCRIBE: &str = "states:DescribeExecution";
 const NO_EXECUTION: &str = "ExecutionDoesNotExist";
+const STARTED_ALREADY: &str = "ExecutionAlreadyExists";
 
 /// Events of a page at the first look, when the whole history is read: AWS's maximum.
 const FIRST_PAGE: i32 = 1_000;
@@ -39,7 +39,6 @@ const PACE: Duration = Duration::from_millis(100);
 /// Until a call is made again that was throttled or not answered, beside what the SDK tries by itself.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long an outage is waited out.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30 * 60);
 
 /// An execution, as a list of them shows it.
@@ -51,7 +50,6 @@ pub(crate) struct Listed {
     pub started_at: Timestamp,
 }
 
-/// The client of all commands.
 #[derive(Debug)]
 pub(crate) struct StepFunctions {
     client: Client,
@@ -61,7 +59,6 @@ pub(crate) struct StepFunctions {
 /// How a command that makes many calls by itself waits.
 #[derive(Debug)]
 struct Patience {
-    /// Whether AWS has ever answered.
     has_answered: Cell<bool>,
     /// Where an outage is told of.
     note: fn(&str),
@@ -104,18 +101,12 @@ impl StepFunctions {
     /// Starts an execution; its ARN. The name makes an attempt of the SDK whose answer was lost the same execution.
     pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
         let name = clock::unique_name();
-        let start = self
-            .client
-            .start_execution()
-            .state_machine_arn(machine)
-            .name(&name)
-            .input(input.to_string());
-        let answer = self.ask("states:StartExecution", async || start.clone().send().await);
+        let start = self.client.start_execution().state_machine_arn(machine);
+        let start = start.name(&name).input(input.to_string());
+        let answer = self.ask("states:StartExecution", || start.clone().send());
         match answer.await {
             // It has begun, and has ended before the second attempt.
-            Err(error) if error.code() == Some("ExecutionAlreadyExists") => {
-                Ok(name_execution(machine, &name))
-            }
+            Err(error) if error.code() == Some(STARTED_ALREADY) => Ok(name_execution(machine, &name)),
             answer => Ok(answer?.execution_arn),
         }
     }
@@ -123,14 +114,13 @@ impl StepFunctions {
     /// Stops an execution; `why` is what its history says.
     pub(crate) async fn stop(&self, arn: &str, why: &str) -> Result<()> {
         let stop = self.client.stop_execution().execution_arn(arn).cause(why);
-        self.ask("states:StopExecution", async || stop.clone().send().await)
-            .await?;
+        self.ask("states:StopExecution", || stop.clone().send()).await?;
         Ok(())
     }
 
     pub(crate) async fn describe(&self, arn: &str) -> Result<Execution> {
         let describe = self.client.describe_execution().execution_arn(arn);
-        let answer = self.ask(DESCRIBE, async || describe.clone().send().await);
+        let answer = self.ask("states:DescribeExecution", || describe.clone().send());
         Ok(to_execution(answer.await?))
     }
 
@@ -142,11 +132,12 @@ impl StepFunctions {
         }
     }
 
-    /// The executions that run, the newest first.
-    pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<Listed>> {
+    /// The ARNs of the executions that run, the newest first.
+    pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<String>> {
         let list = self.client.list_executions().state_machine_arn(machine);
-        self.list(list.status_filter(ExecutionStatus::Running), Timestamp::MIN)
-            .await
+        let list = list.status_filter(ExecutionStatus::Running);
+        let listed = self.list(list, Timestamp::MIN).await?.into_iter();
+        Ok(listed.map(|execution| execution.arn).collect())
     }
 
     /// Those that began at this time or later, the newest first.
@@ -164,8 +155,7 @@ impl StepFunctions {
     /// The last ones, the newest first, whatever their status is.
     pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
-        let (newest, _) = self.list_page(list.max_results(count)).await?;
-        Ok(newest)
+        Ok(self.list_page(list.max_results(count)).await?.0)
     }
 
     async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
@@ -184,20 +174,21 @@ impl StepFunctions {
 
     /// A page, and the token of the next.
     async fn list_page(&self, list: ListExecutionsFluentBuilder) -> Result<(Vec<Listed>, Option<String>)> {
-        let answer = self.ask("states:ListExecutions", async || list.clone().send().await);
+        let answer = self.ask("states:ListExecutions", || list.clone().send());
         let page = answer.await?;
-        Ok((
-            page.executions.into_iter().map(to_listed).collect(),
-            page.next_token,
-        ))
+        let listed = page.executions.into_iter().map(|execution| Listed {
+            arn: execution.execution_arn,
+            name: execution.name,
+            status: execution.status.as_str().to_owned(),
+            started_at: to_timestamp(&execution.start_date),
+        });
+        Ok((listed.collect(), page.next_token))
     }
 
-    /// An execution's whole history, from its beginning.
     pub(crate) async fn read_history(&self, arn: &str) -> Result<Vec<Event>> {
         self.read_new(arn, &mut Cursor::default()).await
     }
 
-    /// Reads an execution's history on.
     pub(crate) async fn read_on(&self, arn: &str, view: &mut impl View) -> Result<()> {
         loop {
             let is_resumed = view.cursor().token.is_some();
@@ -227,7 +218,7 @@ impl StepFunctions {
                 tokio::time::sleep(PACE).await;
             }
             let next = history.clone().set_next_token(cursor.token.clone());
-            let page = self.ask("states:GetExecutionHistory", async || next.clone().send().await);
+            let page = self.ask("states:GetExecutionHistory", || next.clone().send());
             let page = page.await?;
             let reaches_back = page.events.iter().any(|event| event.id <= cursor.last_id);
             cursor.unfinished.extend(page.events.iter().map(to_event));
@@ -242,19 +233,15 @@ impl StepFunctions {
 
     pub(crate) async fn describe_machine(&self, arn: &str) -> Result<DescribeStateMachineOutput> {
         let describe = self.client.describe_state_machine().state_machine_arn(arn);
-        self.ask("states:DescribeStateMachine", async || {
-            describe.clone().send().await
-        })
-        .await
+        self.ask("states:DescribeStateMachine", || describe.clone().send())
+            .await
     }
 
     /// The version that an alias starts.
     pub(crate) async fn find_version(&self, alias: &str) -> Result<Option<String>> {
         let describe = self.client.describe_state_machine_alias();
         let describe = describe.state_machine_alias_arn(alias);
-        let answer = self.ask("states:DescribeStateMachineAlias", async || {
-            describe.clone().send().await
-        });
+        let answer = self.ask("states:DescribeStateMachineAlias", || describe.clone().send());
         let mut routes = answer.await?.routing_configuration.into_iter().flatten();
         Ok(routes.next().map(|route| route.state_machine_version_arn))
     }
@@ -262,9 +249,7 @@ impl StepFunctions {
     pub(crate) async fn find_newest_version(&self, machine: &str) -> Result<Option<String>> {
         let list = self.client.list_state_machine_versions();
         let list = list.state_machine_arn(machine).max_results(1);
-        let answer = self.ask("states:ListStateMachineVersions", async || {
-            list.clone().send().await
-        });
+        let answer = self.ask("states:ListStateMachineVersions", || list.clone().send());
         let mut versions = answer.await?.state_machine_versions.into_iter();
         Ok(versions.next().map(|version| version.state_machine_version_arn))
     }
@@ -279,19 +264,13 @@ impl Patience {
         loop {
             wait(PACE).await;
             let answer = call().await;
-            let error = match &answer {
-                Err(error) if error.is_outage() => error,
-                Ok(_) | Err(_) => {
-                    self.has_answered.set(true);
-                    return answer;
-                }
-            };
-            if error.code().is_some() {
+            let outage = answer.as_ref().err().filter(|error| error.is_outage());
+            if outage.is_none_or(|error| error.code().is_some()) {
                 self.has_answered.set(true);
             }
-            if !self.has_answered.get() {
+            let Some(error) = outage.filter(|_| self.has_answered.get()) else {
                 return answer;
-            }
+            };
             let since = *began.get_or_insert_with(|| {
                 (self.note)(&format!("{error}; it is tried again, for half an hour"));
                 Instant::now()
@@ -301,15 +280,6 @@ impl Patience {
             }
             wait(TRY_AGAIN).await;
         }
-    }
-}
-
-fn to_listed(execution: ExecutionListItem) -> Listed {
-    Listed {
-        arn: execution.execution_arn,
-        name: execution.name,
-        status: execution.status.as_str().to_owned(),
-        started_at: to_timestamp(&execution.start_date),
     }
 }
 

@@ -3,11 +3,10 @@
 use std::error::Error as StdError;
 
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use recycle::base::failure::Failure;
+use recycle::base::failure::{Failure, with_causes};
 
 use crate::base::exit::Exit;
 
-/// Why an invocation could not be obeyed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// What was asked makes no sense; nothing was touched. One sentence.
@@ -26,21 +25,15 @@ pub(crate) enum Error {
         /// What was answered, or why nothing was.
         reason: String,
     },
-    /// A function of the installation failed.
     #[error("the function {function} failed: {name}: {reason}")]
     Function {
         function: String,
-        /// Its error's name.
         name: String,
         reason: String,
     },
-    /// An answer is not what this version understands.
-    #[error("failed to read {what}: {source}")]
-    Unreadable {
-        what: &'static str,
-        source: serde_json::Error,
-    },
-    /// The output could not be written.
+    /// A function's answer is not what this version understands.
+    #[error("failed to read a function's answer: {0}")]
+    Unreadable(#[from] serde_json::Error),
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
 }
@@ -77,14 +70,10 @@ impl Error {
 
     /// AWS's name of the error, if that is what it is.
     pub(crate) fn code(&self) -> Option<&str> {
-        if let Self::Aws { code, .. } = self {
-            code.as_deref()
-        } else {
-            None
-        }
+        let Self::Aws { code, .. } = self else { return None };
+        code.as_deref()
     }
 
-    /// How an invocation ends that met it.
     pub(crate) fn exit(&self) -> Exit {
         if matches!(self, Self::Refused(_)) {
             Exit::Refused
@@ -100,10 +89,8 @@ impl Error {
         let of_functions = [Failure::ServiceUnavailable, Failure::InternalError].map(Failure::name);
         match self {
             Self::Aws { code, .. } => code.as_deref().is_none_or(is_busy),
-            Self::Function { name, .. } => {
-                ENDED_BY_LAMBDA.contains(&name.as_str()) || of_functions.contains(&name.as_str())
-            }
-            Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable { .. } | Self::Output(_) => false,
+            Self::Function { name, .. } => ENDED_BY_LAMBDA.iter().chain(&of_functions).any(|of| of == name),
+            Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable(_) | Self::Output(_) => false,
         }
     }
 
@@ -111,16 +98,6 @@ impl Error {
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
-}
-
-fn with_causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 fn explain(text: &str) -> String {

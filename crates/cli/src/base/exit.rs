@@ -1,7 +1,5 @@
 //! What a pipeline reads: the exit codes.
 
-use std::process::ExitCode;
-
 /// How an invocation ended; what each means, [`Exit::meaning`] says. 2 is what a command line's parser ends with everywhere, 130 what Ctrl-C
 /// does in every shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +16,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Done,
         Self::Failed,
         Self::Refused,
@@ -36,8 +34,7 @@ impl Exit {
     }
 
     /// What it means, for the documentation.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
+    pub(crate) fn meaning(self) -> &'static str {
         match self {
             Self::Done => "as asked: recycled, rotated, planned, restored, nothing to do",
             Self::Failed => "AWS or the cluster could not be asked, or refused; what was started goes on",
@@ -62,13 +59,6 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
-    }
-}
-
-/// One line for each exit code, for the help.
 pub(crate) fn list_exits() -> String {
     let lines = Exit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()));
     format!("Exit codes:\n{}", lines.join("\n"))

@@ -17,12 +17,10 @@ pub(crate) fn shortly(duration: SignedDuration) -> String {
         (seconds / 60 % 60, "m"),
         (seconds % 60, "s"),
     ];
-    let largest = units
-        .iter()
-        .position(|(count, _)| *count > 0)
-        .unwrap_or(units.len() - 1);
-    let told = units[largest..].iter().take(2);
-    let told = told.filter(|(count, unit)| *count > 0 || *unit == units[largest].1);
+    let largest = units.iter().position(|(count, _)| *count > 0);
+    let units = &units[largest.unwrap_or(units.len() - 1)..];
+    let told = units.iter().take(2);
+    let told = told.filter(|(count, unit)| *count > 0 || *unit == units[0].1);
     let told: Vec<String> = told.map(|(count, unit)| format!("{count}{unit}")).collect();
     told.join(" ")
 }

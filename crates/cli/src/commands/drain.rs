@@ -13,7 +13,7 @@ use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::base::clock;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::views::output::Output;
@@ -37,7 +37,8 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
         (Some(until), _) => check_later(until, clock::now())?,
         (None, by) => current_end(&node)? + by.unwrap_or_default(),
     };
-    move_end(installation, output, &node, &until.to_string()).await
+    let (instance, until) = (node.instance_id.as_str(), until.to_string());
+    move_end(installation, output, instance, &until).await
 }
 
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
@@ -57,7 +58,7 @@ pub(crate) async fn finish(installation: &Installation, output: &Output, wanted:
             refuse!("nothing was done");
         }
     }
-    move_end(installation, output, &node, "now").await
+    move_end(installation, output, node.instance_id.as_str(), "now").await
 }
 
 /// What the end of the drain costs, unless it is certain that the node is put back then. The Node's own story decides only of a planned
@@ -88,47 +89,34 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
 
 /// The pods that end with the instance, as far as the last look named them.
 fn list_holding(progress: &Progress) -> Vec<String> {
-    let found = HOLDING
-        .into_iter()
-        .filter_map(|class| Some((class, *progress.counts.get(class)?, progress.names.get(class)?)));
-    let texts = found.map(|(class, count, names)| {
+    let texts = HOLDING.into_iter().filter_map(|class| {
+        let (count, names) = (*progress.counts.get(class)?, progress.names.get(class)?);
         let is_all = count as usize <= names.len();
         let more = if is_all { "" } else { ", …" };
-        format!("{count} {class} ({}{more})", names.join(", "))
+        Some(format!("{count} {class} ({}{more})", names.join(", ")))
     });
     texts.collect()
 }
 
-async fn move_end(
-    installation: &Installation,
-    output: &Output,
-    node: &NodeStatus,
-    until: &str,
-) -> Result<Exit> {
+async fn move_end(installation: &Installation, output: &Output, instance: &str, until: &str) -> Result<Exit> {
     let question = json!({"drain_until": {
-        "instance_id": node.instance_id.as_str(),
+        "instance_id": instance,
         "cluster_name": installation.cluster,
         "until": until,
     }});
-    let moved: Value = installation.functions.ask("taint-node", &question).await?;
+    let moved: Value = installation.ask("taint-node", &question).await?;
     let ends = moved["until"].as_str().unwrap_or(until);
-    let cut = if moved["asked"].as_str().is_some_and(|asked| asked != ends) {
-        ", 30 days after it began, which is the longest"
-    } else {
-        ""
+    let at = ends.parse::<Timestamp>();
+    let at = at.map_or_else(|_| ends.to_owned(), |time| format!("at {}", moment(time)));
+    let cut = match moved["asked"].as_str() {
+        Some(asked) if asked != ends => ", 30 days after it began, which is the longest",
+        Some(_) | None => "",
     };
     output.say(format!(
-        "the drain of {} ends {}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout_seconds of 30 days within an hour",
-        node.instance_id,
-        describe(ends)
+        "the drain of {instance} ends {at}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout_seconds of 30 days within an hour"
     ))?;
     output.document(&moved)?;
     Ok(Exit::Done)
-}
-
-fn describe(until: &str) -> String {
-    let time = until.parse::<Timestamp>();
-    time.map_or_else(|_| until.to_owned(), |time| format!("at {}", moment(time)))
 }
 
 /// What a person has moved it to, else what its execution says. Before the drain there is none: what is waited for then is something else,
@@ -146,11 +134,10 @@ fn current_end(node: &NodeStatus) -> Result<Timestamp> {
 }
 
 fn parse_time(text: &str) -> Result<Timestamp> {
-    text.parse().map_err(|_| {
-        Error::Refused(format!(
-            "--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"
-        ))
-    })
+    match text.parse() {
+        Ok(time) => Ok(time),
+        Err(_) => refuse!("--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"),
+    }
 }
 
 /// Refuses a time that is not in the future: `finish` ends a drain now.

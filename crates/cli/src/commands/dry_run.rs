@@ -15,16 +15,14 @@ pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<En
         if let Some(end) = states.find(arn).await?.and_then(|execution| execution.end) {
             return Ok(end);
         }
-        watch::pause().await;
+        watch::pause(1).await;
     }
 }
 
-/// The plan of one node.
 pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<()> {
-    output.document(
-        &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
-        "exit": exit_of(end).code()}),
-    )?;
+    let document = json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
+        "exit": exit_of(end).code()});
+    output.document(&document)?;
     output.say(describe_end(end))?;
     let plan = &end.output["plan"];
     for (number, step) in (1..).zip(texts(&plan["steps"])) {
@@ -52,17 +50,11 @@ fn list_pods(planned: &Value) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     for group in planned.as_array().into_iter().flatten() {
         let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
-        let count = group["count"].as_u64().unwrap_or(0);
-        let mut names: Vec<String> = texts(&group["pods"]).map(str::to_owned).collect();
-        let left = count.saturating_sub(names.len() as u64);
-        if left > 0 {
-            names.push(format!("and {left} more"));
-        }
-        rows.extend(
-            names
-                .into_iter()
-                .map(|name| [name, text("class"), text("reason")]),
-        );
+        let row = |name: String| [name, text("class"), text("reason")];
+        let named = texts(&group["pods"]).count() as u64;
+        let left = group["count"].as_u64().unwrap_or(0).saturating_sub(named);
+        rows.extend(texts(&group["pods"]).map(|name| row(name.to_owned())));
+        rows.extend((left > 0).then(|| row(format!("and {left} more"))));
     }
     rows
 }

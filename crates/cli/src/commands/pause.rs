@@ -19,24 +19,10 @@ use crate::views::output::Output;
 /// Groups of one call: one that is refused leaves few behind.
 const AT_ONCE: usize = 20;
 
-/// What is done to the groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     Pause,
     Resume,
-}
-
-impl Change {
-    /// In a word, and what it means for rotations.
-    fn describe(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Pause => (
-                "paused",
-                "rotations begin no other node of it; those that are under way go on",
-            ),
-            Self::Resume => ("resumed", "rotations that wait for it go on when they look again"),
-        }
-    }
 }
 
 pub(crate) async fn run(
@@ -50,7 +36,13 @@ pub(crate) async fn run(
     let mut done = Vec::new();
     let ended = groups.apply(change, &chosen, &mut done).await;
     // What was done is told, also if the rest is refused.
-    let (what, meaning) = change.describe();
+    let (what, meaning) = match change {
+        Change::Pause => (
+            "paused",
+            "rotations begin no other node of it; those that are under way go on",
+        ),
+        Change::Resume => ("resumed", "rotations that wait for it go on when they look again"),
+    };
     for group in &done {
         output.say(format!("{what} {group}: {meaning}"))?;
     }
@@ -58,7 +50,6 @@ pub(crate) async fn run(
     ended.map(|()| Exit::Done)
 }
 
-/// The groups of the cluster.
 struct ClusterGroups {
     client: Client,
     cluster: String,

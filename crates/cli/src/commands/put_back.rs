@@ -28,13 +28,13 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
         return abort_execution(installation, output, wanted).await;
     }
     let node = find_node(installation, &wanted.what).await?;
+    let named = describe(&node);
     let Some(claim) = &node.claim else {
-        refuse!("nobody works on {}: there is nothing to abort", describe(&node));
+        refuse!("nobody works on {named}: there is nothing to abort");
     };
     if !runs(installation, claim).await? {
         refuse!(
-            "the execution that worked on {} has ended already ({}): to put the node back, recycle-eks restore {}",
-            describe(&node),
+            "the execution that worked on {named} has ended already ({}): to put the node back, recycle-eks restore {}",
             claim.fence.execution,
             node.instance_id
         );
@@ -60,22 +60,19 @@ async fn abort_claimed(
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_put_back(installation, &mut Watch::begin(output)?, node, None).await
+    watch_put_back(&mut Watch::begin(installation, output)?, node, None).await
 }
 
 /// Refuses an abort that would bring nothing back.
 fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
+    let named = describe(node);
     if claim.phase == Phase::Disposing {
-        refuse!(
-            "{} is being disposed of already: an abort would save nothing",
-            describe(node)
-        );
+        refuse!("{named} is being disposed of already: an abort would save nothing");
     }
     match claim.urgency {
         Urgency::Hook => refuse!(
-            "{} is being ended by its group, and waits in a lifecycle hook: it cannot be put back, and the sweep would begin another \
-             execution; its pods run on, and are waited for as long as the hook lives",
-            describe(node)
+            "{named} is being ended by its group, and waits in a lifecycle hook: it cannot be put back, and the sweep would begin another \
+             execution; its pods run on, and are waited for as long as the hook lives"
         ),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }
@@ -130,24 +127,21 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
         return Ok(Exit::Done);
     }
     match node {
-        Some(node) => watch_put_back(installation, &mut watch, &node, Some(&arn)).await,
-        None => watch_sweep(installation, &mut watch, &arn).await,
+        Some(node) => watch_put_back(&mut watch, &node, Some(&arn)).await,
+        None => watch_sweep(&mut watch, &arn).await,
     }
 }
 
 async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus> {
+    let named = describe(&node);
     if !node.is_marked {
-        refuse!(
-            "nothing of ours is on {}: there is nothing to put back",
-            describe(&node)
-        );
+        refuse!("nothing of ours is on {named}: there is nothing to put back");
     }
     if let Some(claim) = &node.claim
         && runs(installation, claim).await?
     {
         refuse!(
-            "{} is being worked on by {}: stop that with recycle-eks abort {}",
-            describe(&node),
+            "{named} is being worked on by {}: stop that with recycle-eks abort {}",
             claim.fence.execution,
             node.instance_id
         );
@@ -162,15 +156,9 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
 
 /// Watches until the node carries no mark of recycle-eks, or needs a person. That it needed one before the `sweep` has looked at it does not
 /// count: the cause may be mended.
-async fn watch_put_back(
-    installation: &Installation,
-    watch: &mut Watch<'_>,
-    node: &NodeStatus,
-    sweep: Option<&str>,
-) -> Result<Exit> {
-    let mut is_swept = sweep.is_none();
-    let id = node.instance_id.as_str();
-    let mut began = None;
+async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
+    let (installation, id) = (watch.installation, node.instance_id.as_str());
+    let (mut is_swept, mut began) = (sweep.is_none(), None);
     let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         if let Some(arn) = sweep.filter(|_| !is_swept) {
@@ -184,10 +172,8 @@ async fn watch_put_back(
         let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
     });
-    match over.await? {
-        Some(exit) => Ok(exit),
-        None => watch.leave(id, &format!("recycle-eks status --watch {id}")),
-    }
+    let again = format!("recycle-eks status --watch {id}");
+    over.await?.map_or_else(|| watch.leave(id, &again), Ok)
 }
 
 /// How far the put-back is, and how it has ended if it has.
@@ -210,15 +196,12 @@ fn judge_put_back(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool)
 }
 
 fn describe_holder(node: &NodeStatus) -> String {
-    let progress = node.progress.as_ref().map(|progress| progress.summary.as_str());
-    match &node.claim {
-        Some(claim) => format!(
-            "held by {}: {}",
-            claim.fence.execution,
-            progress.unwrap_or("no story yet")
-        ),
-        None => progress.unwrap_or("waits for the sweep").to_owned(),
-    }
+    let story = node.progress.as_ref().map(|progress| progress.summary.as_str());
+    let Some(claim) = &node.claim else {
+        return story.unwrap_or("waits for the sweep").to_owned();
+    };
+    let story = story.unwrap_or("no story yet");
+    format!("held by {}: {story}", claim.fence.execution)
 }
 
 fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Frame {
@@ -243,9 +226,8 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
     }
 }
 
-/// Until the sweep has ended.
-async fn watch_sweep(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
-    let mut story = Story::default();
+async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
+    let (installation, mut story) = (watch.installation, Story::default());
     let over = watch.until_over(async |now| {
         installation.states.read_on(arn, &mut story).await?;
         let (text, exit) = match &story.end {
@@ -254,12 +236,10 @@ async fn watch_sweep(installation: &Installation, watch: &mut Watch<'_>, arn: &s
             None => (story.reason().to_owned(), None),
         };
         let shown = frame_of("sweep", text.trim_end(), clock_face(story.elapsed(now)), exit);
-        Ok((shown, Next::of(exit)))
+        Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
-    match over.await? {
-        Some(exit) => Ok(exit),
-        None => watch.leave(arn, "recycle-eks status"),
-    }
+    let over = over.await?;
+    over.map_or_else(|| watch.leave(arn, "recycle-eks status"), Ok)
 }
 
 /// How it has ended, and the nodes that it has mended.

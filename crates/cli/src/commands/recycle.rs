@@ -18,5 +18,5 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
         output.document(&json!({"execution_arn": arn, "instance_id": instance}))?;
         return Ok(Exit::Done);
     }
-    watch.watch_node(installation, &arn).await
+    watch.watch_node(&arn).await
 }

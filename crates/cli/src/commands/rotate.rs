@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::input::start::Start;
-use recycle::notify::status::NodeStatus;
+use recycle::notify::status::{NodeStatus, Status};
 use recycle::report::event::End;
 use serde_json::json;
 
 use crate::args::flags::{Plan, Rotate};
 use crate::args::selection::rotation_input;
 use crate::aws::installation::Installation;
-use crate::aws::nodes::Fleet;
-use crate::aws::step_functions::{Listed, StepFunctions};
+use crate::aws::nodes::fetch_status;
+use crate::aws::step_functions::Listed;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
@@ -30,6 +30,8 @@ use crate::views::watch::{Next, Watch};
 const TRIGGER: &str = "manual";
 /// How often a rotation tries a node at most, with its retries.
 const MOST_TRIES: u32 = 11;
+/// How many looks of a watch share one answer of `select-nodes`, which reads the whole cluster: it is asked every twelve seconds.
+const LOOKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
@@ -40,33 +42,28 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
-    watch(installation, &mut watching, &arn).await
+    watch(&mut watching, &arn).await
 }
 
 /// A dry run of the rotation, whose nodes are dry runs.
 pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, true)?;
     let states = &installation.states;
-    let arn = states
-        .start(&installation.machine("rotate-nodes"), &input)
-        .await?;
+    let machine = installation.machine("rotate-nodes");
+    let arn = states.start(&machine, &input).await?;
     let end = wait_for_end(states, &arn).await?;
     let started = states.find(&arn).await?.map(|execution| execution.started_at);
     let planned = RotationEnd::read(&end);
-    if let Some(planned) = &planned {
-        output.say(if exit_of(&end) == Exit::Done {
-            "planned: nothing was touched".to_owned()
-        } else {
-            format!(
-                "{}: not everything could be planned; nothing was touched",
-                end.outcome()
-            )
-        })?;
-        for (group, why) in planned.list_planned() {
-            output.say(format!("{group}: {why}"))?;
-        }
-    } else {
-        output.say(describe_end(&end))?;
+    output.say(match planned {
+        None => describe_end(&end),
+        Some(_) if exit_of(&end) == Exit::Done => "planned: nothing was touched".to_owned(),
+        Some(_) => format!(
+            "{}: not everything could be planned; nothing was touched",
+            end.outcome()
+        ),
+    })?;
+    for (group, why) in planned.iter().flat_map(RotationEnd::list_planned) {
+        output.say(format!("{group}: {why}"))?;
     }
     let mut rotation = RotationStory::new(&arn);
     rotation.read_all(states).await?;
@@ -76,10 +73,12 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     let (mut plans, mut exits) = (Vec::new(), Vec::new());
     for (instance, listed) in list_begun(installation, &arn, started).await? {
         let planned = wait_for_end(states, &listed.arn).await?;
-        let (group, criteria) = rotation
-            .find_criteria(instance.as_str())
-            .unwrap_or(("-", Vec::new()));
-        output.say(describe_choice(&instance, group, &criteria))?;
+        let (group, criteria) = rotation.find_criteria(instance.as_str()).unwrap_or(("-", vec![]));
+        let why = match criteria.join(", ") {
+            none if none.is_empty() => "unknown".to_owned(),
+            criteria => criteria,
+        };
+        output.say(format!("\n{instance} of group {group}, selected by: {why}"))?;
         exits.push(exit_of(&planned));
         if output.is_json() {
             plans.push(json!({"instance_id": instance.as_str(), "group": group, "criteria": criteria, "outcome": planned.outcome(),
@@ -89,10 +88,9 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
         }
     }
     let exit = exit_of_plan(&end, &exits);
-    output.document(
-        &json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
-        "nodes": plans, "exit": exit.code()}),
-    )?;
+    let document = json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
+        "nodes": plans, "exit": exit.code()});
+    output.document(&document)?;
     Ok(exit)
 }
 
@@ -104,44 +102,34 @@ fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
     of_nodes.copied().unwrap_or_else(|| exit_of(end))
 }
 
-/// Above the plan of a node: why it is in it.
-fn describe_choice(instance: &InstanceId, group: &str, criteria: &[&str]) -> String {
-    let why = if criteria.is_empty() {
-        "unknown".to_owned()
-    } else {
-        criteria.join(", ")
-    };
-    format!("\n{instance} of group {group}, selected by: {why}")
-}
-
-/// Until the rotation has ended.
-pub(super) async fn watch(installation: &Installation, watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
-    let (mut rotation, mut fleet) = (RotationStory::new(arn), Fleet::new(installation));
+pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
+    let (installation, output) = (watch.installation, watch.output);
+    let (mut rotation, mut looks, mut status) = (RotationStory::new(arn), 0_u32, Status::default());
     // `select-nodes` does not answer of a node that has gone, so its last row stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let output = watch.output;
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
         let story = &rotation.story;
         let begun = list_begun(installation, arn, story.started).await?;
-        let status = fleet.look().await?;
+        if looks.is_multiple_of(LOOKS) {
+            status = fetch_status(installation, None).await?;
+        }
+        looks += 1;
         for (instance, listed) in &begun {
             let node = status.nodes.iter().find(|node| node.instance_id == *instance);
-            let row = row_of_begun(
-                &installation.states,
-                instance,
-                listed,
-                node,
-                rows.get(instance.as_str()),
-            )
-            .await?;
+            let mut row = to_row(instance, listed, node, rows.get(instance.as_str()));
+            // The end of an execution is asked for once.
+            if listed.status != "RUNNING" && row.step != step_of_end(&listed.status) {
+                let execution = installation.states.find(&listed.arn).await?;
+                if let Some(end) = execution.and_then(|execution| execution.end) {
+                    row = ended(row, &end);
+                }
+            }
             rows.insert(instance.to_string(), row);
         }
         // What is under way first, and in each group in the order in which they began.
-        let listed = begun
-            .iter()
-            .filter_map(|(instance, _)| rows.get(instance.as_str()));
-        let mut listed: Vec<Row> = listed.cloned().collect();
+        let listed = begun.iter().map(|(instance, _)| instance.as_str());
+        let mut listed: Vec<Row> = listed.filter_map(|id| rows.get(id).cloned()).collect();
         listed.sort_by(|one, other| one.group.cmp(&other.group));
         sort_rows(&mut listed);
         let clock = clock_face(story.elapsed(now));
@@ -149,12 +137,11 @@ pub(super) async fn watch(installation: &Installation, watch: &mut Watch<'_>, ar
         if let Some(end) = &story.end {
             show_end(&mut shown, end);
         }
-        Ok((shown, Next::of(story.end.as_ref().map(exit_of_rotation))))
+        let exit = story.end.as_ref().map(exit_of_rotation);
+        Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
-    match over.await? {
-        Some(exit) => Ok(exit),
-        None => watch.leave(arn, &format!("recycle-eks status --watch {arn}")),
-    }
+    let again = format!("recycle-eks status --watch {arn}");
+    over.await?.map_or_else(|| watch.leave(arn, &again), Ok)
 }
 
 fn show_end(shown: &mut Frame, end: &End) {
@@ -202,21 +189,14 @@ fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
         .then_some(instance)
 }
 
-async fn row_of_begun(
-    states: &StepFunctions,
-    instance: &InstanceId,
-    listed: &Listed,
-    node: Option<&NodeStatus>,
-    before: Option<&Row>,
-) -> Result<Row> {
-    let is_running = listed.status == "RUNNING";
-    if let Some(node) = node.filter(|_| is_running) {
-        return Ok(with_name(row_of(node, |_| true), before));
+/// The row of a node whose execution was begun: what is on the node while the execution runs, else what was there before.
+fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, before: Option<&Row>) -> Row {
+    if let Some(node) = node.filter(|_| listed.status == "RUNNING") {
+        return with_name(row_of(node, |_| true), before);
     }
-    let row = before.cloned().unwrap_or_else(|| Row {
-        group: node
-            .and_then(|node| node.group.clone())
-            .unwrap_or_else(|| "-".to_owned()),
+    let group = node.and_then(|node| node.group.clone());
+    before.cloned().unwrap_or_else(|| Row {
+        group: group.unwrap_or_else(|| "-".to_owned()),
         instance: instance.to_string(),
         node: instance.to_string(),
         step: "begun".to_owned(),
@@ -226,37 +206,18 @@ async fn row_of_begun(
         what: String::new(),
         execution: Some(listed.arn.clone()),
         style: Style::Busy,
-    });
-    // Its end is asked for once.
-    if is_running || row.step == step_of_end(&listed.status) {
-        return Ok(row);
-    }
-    let end = states
-        .find(&listed.arn)
-        .await?
-        .and_then(|execution| execution.end);
-    Ok(match end {
-        Some(end) => ended(row, &end),
-        None => row,
     })
 }
 
 /// A Node goes before its instance does: the row keeps its name.
 fn with_name(row: Row, before: Option<&Row>) -> Row {
-    match before {
-        Some(before) if row.node == row.instance => Row {
-            node: before.node.clone(),
-            ..row
-        },
-        Some(_) | None => row,
-    }
+    let kept = before.filter(|_| row.node == row.instance);
+    let node = kept.map_or_else(|| row.node.clone(), |before| before.node.clone());
+    Row { node, ..row }
 }
 
 fn step_of_end(status: &str) -> &'static str {
-    match status {
-        "SUCCEEDED" => "done",
-        _ => "failed",
-    }
+    if status == "SUCCEEDED" { "done" } else { "failed" }
 }
 
 /// Of a good end there is nothing more to say: the row names the node already.

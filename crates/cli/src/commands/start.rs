@@ -1,22 +1,23 @@
 //! Starts executions.
 
+use recycle::base::ids::InstanceId;
 use serde_json::{Map, Value};
 
 use crate::aws::installation::Installation;
-use crate::aws::nodes::find_instance;
+use crate::aws::nodes::find_node;
 use crate::base::error::Result;
 use crate::views::output::Output;
 use crate::views::watch::Watch;
 
 /// Starts an execution of a machine and says so; its ARN, and what hears Ctrl-C from then on.
 pub(super) async fn start<'a>(
-    installation: &Installation,
+    installation: &'a Installation,
     output: &'a Output,
     machine: &str,
     input: &Value,
 ) -> Result<(String, Watch<'a>)> {
     let arn = installation.states.start(machine, input).await?;
-    let watch = Watch::begin(output)?;
+    let watch = Watch::begin(installation, output)?;
     output.say(format!("started {arn}\n{}", installation.place()))?;
     Ok((arn, watch))
 }
@@ -27,7 +28,11 @@ pub(super) async fn node_input(
     node: &str,
     fields: &Map<String, Value>,
 ) -> Result<Value> {
-    let instance = find_instance(installation, node).await?;
+    // An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.
+    let instance: InstanceId = match node.parse() {
+        Ok(id) => id,
+        Err(_) => find_node(installation, node).await?.instance_id,
+    };
     let mut input = Value::Object(fields.clone());
     input["instance_id"] = instance.as_str().into();
     input["cluster_name"] = installation.cluster.as_str().into();

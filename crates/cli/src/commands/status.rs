@@ -25,32 +25,22 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
     }
     let seen = look(installation, node, &mut BTreeMap::new()).await?;
     if let Some(name) = node.filter(|_| seen.rows.is_empty()) {
-        return Err(refuse_unknown(
-            name,
-            installation,
-            seen.cluster_is_away.as_deref(),
-        ));
+        let cluster = &installation.cluster;
+        // A cluster that cannot be asked does not say that there is no such Node.
+        if let Some(why) = seen.cluster_is_away {
+            return Err(Error::Unreachable(format!(
+                "{name:?} is on no instance that something of ours is on, and the cluster {cluster} cannot be asked: {why}"
+            )));
+        }
+        refuse!("there is no instance and no node {name:?} in cluster {cluster}");
     }
     if !wanted.watch {
         return show(output, &seen, clock::now());
     }
     match seen.only_running().filter(|_| node.is_some()) {
         // Of one node that is worked on there is more to see.
-        Some(arn) => Watch::begin(output)?.watch_node(installation, &arn).await,
+        Some(arn) => Watch::begin(installation, output)?.watch_node(&arn).await,
         None => watch(installation, output, node).await,
-    }
-}
-
-/// A cluster that cannot be asked does not say that there is no such Node.
-fn refuse_unknown(name: &str, installation: &Installation, away: Option<&str>) -> Error {
-    let cluster = &installation.cluster;
-    match away {
-        Some(why) => Error::Unreachable(format!(
-            "{name:?} is on no instance that something of ours is on, and the cluster {cluster} cannot be asked: {why}"
-        )),
-        None => Error::Refused(format!(
-            "there is no instance and no node {name:?} in cluster {cluster}"
-        )),
     }
 }
 
@@ -70,11 +60,11 @@ async fn watch_execution(
     if installation.states.find(arn).await?.is_none() {
         refuse!("there is no execution {arn}");
     }
-    let mut watch = Watch::begin(output)?;
+    let mut watch = Watch::begin(installation, output)?;
     if is_of_rotation {
-        return super::rotate::watch(installation, &mut watch, arn).await;
+        return super::rotate::watch(&mut watch, arn).await;
     }
-    watch.watch_node(installation, arn).await
+    watch.watch_node(arn).await
 }
 
 /// What there was at a moment.
@@ -99,10 +89,8 @@ impl Seen {
     }
 
     fn describe_away(&self) -> Option<String> {
-        let why = self.cluster_is_away.as_ref()?;
-        Some(format!(
-            "the cluster cannot be asked, this is what is on instances: {why}"
-        ))
+        let away = self.cluster_is_away.as_ref();
+        away.map(|why| format!("the cluster cannot be asked, this is what is on instances: {why}"))
     }
 
     fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
@@ -127,15 +115,15 @@ async fn look(
     known: &mut BTreeMap<String, RotationStory>,
 ) -> Result<Seen> {
     let status = fetch_status(installation, node).await?;
-    let running = list_running(installation, "recycle-node").await?;
-    let sweeps = list_running(installation, "sweep").await?;
+    let states = &installation.states;
+    let running = states.list_running(&installation.machine("recycle-node")).await?;
+    let sweeps = states.list_running(&installation.machine("sweep")).await?;
     let mut rotations = Vec::new();
     if node.is_none() {
-        for arn in list_running(installation, "rotate-nodes").await? {
-            let rotation = known
-                .entry(arn.clone())
-                .or_insert_with(|| RotationStory::new(&arn));
-            rotation.read_all(&installation.states).await?;
+        for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
+            let rotation = known.entry(arn.clone());
+            let rotation = rotation.or_insert_with(|| RotationStory::new(&arn));
+            rotation.read_all(states).await?;
             rotations.push(Heading::of(rotation));
         }
     }
@@ -149,13 +137,6 @@ async fn look(
         cluster_is_away: status.cluster_is_away,
         unreadable_nodes: status.unreadable_nodes,
     })
-}
-
-/// The ARNs of a machine's executions that run, the newest first.
-async fn list_running(installation: &Installation, machine: &str) -> Result<Vec<String>> {
-    let machine = installation.machine(machine);
-    let listed = installation.states.list_running(&machine).await?;
-    Ok(listed.into_iter().map(|execution| execution.arn).collect())
 }
 
 fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
@@ -185,23 +166,20 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
 }
 
 async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit> {
-    let mut watch = Watch::begin(output)?;
+    let mut watch = Watch::begin(installation, output)?;
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
     let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         let seen = look(installation, node, &mut known).await?;
         let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
         begun = seen.only_running().filter(|_| node.is_some());
-        Ok(if begun.is_some() || seen.is_quiet() {
-            (shown, Next::Over(Exit::Done))
-        } else {
-            (shown, Next::Later)
-        })
+        let over = (begun.is_some() || seen.is_quiet()).then_some(Exit::Done);
+        Ok((shown, over.map_or(Next::Later, Next::Over)))
     });
     let over = over.await?;
     // Of one node that is worked on there is more to see.
     if let Some(arn) = begun {
-        return watch.watch_node(installation, &arn).await;
+        return watch.watch_node(&arn).await;
     }
     if over.is_none() {
         output.say("\nnot watched any more; executions that run go on")?;

@@ -9,15 +9,12 @@ use serde_json::Value;
 
 use crate::base::error::{Error, Result};
 
-/// An answer, or why there is none.
 pub(crate) fn seen<T>(answer: Result<T>) -> Seen<T> {
     match answer {
         Ok(found) => Seen::Found(found),
-        Err(Error::Aws {
-            call,
-            code: Some(code),
-            ..
-        }) if DENIED.contains(&code.as_str()) => Seen::Denied(call.to_owned()),
+        Err(Error::Aws { call, code, .. }) if code.as_deref().is_some_and(|code| DENIED.contains(&code)) => {
+            Seen::Denied(call.to_owned())
+        }
         // What a function fails with is a finding; a throttle, or a call without an answer, is none.
         Err(error @ Error::Aws { .. }) if error.is_outage() => Seen::Unanswered(error.to_string()),
         Err(error) => Seen::Failed(error.to_string()),
@@ -34,72 +31,59 @@ pub(crate) fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
 
 /// The description begins with the version: `recycle-eks 1.2.3: the step claim-node`.
 pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
-    let described = found
-        .description()
-        .and_then(|text| text.strip_prefix("recycle-eks ")?.split(':').next());
-    let environment = found
-        .environment()
-        .and_then(|environment| environment.variables());
-    let defaults = environment.and_then(|variables| variables.get("INPUT_DEFAULTS"));
+    let described = found.description();
+    let version = described.and_then(|text| text.strip_prefix("recycle-eks ")?.split(':').next());
+    let environment = found.environment();
+    let defaults = environment.and_then(|each| each.variables()?.get("INPUT_DEFAULTS"));
     let defaults: Option<Value> = defaults.and_then(|text| serde_json::from_str(text).ok());
     let drain = defaults.and_then(|defaults| defaults.get("drain_timeout_seconds")?.as_u64());
-    let log_level = found
-        .logging_config()
-        .and_then(|config| config.application_log_level());
+    let drain = drain.and_then(|seconds| u32::try_from(seconds).ok());
+    let logs = found.logging_config();
+    let last_update = found.last_update_status();
     Function {
         state: found.state().map_or("", |state| state.as_str()).to_owned(),
-        last_update: found
-            .last_update_status()
-            .map_or("", |status| status.as_str())
-            .to_owned(),
-        version: described.map(str::to_owned),
-        log_level: log_level.map(|level| level.as_str().to_owned()),
-        drain_timeout: drain
-            .and_then(|seconds| u32::try_from(seconds).ok())
-            .unwrap_or_else(longest_drain),
+        last_update: last_update.map_or("", |status| status.as_str()).to_owned(),
+        version: version.map(str::to_owned),
+        log_level: logs.and_then(|config| Some(config.application_log_level()?.as_str().to_owned())),
+        drain_timeout: drain.unwrap_or_else(longest_drain),
     }
 }
 
 /// What executions have whose module sets nothing else.
 fn longest_drain() -> u32 {
     let field = FIELDS.iter().find(|field| field.name == "drain_timeout_seconds");
-    field
-        .and_then(|field| field.default.parse().ok())
-        .unwrap_or_default()
+    let longest = field.and_then(|field| field.default.parse().ok());
+    longest.unwrap_or_default()
 }
 
 pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &AutoScalingGroup) -> Group {
     let name = group.auto_scaling_group_name().unwrap_or_default();
     let hooks = scaling.describe_lifecycle_hooks().auto_scaling_group_name(name);
-    let refreshes = scaling
-        .describe_instance_refreshes()
-        .auto_scaling_group_name(name);
+    let refreshes = scaling.describe_instance_refreshes();
+    let refreshes = refreshes.auto_scaling_group_name(name);
     let (hooks, refreshes) = tokio::join!(hooks.send(), refreshes.send());
     let hooks = seen(hooks.map_err(Error::of("autoscaling:DescribeLifecycleHooks")));
     let refreshes = seen(refreshes.map_err(Error::of("autoscaling:DescribeInstanceRefreshes")));
-    let policy = group
-        .instance_lifecycle_policy()
-        .and_then(|policy| policy.retention_triggers());
+    let policy = group.instance_lifecycle_policy();
+    let triggers = policy.and_then(|policy| policy.retention_triggers());
     let suspended = group.suspended_processes().iter();
+    let suspended = suspended.filter_map(|process| process.process_name.clone());
+    let size = |told| number(told).unwrap_or_default();
     Group {
         name: name.to_owned(),
         sizes: (
-            number(group.min_size()).unwrap_or_default(),
-            number(group.desired_capacity()).unwrap_or_default(),
-            number(group.max_size()).unwrap_or_default(),
+            size(group.min_size()),
+            size(group.desired_capacity()),
+            size(group.max_size()),
         ),
-        suspended: suspended
-            .filter_map(|process| process.process_name.clone())
-            .collect(),
+        suspended: suspended.collect(),
         max_lifetime: number(group.max_instance_lifetime()).filter(|seconds| *seconds > 0),
-        retains: policy.and_then(|policy| policy.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
+        retains: triggers.and_then(|each| each.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
         refresh: refreshes.map(|answer| {
-            let mut statuses = answer
-                .instance_refreshes()
-                .iter()
-                .filter_map(|refresh| refresh.status());
-            let under_way = statuses.find(|status| UNDER_WAY.contains(&status.as_str()));
-            under_way.map(|status| status.as_str().to_owned())
+            let refreshes = answer.instance_refreshes().iter();
+            let mut statuses = refreshes.filter_map(|refresh| Some(refresh.status()?.as_str()));
+            let under_way = statuses.find(|status| UNDER_WAY.contains(status));
+            under_way.map(str::to_owned)
         }),
         hooks: hooks.map(|answer| answer.lifecycle_hooks().iter().map(to_hook).collect()),
     }
@@ -132,12 +116,8 @@ pub(crate) async fn find_rule(events: &aws_sdk_eventbridge::Client, rule: &Event
 
 pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
     let rest = rule.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-    rest.is_some_and(|rest| {
-        rest.ends_with("-untold")
-            || ["sweep-", "hook-", "rotate-nodes-"]
-                .iter()
-                .any(|kind| rest.starts_with(kind))
-    })
+    let kinds = ["sweep-", "hook-", "rotate-nodes-"];
+    rest.is_some_and(|rest| rest.ends_with("-untold") || kinds.iter().any(|kind| rest.starts_with(kind)))
 }
 
 /// `InstanceRefreshStatus` of one that has not come to its end.

@@ -27,8 +27,6 @@ const IN_CLUSTER: [&str; 8] = [
 
 const OTHERS: [&str; 1] = ["start-rotation"];
 
-const MACHINES: [&str; 3] = ["recycle-node", "rotate-nodes", "sweep"];
-
 /// Executions of the sweep: the last, and those before it if that one still runs.
 const SWEEPS: i32 = 5;
 
@@ -38,12 +36,12 @@ const NO_ENTRIES: &str = "InvalidRequestException";
 /// How many groups are asked about at the same time: Auto Scaling has a quota for the account.
 const AT_ONCE: usize = 5;
 
-/// Asks every service.
 pub(crate) async fn gather(installation: &Installation) -> Facts {
     let steps = IN_CLUSTER.into_iter().chain(OTHERS);
+    let names = ["recycle-node", "rotate-nodes", "sweep"];
     let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
         ask_each(steps, async |step| find_function(installation, step).await),
-        ask_each(MACHINES, async |name| find_machine(installation, name).await),
+        ask_each(names, async |name| find_machine(installation, name).await),
         find_authentication(installation),
         find_groups(installation),
         find_rules(installation),
@@ -80,9 +78,8 @@ async fn ask_each<T>(
     names: impl IntoIterator<Item = &'static str>,
     ask: impl AsyncFn(&'static str) -> Result<Option<T>>,
 ) -> ByName<T> {
-    let asked = names
-        .into_iter()
-        .map(async |name| (name.to_owned(), seen(ask(name).await)));
+    let names = names.into_iter();
+    let asked = names.map(async |name| (name.to_owned(), seen(ask(name).await)));
     join_all(asked).await.into_iter().collect()
 }
 
@@ -94,9 +91,8 @@ fn known<T, U>(found: ByName<T>, make: impl Fn(T) -> U) -> ByName<U> {
 
 /// The topic that the definition of `recycle-node` publishes to.
 fn find_topic_arn(machines: &ByName<(Machine, String)>) -> Seen<String> {
-    let machine = machines
-        .get("recycle-node")
-        .map_or(Seen::Found(&None), Seen::as_ref);
+    let machine = machines.get("recycle-node");
+    let machine = machine.map_or(Seen::Found(&None), Seen::as_ref);
     machine.and_then(|machine| {
         let definition = machine.as_ref().map(|(_, definition)| definition.as_str());
         match definition.and_then(|definition| find_text(definition, "TopicArn", |_| true)) {
@@ -110,9 +106,9 @@ async fn find_function(
     installation: &Installation,
     step: &str,
 ) -> Result<Option<GetFunctionConfigurationOutput>> {
-    let lambda = aws_sdk_lambda::Client::new(&installation.aws);
     let name = format!("{}-{step}", installation.name);
-    let asked = lambda.get_function_configuration().function_name(name).send();
+    let asked = installation.lambda.get_function_configuration();
+    let asked = asked.function_name(name).send();
     if_there(asked.await.map_err(Error::of("lambda:GetFunctionConfiguration")))
 }
 

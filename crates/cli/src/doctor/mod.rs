@@ -8,40 +8,36 @@ use recycle::doctor::facts::Inside;
 use recycle::doctor::finding::{Finding, Level, worst};
 use serde_json::json;
 
-use crate::args::flags::Doctor;
 use crate::aws::installation::Installation;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
 /// Gathers what is to be seen, here and in `select-nodes`, and shows what was found.
-pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Doctor) -> Result<Exit> {
+pub(crate) async fn run(installation: &Installation, output: &Output, shows_all: bool) -> Result<Exit> {
     // There need not be such an execution: that Step Functions knows none is an answer.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"select": "doctor", "cluster_name": installation.cluster, "execution": execution});
     let (seen, inside) = tokio::join!(
         facts::gather(installation),
-        installation.functions.ask::<Inside>("select-nodes", &question),
+        installation.ask::<Inside>("select-nodes", &question),
     );
     let findings = examine(&seen, &answers::seen(inside));
     let level = worst(&findings);
     output.document(&json!({"level": level, "findings": findings}))?;
-    show(&findings, output, wanted)?;
+    show(&findings, output, shows_all)?;
     Ok(exit(level))
 }
 
 /// The worst stands last, where one looks first.
-fn show(findings: &[Finding], output: &Output, wanted: &Doctor) -> Result<()> {
-    let mut shown: Vec<&Finding> = findings
-        .iter()
-        .filter(|finding| wanted.all || finding.level != Level::Ok)
-        .collect();
+fn show(findings: &[Finding], output: &Output, shows_all: bool) -> Result<()> {
+    let shown = findings.iter();
+    let shown = shown.filter(|finding| shows_all || finding.level != Level::Ok);
+    let mut shown: Vec<&Finding> = shown.collect();
     shown.sort_by_key(|finding| finding.level);
     if !shown.is_empty() {
-        output.table(
-            &["", "check", "of", "found", "mend"],
-            shown.into_iter().map(to_row),
-        )?;
+        let head = ["", "check", "of", "found", "mend"];
+        output.table(&head, shown.into_iter().map(to_row))?;
         output.say("")?;
     }
     output.say(sum_up(findings))
@@ -68,9 +64,8 @@ fn word(level: Level) -> &'static str {
 
 fn sum_up(findings: &[Finding]) -> String {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let told: Vec<String> = [Level::Problem, Level::Warning, Level::Unknown, Level::Ok]
-        .map(|level| format!("{} {}", count(level), word(level)))
-        .into();
+    let levels = [Level::Problem, Level::Warning, Level::Unknown, Level::Ok];
+    let told = levels.map(|level| format!("{} {}", count(level), word(level)));
     format!("{} findings: {}", findings.len(), told.join(", "))
 }
 

@@ -13,17 +13,13 @@ pub(crate) fn describe_end(end: &End) -> String {
             let told: Value = serde_json::from_str(reason).unwrap_or_default();
             // Lambda guide, "Function errors".
             let text = told["errorMessage"].as_str();
-            format!(
-                "{}: {}",
-                end.outcome(),
-                text.unwrap_or("recycle-eks report tells of it")
-            )
+            let text = text.unwrap_or("recycle-eks report tells of it");
+            format!("{}: {text}", end.outcome())
         }
         reason => format!("{}: {reason}", end.outcome()),
     }
 }
 
-/// What the end of an execution means for a pipeline.
 pub(crate) fn exit_of(end: &End) -> Exit {
     match (end.status.as_str(), end.outcome()) {
         ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,

@@ -38,9 +38,7 @@ pub(crate) struct Wait {
 /// How many nodes of a group stand how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// All of them.
     pub nodes: usize,
-    /// Recycled.
     pub done: usize,
     /// Their last try failed.
     pub failed: usize,
@@ -50,7 +48,6 @@ pub(crate) struct Counts {
     pub under_way: usize,
 }
 
-/// What is known of a group's execution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct GroupStory {
     pub cursor: Cursor,
@@ -80,51 +77,40 @@ impl View for GroupStory {
         if let Some(index) = turn {
             self.tips.insert(event.id, index);
         }
-        match (event.what, turn) {
-            (Happened::Started(input), _) => {
+        match event.what {
+            Happened::Started(input) => {
                 self.group = input["group"].as_str().unwrap_or_default().to_owned();
             }
-            (Happened::Answered(answer), Some(index)) => self.hear(index, &answer, event.at),
-            (Happened::Answered(answer), None) => self.learn_nodes(&answer),
-            (Happened::TurnEnded(end), Some(index)) => {
-                self.turns.insert(index, Turn::ended(&end));
+            Happened::Answered(answer) => match turn {
+                Some(index) => self.hear(index, &answer, event.at),
+                None => self.learn_nodes(&answer),
+            },
+            Happened::TurnEnded(end) => {
+                let ended = match end["end"].as_str() {
+                    Some("recycled") => Turn::Recycled,
+                    Some("failed") => Turn::Failed,
+                    Some(_) | None => Turn::Left,
+                };
+                self.turns.extend(turn.map(|index| (index, ended)));
             }
-            (Happened::Ended(_), _) => self.has_ended = true,
-            (
-                Happened::Entered(_)
-                | Happened::Scheduled(_)
-                | Happened::Failed { .. }
-                | Happened::MapRun(_)
-                | Happened::TurnBegan(_)
-                | Happened::TurnEnded(_)
-                | Happened::Other,
-                _,
-            ) => {}
-        }
-    }
-}
-
-impl Turn {
-    fn ended(end: &Value) -> Self {
-        match end["end"].as_str() {
-            Some("recycled") => Self::Recycled,
-            Some("failed") => Self::Failed,
-            Some(_) | None => Self::Left,
+            Happened::Ended(_) => self.has_ended = true,
+            Happened::Entered(_)
+            | Happened::Scheduled(_)
+            | Happened::Failed { .. }
+            | Happened::MapRun(_)
+            | Happened::TurnBegan(_)
+            | Happened::Other => {}
         }
     }
 }
 
 impl GroupStory {
     fn learn_nodes(&mut self, answer: &Value) {
-        let Some(nodes) = answer["nodes"].as_array() else {
-            return;
-        };
-        self.nodes = nodes
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
+        if let Some(nodes) = answer["nodes"].as_array() {
+            let nodes = nodes.iter().filter_map(Value::as_str);
+            self.nodes = nodes.map(str::to_owned).collect();
+            self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
+        }
     }
 
     /// What a node was selected by, in the words of the input.

@@ -52,7 +52,6 @@ pub(crate) struct Drain {
     pub until: Timestamp,
 }
 
-/// What is known of an execution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Story {
     pub cursor: Cursor,
@@ -60,7 +59,6 @@ pub(crate) struct Story {
     /// When the newest event was.
     pub at: Option<Timestamp>,
     pub input: Value,
-    /// The state in which it is.
     pub state: String,
     /// The box of the picture in which it is: that of the newest state which has one.
     pub place: Option<&'static str>,
@@ -68,9 +66,7 @@ pub(crate) struct Story {
     pub entered: BTreeMap<String, u32>,
     /// What the last function has answered.
     pub answer: Value,
-    /// The name of its Node, when it is known.
     pub node: Option<String>,
-    /// The node's group, when it is known.
     pub group: Option<String>,
     pub drain: Option<Drain>,
     /// The runs of its Distributed Maps, as ARNs.
@@ -150,11 +146,7 @@ impl Story {
 
     /// How long it has taken, until `now` or its end.
     pub(crate) fn elapsed(&self, now: Timestamp) -> SignedDuration {
-        let until = if self.end.is_some() {
-            self.at
-        } else {
-            self.at.max(Some(now))
-        };
+        let until = self.at.max(self.end.is_none().then_some(now));
         match (self.started, until) {
             (Some(started), Some(until)) => until.duration_since(started),
             (None, _) | (_, None) => SignedDuration::ZERO,

@@ -13,28 +13,23 @@ use crate::history::rotation_end::describe_rotation_end;
 /// How many reasons to wait a group names.
 const MOST_REASONS: usize = 3;
 
-/// What is known of a rotation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RotationStory {
-    /// Its execution.
     pub arn: String,
     /// Its own history.
     pub story: Story,
     /// By the ARNs of their executions.
-    pub(crate) groups: BTreeMap<String, GroupStory>,
+    pub groups: BTreeMap<String, GroupStory>,
     /// That it, or its groups' executions, could not be read when it was looked at last, and why.
     pub unread: Option<String>,
-    pub(crate) looks: u32,
+    pub looks: u32,
 }
 
 impl RotationStory {
     pub(crate) fn new(arn: &str) -> Self {
         Self {
             arn: arn.to_owned(),
-            story: Story::default(),
-            groups: BTreeMap::new(),
-            unread: None,
-            looks: 0,
+            ..Self::default()
         }
     }
 
@@ -87,7 +82,6 @@ impl RotationStory {
         lines
     }
 
-    /// For machines.
     pub(crate) fn document(&self) -> Value {
         let groups = self.groups().map(|group| {
             let counts = group.count();
@@ -97,8 +91,7 @@ impl RotationStory {
             json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
                 "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
         });
-        let groups: Vec<Value> = groups.collect();
-        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups, "unread": self.unread})
+        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups.collect::<Vec<_>>(), "unread": self.unread})
     }
 }
 

@@ -4,14 +4,13 @@ use recycle::report::event::End;
 use serde::Deserialize;
 
 use crate::base::exit::Exit;
-use crate::history::end::exit_of;
+use crate::history::end::{describe_end, exit_of};
 
 /// How many nodes that failed a group names at most (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
 /// What is told of a group whose execution broke.
 const UNKNOWN: &str = "nobody knows how many were recycled";
 
-/// How it has ended in a group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct GroupEnd {
     group: String,
@@ -49,11 +48,9 @@ impl RotationEnd {
             told = serde_json::from_str(&end.cause).unwrap_or_default();
         }
         let groups = told["groups"].as_array()?.iter();
-        Some(Self {
-            groups: groups
-                .filter_map(|group| GroupEnd::deserialize(group).ok())
-                .collect(),
-        })
+        let groups = groups.filter_map(|group| GroupEnd::deserialize(group).ok());
+        let groups = groups.collect();
+        Some(Self { groups })
     }
 
     /// Whether a group has ended with an error of its own.
@@ -63,10 +60,7 @@ impl RotationEnd {
 
     /// One sentence of all groups.
     pub(crate) fn summary(&self) -> String {
-        let sum = |count: fn(&GroupEnd) -> u32| {
-            let counts = self.groups.iter().map(count);
-            counts.fold(0, u32::saturating_add)
-        };
+        let sum = |count: fn(&GroupEnd) -> u32| self.groups.iter().map(count).fold(0, u32::saturating_add);
         let is_broken = self.groups.iter().any(|group| group.recycled.is_none());
         if is_broken && self.groups.iter().all(|group| group.recycled.is_none()) {
             return UNKNOWN.to_owned();
@@ -93,12 +87,6 @@ impl RotationEnd {
             (format!("group {}", group.group), join(told.cloned()))
         })
     }
-
-    /// Whether something of it is still to be done.
-    fn is_incomplete(&self) -> bool {
-        let mut groups = self.groups.iter();
-        groups.any(|group| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty())
-    }
 }
 
 impl GroupEnd {
@@ -111,11 +99,10 @@ impl GroupEnd {
         let mut text = recycled.unwrap_or_else(|| UNKNOWN.to_owned());
         if !self.failed.is_empty() {
             let named = self.failed.iter();
-            let named: Vec<String> = named
-                .map(|failed| format!("{} {}", failed.node, failed.why))
-                .collect();
+            let named = named.map(|failed| format!("{} {}", failed.node, failed.why));
+            let named = named.collect::<Vec<_>>().join(", ");
             let more = at_least(self.has_more_failures());
-            text = format!("{text}, {more}{} failed ({})", named.len(), named.join(", "));
+            text = format!("{text}, {more}{} failed ({named})", self.failed.len());
         }
         if self.left > 0 {
             text = format!("{text}, {} not begun", self.left);
@@ -140,18 +127,17 @@ fn join(texts: impl Iterator<Item = String>) -> String {
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),
-        None => crate::history::end::describe_end(end),
+        None => describe_end(end),
     }
 }
 
 /// What it means for a pipeline: a rotation that has left nodes has not done what was asked.
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
-    let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.is_incomplete());
-    let exit = exit_of(end);
-    if exit == Exit::Done && is_incomplete {
-        Exit::PutBack
-    } else {
-        exit
+    let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
+    let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
+    match (exit_of(end), is_incomplete) {
+        (Exit::Done, true) => Exit::PutBack,
+        (exit, _) => exit,
     }
 }
 

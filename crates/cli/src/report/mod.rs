@@ -18,7 +18,6 @@ use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Reads the execution, and writes its report.
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
     let states = StepFunctions::patient(&installation.aws, Output::note);
     let execution = find_execution(installation, &states, &wanted.execution).await?;
@@ -35,7 +34,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
         page::render(&report, clock::now())
     };
     match &wanted.file {
-        None => output.write_as_it_is(&text)?,
+        None => Output::write(&text)?,
         Some(file) => std::fs::write(file, text).map_err(|error| {
             Error::Refused(format!(
                 "--file must be a file that can be written, but {} cannot: {error}",

@@ -21,11 +21,8 @@ const WIDTH: f64 = 1_000.0;
 /// The page of a report; `now` is where a span ends that still lasts.
 pub(crate) fn render(report: &Report, now: Timestamp) -> String {
     let (title, body) = match report {
-        Report::Node(node) => (
-            title_of(node),
-            html! { h1 { (title_of(node)) } (node_body(node, now)) },
-        ),
-        Report::Rotation(rotation) => ("Rotation".to_owned(), rotation_body(rotation, now)),
+        Report::Node(node) => (title_of(node), node_body(node, now)),
+        Report::Rotation(rotation) => ("Rotation", rotation_body(rotation, now)),
     };
     let page = html! {
         (DOCTYPE)
@@ -40,30 +37,27 @@ pub(crate) fn render(report: &Report, now: Timestamp) -> String {
                 title { (title) " · recycle-eks" }
                 style { (PreEscaped(STYLE)) }
             }
-            body { main { (body) } }
+            body { main { h1 { (title) } (body) } }
         }
     };
     page.into_string()
 }
 
-fn title_of(node: &NodeReport) -> String {
-    node.node
-        .clone()
-        .or_else(|| node.instance.clone())
-        .unwrap_or_else(|| "An unknown node".to_owned())
+fn title_of(node: &NodeReport) -> &str {
+    let name = node.node.as_deref().or(node.instance.as_deref());
+    name.unwrap_or("An unknown node")
 }
 
 fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup {
     let end = end_of(&rotation.summary, now);
     html! {
-        h1 { "Rotation" }
         (summary(&rotation.summary, now, html! {
             dt { "Selection" } dd { code { (rotation.selection) } }
             dt { "Nodes" } dd { (rotation.nodes.len()) }
         }))
         section aria-labelledby="nodes" {
             h2 id="nodes" { "Nodes" }
-            (legend())
+            ul class="legend" aria-label="Colours of the stages" { @for stage in Stage::ALL { li { (chip(stage)) } } }
             div class="scroll" tabindex="0" role="region" aria-labelledby="nodes" {
                 table {
                     caption { "One row for each node, in the order of their beginnings" }
@@ -100,13 +94,31 @@ fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
             @if let Some(cluster) = &node.cluster { dt { "Cluster" } dd { (cluster) } }
             dt { "Looks at the pods" } dd { (node.polls) }
         }))
-        @if !node.plan.is_empty() { (plan(&node.plan)) }
+        @if !node.plan.is_empty() { section { h3 { "Plan" } ol { @for step in &node.plan { li { (step) } } } } }
         @if !node.stages.is_empty() { (timeline(node, end, now)) }
         @if !node.looks.is_empty() { (pods_over_time(&node.looks, node.summary.started_at, end)) }
         @if !node.pods.is_empty() { (named_pods(&node.pods, now)) }
         @if !node.blocked.is_empty() { (blocked(&node.blocked, now)) }
-        @if !node.told.is_empty() { (told(node)) }
-        @if !node.troubles.is_empty() { (troubles(node)) }
+        @if !node.told.is_empty() {
+            section {
+                h3 { "Notifications" }
+                (table("What people were told", &["When", "Event", "Severity", "Subject"], html! {
+                    @for told in &node.told {
+                        tr { th scope="row" { (time(told.at)) } td { (told.event) } td { (told.severity) } td { (told.subject) } }
+                    }
+                }))
+            }
+        }
+        @if !node.troubles.is_empty() {
+            section {
+                h3 { "Tries that failed" }
+                (table("Tries that failed; most are tried again", &["When", "State", "Error", "Why"], html! {
+                    @for trouble in &node.troubles {
+                        tr { th scope="row" { (time(trouble.at)) } td { (trouble.state) } td { (trouble.error) } td { (trouble.cause) } }
+                    }
+                }))
+            }
+        }
     }
 }
 
@@ -142,16 +154,9 @@ fn time(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (moment(at)) } }
 }
 
-fn plan(steps: &[String]) -> Markup {
-    html! { section { h3 { "Plan" } ol { @for step in steps { li { (step) } } } } }
-}
-
-fn legend() -> Markup {
-    html! {
-        ul class="legend" aria-label="Colours of the stages" {
-            @for stage in Stage::ALL { li { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) } }
-        }
-    }
+/// A stage with its colour.
+fn chip(stage: Stage) -> Markup {
+    html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
 }
 
 /// How far along a time is, in percent.
@@ -165,12 +170,10 @@ fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
 }
 
 fn bars(stages: &[Span<Stage>], from: Timestamp, to: Timestamp, now: Timestamp) -> Markup {
-    let described: Vec<String> = stages
-        .iter()
-        .map(|span| format!("{} {}", span.what.describe(), lasted(span, now)))
-        .collect();
+    let described = stages.iter();
+    let described = described.map(|span| format!("{} {}", span.what.describe(), lasted(span, now)));
     html! {
-        div class="bars" role="img" aria-label=(described.join(", ")) {
+        div class="bars" role="img" aria-label=(described.collect::<Vec<_>>().join(", ")) {
             @for span in stages {
                 @let left = share(span.since, from, to);
                 @let width = share(span.until.unwrap_or(now), from, to) - left;
@@ -184,10 +187,12 @@ fn lasted<What>(span: &Span<What>, now: Timestamp) -> String {
     shortly(span.until.unwrap_or(now).duration_since(span.since))
 }
 
-fn until<What>(span: &Span<What>) -> Markup {
-    match span.until {
-        Some(at) => time(at),
-        None => html! { em { "lasts" } },
+/// Since when, until when, and how long.
+fn times<What>(span: &Span<What>, now: Timestamp) -> Markup {
+    html! {
+        td { (time(span.since)) }
+        td { @if let Some(at) = span.until { (time(at)) } @else { em { "lasts" } } }
+        td { (lasted(span, now)) }
     }
 }
 
@@ -197,12 +202,7 @@ fn timeline(node: &NodeReport, end: Timestamp, now: Timestamp) -> Markup {
             h3 { "Stages" }
             (bars(&node.stages, node.summary.started_at, end, now))
             (table("Each stage, one after the other", &["Stage", "Since", "Until", "Took"], html! {
-                @for span in &node.stages {
-                    tr {
-                        th scope="row" { span class=(format!("chip {}", span.what.describe())) {} (span.what.describe()) }
-                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
-                    }
-                }
+                @for span in &node.stages { tr { th scope="row" { (chip(span.what)) } (times(span, now)) } }
             }))
         }
     }
@@ -232,7 +232,7 @@ fn pods_over_time(looks: &[Look], from: Timestamp, to: Timestamp) -> Markup {
                     @let counts: Vec<(Timestamp, u32)> = looks.iter().map(|look| (look.at, look.counts.get(class).copied().unwrap_or(0))).collect();
                     @let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
                     figure {
-                        figcaption { (words(class)) ": at most " (most) }
+                        figcaption { (class.replace('_', " ")) ": at most " (most) }
                         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(describe(class, &counts)) {
                             title { (describe(class, &counts)) }
                             path d=(draw(&counts, most, from, to)) {}
@@ -244,14 +244,11 @@ fn pods_over_time(looks: &[Look], from: Timestamp, to: Timestamp) -> Markup {
     }
 }
 
-fn words(class: &str) -> String {
-    class.replace('_', " ")
-}
-
 fn describe(class: &str, counts: &[(Timestamp, u32)]) -> String {
     let first = counts.first().map_or(0, |(_, count)| *count);
     let last = counts.last().map_or(0, |(_, count)| *count);
-    format!("{}: {first} at the first look, {last} at the last", words(class))
+    let class = class.replace('_', " ");
+    format!("{class}: {first} at the first look, {last} at the last")
 }
 
 /// Draws steps, because the counts between two looks are unknown. After the last look no pod is left.
@@ -259,11 +256,10 @@ fn draw(counts: &[(Timestamp, u32)], most: u32, from: Timestamp, to: Timestamp) 
     let across = |at: Timestamp| share(at, from, to) / 100.0 * WIDTH;
     let height = |count: u32| HEIGHT - f64::from(count) / f64::from(most.max(1)) * HEIGHT;
     let start = counts.first().map_or(0.0, |(at, _)| across(*at));
-    let mut path = format!("M{start:.1} {HEIGHT}");
-    for (at, count) in counts {
-        path = format!("{path}H{:.1}V{:.1}", across(*at), height(*count));
-    }
-    format!("{path}H{WIDTH}V{HEIGHT}Z")
+    let steps = counts.iter();
+    let steps = steps.map(|(at, count)| format!("H{:.1}V{:.1}", across(*at), height(*count)));
+    let steps: String = steps.collect();
+    format!("M{start:.1} {HEIGHT}{steps}H{WIDTH}V{HEIGHT}Z")
 }
 
 fn named_pods(pods: &[Span<SeenPod>], now: Timestamp) -> Markup {
@@ -273,10 +269,7 @@ fn named_pods(pods: &[Span<SeenPod>], now: Timestamp) -> Markup {
             p class="note" { "Each look names the first five pods of a class." }
             (table("Pods that were seen, and as what", &["Pod", "Class", "Since", "Until", "For"], html! {
                 @for span in pods {
-                    tr {
-                        th scope="row" { (span.what.name) } td { (words(&span.what.class)) }
-                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
-                    }
+                    tr { th scope="row" { (span.what.name) } td { (span.what.class.replace('_', " ")) } (times(span, now)) }
                 }
             }))
         }
@@ -293,34 +286,8 @@ fn blocked(spans: &[Span<Vec<String>>], now: Timestamp) -> Markup {
                         th scope="row" {
                             @if span.what.is_empty() { "not told" } @else { ul { @for what in &span.what { li { (what) } } } }
                         }
-                        td { (time(span.since)) } td { (until(span)) } td { (lasted(span, now)) }
+                        (times(span, now))
                     }
-                }
-            }))
-        }
-    }
-}
-
-fn told(node: &NodeReport) -> Markup {
-    html! {
-        section {
-            h3 { "Notifications" }
-            (table("What people were told", &["When", "Event", "Severity", "Subject"], html! {
-                @for told in &node.told {
-                    tr { th scope="row" { (time(told.at)) } td { (told.event) } td { (told.severity) } td { (told.subject) } }
-                }
-            }))
-        }
-    }
-}
-
-fn troubles(node: &NodeReport) -> Markup {
-    html! {
-        section {
-            h3 { "Tries that failed" }
-            (table("Tries that failed; most are tried again", &["When", "State", "Error", "Why"], html! {
-                @for trouble in &node.troubles {
-                    tr { th scope="row" { (time(trouble.at)) } td { (trouble.state) } td { (trouble.error) } td { (trouble.cause) } }
                 }
             }))
         }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use recycle::drain::progress::name_end;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::Phase;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::base::times::{moment, shortly};
@@ -33,14 +34,14 @@ const LAYOUTS: [(bool, &[usize]); 7] = [
 ];
 
 /// A node in the table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
     /// Its group, or a dash if that is unknown.
     pub group: String,
+    #[serde(rename = "instance_id")]
     pub instance: String,
     /// Its node's name, else its instance.
     pub node: String,
-    /// How far it has come.
     pub step: String,
     pub since: Option<Timestamp>,
     /// Until when at the latest.
@@ -50,7 +51,9 @@ pub(crate) struct Row {
     /// What it waits for, what blocks, or how it ended.
     pub what: String,
     /// Its execution, if one has to do with it.
+    #[serde(rename = "execution_arn")]
     pub execution: Option<String>,
+    #[serde(skip)]
     pub style: Style,
 }
 
@@ -67,6 +70,7 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
     let is_alive = execution.as_deref().is_some_and(runs);
     let (step, style) = judge(node, is_alive);
     let progress = node.progress.as_ref();
+    let then = progress.map(|progress| progress.then.clone());
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let name = node.node.as_ref().map(ToString::to_string);
     let drains = is_alive && matches!(phase, Some(Phase::Draining | Phase::Waiting));
@@ -74,32 +78,28 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
         group: node.group.clone().unwrap_or_else(|| "-".to_owned()),
         instance: node.instance_id.to_string(),
         node: name.unwrap_or_else(|| node.instance_id.to_string()),
-        step,
+        step: step.to_owned(),
         since: progress
             .map(|progress| progress.since)
             .or(node.claim.as_ref().map(|claim| claim.claimed_at))
             .or(node.gave_up_at),
         until: progress.map(|progress| progress.until).filter(|_| is_alive),
-        then: progress
-            .map(|progress| progress.then.clone())
-            .filter(|then| drains && !then.is_empty()),
+        then: then.filter(|then| drains && !then.is_empty()),
         what: tell(node, is_alive),
         execution,
         style,
     }
 }
 
-fn judge(node: &NodeStatus, is_alive: bool) -> (String, Style) {
-    if node.gave_up_at.is_some() {
-        return ("a person's".to_owned(), Style::Bad);
-    }
+fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
     match (&node.claim, is_alive) {
-        (Some(claim), true) => (step_of(claim.phase).to_owned(), Style::Busy),
-        (Some(_), false) => ("left".to_owned(), Style::Bad),
-        (None, _) if node.strange_claim.is_some() => ("claimed".to_owned(), Style::Bad),
-        (None, _) if node.is_requested => ("requested".to_owned(), Style::Plain),
-        (None, _) if node.is_marked => ("left".to_owned(), Style::Bad),
-        (None, _) => (QUIET.to_owned(), Style::Dim),
+        _ if node.gave_up_at.is_some() => ("a person's", Style::Bad),
+        (Some(claim), true) => (step_of(claim.phase), Style::Busy),
+        (Some(_), false) => ("left", Style::Bad),
+        (None, _) if node.strange_claim.is_some() => ("claimed", Style::Bad),
+        (None, _) if node.is_requested => ("requested", Style::Plain),
+        (None, _) if node.is_marked => ("left", Style::Bad),
+        (None, _) => (QUIET, Style::Dim),
     }
 }
 
@@ -142,18 +142,14 @@ fn tell(node: &NodeStatus, is_alive: bool) -> String {
 pub(crate) struct Heading {
     pub execution: String,
     pub started: Option<Timestamp>,
-    /// How it is.
     pub state: String,
-    /// How far it has come, if that is known.
     pub progress: Option<String>,
     /// Its groups: the name, how much is done, from 0 to 1, and a sentence.
     pub groups: Vec<(String, f64, String)>,
-    /// For machines.
     pub document: Value,
 }
 
 impl Heading {
-    /// Of a rotation, as it stands now.
     pub(crate) fn of(rotation: &RotationStory) -> Self {
         let (state, progress) = (rotation.describe(), rotation.describe_progress());
         let mut document = rotation.document();
@@ -179,7 +175,6 @@ pub(crate) fn sort_rows(rows: &mut [Row]) {
     });
 }
 
-/// All of it at a moment.
 pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Timestamp, width: u16) -> Frame {
     let drawn = headings.iter().flat_map(|heading| draw_heading(heading, now));
     let mut picture: Vec<Line> = drawn.collect();
@@ -217,14 +212,13 @@ fn draw_heading(heading: &Heading, now: Timestamp) -> Vec<Line> {
     lines.extend(heading.progress.as_deref().map(plain));
     let widths = heading.groups.iter().map(|(name, ..)| name.chars().count());
     let width = widths.max().unwrap_or(0);
-    let groups = heading.groups.iter();
-    lines.extend(
-        groups.map(|(name, share, state)| plain(&format!("  {name:<width$}  {}  {state}", bar(*share, BAR)))),
-    );
+    lines.extend(heading.groups.iter().map(|(name, share, state)| {
+        let bar = bar(*share, BAR);
+        plain(&format!("  {name:<width$}  {bar}  {state}"))
+    }));
     lines
 }
 
-/// The name in an execution's ARN.
 fn name_of(arn: &str) -> &str {
     arn.rsplit(':').next().unwrap_or(arn)
 }
@@ -245,15 +239,16 @@ fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
 }
 
 fn cells(row: &Row, now: Timestamp) -> [String; 8] {
+    let taken = row.since.map(|since| shortly(now.duration_since(since)));
     let time = row.since.zip(row.until);
+    let drawn = time.map(|(since, until)| time_bar(since, until, now, BAR));
     [
         row.group.clone(),
         row.node.clone(),
         row.step.clone(),
-        row.since
-            .map_or_else(String::new, |since| shortly(now.duration_since(since))),
-        time.map_or_else(String::new, |(since, until)| time_bar(since, until, now, BAR)),
-        row.until.map_or_else(String::new, moment),
+        taken.unwrap_or_default(),
+        drawn.unwrap_or_default(),
+        row.until.map(moment).unwrap_or_default(),
         row.then.as_deref().map_or("", name_end).to_owned(),
         row.what.clone(),
     ]
@@ -263,29 +258,24 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
 pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
     let rows: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
     let layouts = LAYOUTS.map(|(is_short, left_out)| lay_out(&rows, is_short, left_out));
-    let has_room = |(head, rows): &&(Vec<&str>, Vec<Vec<String>>)| {
-        width_of_others(head, rows) + LEAST_LAST <= usize::from(width)
-    };
+    let has_room = |(head, rows): &&Layout| width_of_others(head, rows) + LEAST_LAST <= usize::from(width);
     let chosen = layouts.iter().find(has_room).or(layouts.last());
     chosen.map_or_else(String::new, |(head, rows)| draw_table(head, rows.clone(), width))
 }
 
+/// A head and its rows.
+type Layout = (Vec<&'static str>, Vec<Vec<String>>);
+
 /// The head and the rows without these columns.
-fn lay_out(
-    rows: &[[String; 8]],
-    is_short: bool,
-    left_out: &[usize],
-) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let kept: Vec<usize> = (0..HEAD.len())
-        .filter(|index| !left_out.contains(index))
-        .collect();
+fn lay_out(rows: &[[String; 8]], is_short: bool, left_out: &[usize]) -> Layout {
+    let kept = (0..HEAD.len()).filter(|index| !left_out.contains(index));
     let cell = |row: &[String; 8], index: usize| match row[index].split_once('.') {
         Some((name, _)) if is_short && index == NODE => name.to_owned(),
         Some(_) | None => row[index].clone(),
     };
     let rows = rows.iter();
-    let rows = rows.map(|row| kept.iter().map(|index| cell(row, *index)).collect());
-    (kept.iter().map(|index| HEAD[*index]).collect(), rows.collect())
+    let rows = rows.map(|row| kept.clone().map(|index| cell(row, index)).collect());
+    (kept.clone().map(|index| HEAD[index]).collect(), rows.collect())
 }
 
 fn tell_row(row: &Row) -> String {
@@ -297,14 +287,7 @@ fn tell_row(row: &Row) -> String {
 
 fn document(headings: &[Heading], rows: &[Row]) -> Value {
     let rotations: Vec<Value> = headings.iter().map(|heading| heading.document.clone()).collect();
-    let nodes: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            json!({"instance_id": row.instance, "node": row.node, "group": row.group, "step": row.step, "since": row.since,
-                "until": row.until, "then": row.then, "what": row.what, "execution_arn": row.execution})
-        })
-        .collect();
-    json!({"rotations": rotations, "nodes": nodes})
+    json!({"rotations": rotations, "nodes": rows})
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use crate::views::viewer::{Frame, Line, Style, time_bar};
 
 const BAR: usize = 30;
 
-/// All of it at a moment.
 pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
     Frame {
         clock: clock_face(story.elapsed(now)),
@@ -46,7 +45,9 @@ fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
             (style_of(*class), class.name().to_owned()),
         ]);
     }
-    lines.push(vec![(Style::Plain, describe(story))]);
+    let end = story.end.as_ref();
+    let text = end.map_or_else(|| story.reason().to_owned(), describe_end);
+    lines.push(vec![(Style::Plain, text)]);
     lines
 }
 
@@ -67,32 +68,24 @@ fn draw_boxes(story: &Story) -> Line {
         if !line.is_empty() {
             line.push((Style::Dim, " ─ ".to_owned()));
         }
-        let again = if is_current && times > 1 {
-            format!(" ×{times}")
-        } else {
-            String::new()
-        };
-        line.push((style, format!("{mark} {name}{again}")));
+        let again = (is_current && times > 1).then(|| format!(" ×{times}"));
+        line.push((style, format!("{mark} {name}{}", again.unwrap_or_default())));
     }
     line
 }
 
 fn draw_drain(drain: Drain, story: &Story, now: Timestamp) -> Line {
-    let at = if story.end.is_some() {
-        story.at.unwrap_or(now)
-    } else {
-        now.max(drain.since)
+    let at = match story.end {
+        Some(_) => story.at.unwrap_or(now),
+        None => now.max(drain.since),
     };
     let taken = shortly(at.duration_since(drain.since));
     let whole = shortly(drain.until.duration_since(drain.since));
-    let until = moment(drain.until);
+    let text = format!(" {taken} of {whole}, until {} at the latest", moment(drain.until));
     vec![
         (Style::Plain, "drain ".to_owned()),
         (Style::Busy, time_bar(drain.since, drain.until, at, BAR)),
-        (
-            Style::Dim,
-            format!(" {taken} of {whole}, until {until} at the latest"),
-        ),
+        (Style::Dim, text),
     ]
 }
 
@@ -101,13 +94,6 @@ fn style_of(class: Class) -> Style {
         Class::Wait => Style::Busy,
         Class::Evict | Class::Leaving => Style::Plain,
         Class::Ignore | Class::Gone => Style::Dim,
-    }
-}
-
-fn describe(story: &Story) -> String {
-    match &story.end {
-        Some(end) => describe_end(end),
-        None => story.reason().to_owned(),
     }
 }
 

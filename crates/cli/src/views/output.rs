@@ -35,7 +35,6 @@ impl Output {
         self.format == Format::Json
     }
 
-    /// How many columns there are.
     pub(crate) fn width(&self) -> u16 {
         if self.is_terminal {
             terminal_size().0
@@ -60,12 +59,6 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a whole text, whatever the format is.
-    pub(crate) fn write_as_it_is(&self, text: &str) -> Result<()> {
-        Self::write(text)
-    }
-
-    /// A table for people.
     pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<()>
     where
         Row: IntoIterator<Item = String>,
@@ -90,7 +83,6 @@ impl Output {
         let _nobody_reads = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
     }
 
-    /// Of an error that ends the invocation.
     pub(crate) fn show_error(&self, error: &Error) -> Exit {
         if self.is_json() {
             let document = serde_json::json!({"error": error.to_string(), "exit": error.exit().code()});
@@ -100,7 +92,8 @@ impl Output {
         error.exit()
     }
 
-    fn write(text: &str) -> Result<()> {
+    /// Writes a text, whatever the format is.
+    pub(crate) fn write(text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(text))?;
         Ok(out.flush()?)

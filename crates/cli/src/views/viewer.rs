@@ -23,17 +23,12 @@ pub(crate) enum Style {
     Dim,
     /// What matters now.
     Bold,
-    /// Well.
     Good,
-    /// Under way.
     Busy,
-    /// Not well.
     Bad,
 }
 
-pub(crate) type Span = (Style, String);
-
-pub(crate) type Line = Vec<Span>;
+pub(crate) type Line = Vec<(Style, String)>;
 
 /// What there is to see at a moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,10 +43,8 @@ pub(crate) struct Frame {
     pub document: Value,
 }
 
-/// Shows frames, one after the other.
-#[derive(Debug)]
-pub(crate) struct Viewer<'a> {
-    output: &'a Output,
+#[derive(Debug, Default)]
+pub(crate) struct Viewer {
     /// Lines of the picture that stands there.
     drawn: u16,
     /// Columns of the terminal then.
@@ -60,31 +53,20 @@ pub(crate) struct Viewer<'a> {
     document: Value,
 }
 
-impl<'a> Viewer<'a> {
-    pub(crate) fn new(output: &'a Output) -> Self {
-        Self {
-            output,
-            drawn: 0,
-            columns: 0,
-            told: BTreeMap::new(),
-            document: Value::Null,
-        }
-    }
-
-    /// Shows what has changed.
-    pub(crate) fn show(&mut self, frame: &Frame) -> Result<()> {
-        if self.output.is_json() {
+impl Viewer {
+    pub(crate) fn show(&mut self, output: &Output, frame: &Frame) -> Result<()> {
+        if output.is_json() {
             if self.document != frame.document {
-                self.output.document(&frame.document)?;
+                output.document(&frame.document)?;
                 self.document = frame.document.clone();
             }
             return Ok(());
         }
-        if self.output.is_terminal {
+        if output.is_terminal {
             return Ok(self.draw(&frame.picture)?);
         }
         for line in self.find_news(frame) {
-            self.output.say(line)?;
+            output.say(line)?;
         }
         Ok(())
     }
@@ -109,27 +91,19 @@ impl<'a> Viewer<'a> {
         } else if self.drawn > 0 {
             queue!(out, MoveToPreviousLine(self.drawn))?;
         }
-        self.columns = columns;
-        let lines: Vec<Line> = picture
-            .iter()
-            .flat_map(|line| fit(line, usize::from(columns)))
-            .collect();
+        (self.columns, self.drawn) = (columns, 0);
+        let lines = picture.iter().flat_map(|line| fit(line, usize::from(columns)));
         // What does not fit could not be drawn over.
-        let shown = &lines[..lines.len().min(usize::from(rows.saturating_sub(1)))];
-        for line in shown {
+        for line in lines.take(usize::from(rows.saturating_sub(1))) {
             for (style, text) in line {
-                begin(&mut out, *style)?;
-                queue!(
-                    out,
-                    Print(printable(text)),
-                    SetAttribute(Attribute::Reset),
-                    ResetColor
-                )?;
+                begin(&mut out, style)?;
+                queue!(out, Print(printable(&text)))?;
+                queue!(out, SetAttribute(Attribute::Reset), ResetColor)?;
             }
             queue!(out, Clear(ClearType::UntilNewLine), Print("\n"))?;
+            self.drawn += 1;
         }
         queue!(out, Clear(ClearType::FromCursorDown))?;
-        self.drawn = u16::try_from(shown.len()).unwrap_or(u16::MAX);
         out.flush()
     }
 }
@@ -171,7 +145,7 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines.into_iter().map(cut).collect()
 }
 
-fn cut(line: &[Span], columns: usize) -> Line {
+fn cut(line: &Line, columns: usize) -> Line {
     let mut left = columns;
     let mut shown = Line::new();
     for (style, text) in line {
@@ -198,7 +172,6 @@ pub(crate) fn time_bar(since: Timestamp, until: Timestamp, now: Timestamp, colum
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::flags::Format;
 
     #[test]
     fn a_bar_is_as_full_as_its_share() {
@@ -242,8 +215,7 @@ mod tests {
 
     #[test]
     fn only_what_has_changed_is_a_line() {
-        let output = Output::new(Format::Table);
-        let mut viewer = Viewer::new(&output);
+        let mut viewer = Viewer::default();
         let frame = |facts: &[(&str, &str)]| Frame {
             clock: "0:00:10".to_owned(),
             facts: facts
@@ -252,7 +224,7 @@ mod tests {
                 .collect(),
             ..Frame::default()
         };
-        let count = |viewer: &mut Viewer<'_>, facts: &[(&str, &str)]| viewer.find_news(&frame(facts)).len();
+        let count = |viewer: &mut Viewer, facts: &[(&str, &str)]| viewer.find_news(&frame(facts)).len();
         assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "1")]), 2);
         assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "2")]), 1);
         assert_eq!(count(&mut viewer, &[("a", "1")]), 0);
