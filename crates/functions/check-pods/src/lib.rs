@@ -163,6 +163,7 @@ async fn check(
         ..Answer::new(verdict, reason)
             .waiting(wait_seconds)
             .telling(told)
+            // Pods that a budget, or another refusal of the API server, keeps from going now.
             .counting([Metric::BlockedPods(count_all(&view.progress.blocked))])
             .carrying(run)
     })

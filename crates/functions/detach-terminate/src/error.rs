@@ -6,7 +6,8 @@ use recycle::records::node_record::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disposal ends under this name, for a reason in a sentence.
+    /// The disposal ends under this name, for a reason in a sentence: `ServiceRefused` if the node was put to use again or does not go,
+    /// `ReplacementTimedOut`, or `NodeLost` once a lost node is disposed of; then the text names the pods that were lost with it.
     #[error("{1}")]
     Ended(Failure, String),
     /// The claim on the Node, or if there is none on the instance, is not ours.

@@ -55,7 +55,7 @@ fn is_going(
 }
 
 /// Checks that a running instance is still where we put it: in Standby, if it came in that way, and under our taint. A node that
-/// a person has put to use again must not be ended. A missing Node cannot take pods.
+/// a person or another tool has put to use again must not be ended, although the claim is still ours. A missing Node cannot take pods.
 fn check_as_left(
     id: &InstanceId,
     way_in: WayIn,

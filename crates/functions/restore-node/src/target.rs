@@ -77,6 +77,7 @@ impl RestoreNode {
         if let Ok(cluster) = &mut target.cluster {
             match cluster.look_around(&target.id, target.group.as_ref()).await {
                 Ok(lost_after) => target.lost_after = lost_after,
+                // Goes on as if the cluster had not answered.
                 Err(error) => target.cluster = Err(with_causes(&error)),
             }
         }
