@@ -43,6 +43,22 @@ pub(crate) fn fence(redrive_count: u32) -> Fence {
     }
 }
 
+impl Phase {
+    /// The earliest first.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Claimed,
+        Self::Turn,
+        Self::Standby,
+        Self::Draining,
+        Self::Waiting,
+        Self::Disposing,
+    ];
+}
+
+impl Urgency {
+    pub(crate) const ALL: [Self; 4] = [Self::Planned, Self::Hook, Self::Spot, Self::Interruption];
+}
+
 pub(crate) fn claim(phase: Phase) -> Claim {
     Claim {
         schema: SCHEMA,

@@ -3,7 +3,6 @@
 //! Which state ends with which of them is the ASL's.
 
 use std::error::Error;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -53,7 +52,6 @@ impl Failure {
         Self::InternalError,
     ];
 
-    /// The public name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,13 +113,11 @@ impl Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Done as asked.
     Recycled,
     /// There was nothing to do.
     AlreadyGone,
     /// Our hook held what has no pods to wait for.
     Released,
-    /// Dry run.
     Planned,
     /// Another execution works on the node.
     Duplicate,
@@ -140,7 +136,6 @@ impl Outcome {
         Self::Superseded,
     ];
 
-    /// The public name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -153,7 +148,6 @@ impl Outcome {
         }
     }
 
-    /// How the node is then, for the documentation.
     #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
@@ -171,20 +165,15 @@ impl Outcome {
 
 /// An error that knows the public name under which the state machine sees it.
 pub trait NamedFailure: Error {
-    /// The public name.
     fn failure(&self) -> Failure;
 }
 
 /// An error with all its causes in one line: `failed to taint node a: failed to reach …: connection refused`.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = errors.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 #[cfg(test)]

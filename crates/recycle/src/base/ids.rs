@@ -25,7 +25,6 @@ macro_rules! identifier {
         pub struct $name(String);
 
         impl $name {
-            /// The identifier as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -116,11 +115,7 @@ identifier!(
     |text| {
         let parts: Vec<&str> = text.split(':').collect();
         let is_of_map = parts.get(6).is_some_and(|machine| machine.contains('/'));
-        (parts.len() == 8 || (is_of_map && parts.len() == 9))
-            && parts[0] == "arn"
-            && parts[2] == "states"
-            && parts[5] == "execution"
-            && parts[1..].iter().all(|part| is_part_of_arn(part))
+        is_arn(&parts, "execution") && (parts.len() == 8 || (is_of_map && parts.len() == 9))
     }
 );
 
@@ -134,21 +129,15 @@ impl ExecutionArn {
     /// as the execution `me`. If `me` is no execution of an installation, no other can be told apart.
     #[must_use]
     pub fn may_claim_beside(&self, me: &Self) -> bool {
-        let Some((mine, _)) = me.split_machine(&MACHINES) else {
-            return true;
-        };
-        let theirs = self.split_machine(&CLAIMING_MACHINES);
-        theirs.is_some_and(|(installation, _)| installation == mine)
+        let mine = me.installation(&MACHINES);
+        mine.is_none() || self.installation(&CLAIMING_MACHINES) == mine
     }
 
-    /// Everything before one of these names at the end of the state machine's name, and the name. A Distributed Map's own label is cut.
-    fn split_machine<'a>(&'a self, machines: &[&'static str]) -> Option<(&'a str, &'static str)> {
-        let last = self.0.match_indices(':').nth(6)?.0;
-        let before = self.0.get(..last)?;
-        let before = before.split_once('/').map_or(before, |(machine, _)| machine);
-        machines
-            .iter()
-            .find_map(|machine| Some((before.strip_suffix(machine)?, *machine)))
+    /// Everything before one of these names at the end of the state machine's name. A Distributed Map's own label is cut.
+    fn installation(&self, machines: &[&str]) -> Option<&str> {
+        let (last, _) = self.0.match_indices(':').nth(6)?;
+        let machine = self.0.get(..last)?.split('/').next()?;
+        machines.iter().find_map(|name| machine.strip_suffix(name))
     }
 }
 
@@ -158,25 +147,23 @@ identifier!(
     "the ARN of a Step Functions state machine",
     |text| {
         let parts: Vec<&str> = text.split(':').collect();
-        parts.len() == 7
-            && parts[0] == "arn"
-            && parts[2] == "states"
-            && parts[5] == "stateMachine"
-            && parts[1..].iter().all(|part| is_part_of_arn(part))
+        is_arn(&parts, "stateMachine") && parts.len() == 7
     }
 );
 
-/// A space and `#` stand between an ARN and what else is in a claim's tag.
-fn is_part_of_arn(part: &str) -> bool {
+/// Whether these are parts of an ARN of Step Functions. A space and `#` stand between an ARN and what else is in a claim's tag.
+fn is_arn(parts: &[&str], kind: &str) -> bool {
     let ends_it = |c: char| c.is_whitespace() || c.is_control() || c == '#';
-    !part.is_empty() && !part.contains(ends_it)
+    matches!(parts, ["arn", _, "states", _, _, found, ..] if *found == kind)
+        && parts
+            .iter()
+            .all(|part| !part.is_empty() && !part.contains(ends_it))
 }
 
 /// The fence of a claim, `executionArn#redriveCount`: a redriven execution has another fence than its first run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fence {
-    /// The execution that holds the claim.
     pub execution: ExecutionArn,
     /// How often it had been redriven when it took the claim.
     pub redrive_count: u32,
@@ -192,14 +179,16 @@ impl FromStr for Fence {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = || InvalidId {
+        let read = || {
+            let (execution, count) = text.rsplit_once('#')?;
+            Some(Self {
+                execution: execution.parse().ok()?,
+                redrive_count: count.parse().ok()?,
+            })
+        };
+        read().ok_or_else(|| InvalidId {
             expected: "executionArn#redriveCount",
             given: cut_given(text),
-        };
-        let (execution, count) = text.rsplit_once('#').ok_or_else(invalid)?;
-        Ok(Self {
-            execution: execution.parse().map_err(|_| invalid())?,
-            redrive_count: count.parse().map_err(|_| invalid())?,
         })
     }
 }

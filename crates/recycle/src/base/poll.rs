@@ -36,14 +36,10 @@ pub fn spread(instance: &InstanceId) -> u32 {
 #[must_use]
 pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
     let longest = i64::from(LONGEST_WAIT.max(drain_timeout / 720));
-    let mut wait = (waited / 100)
-        .max(i64::from(SHORTEST_WAIT))
-        .min(longest)
-        .min(left);
-    if let Some(heartbeat_timeout) = heartbeat_timeout {
-        wait = wait.min(i64::from(heartbeat_timeout / 3));
-    }
-    u32::try_from(wait.max(1)).unwrap_or(LONGEST_WAIT)
+    let heartbeat = heartbeat_timeout.map_or(i64::MAX, |timeout| i64::from(timeout / 3));
+    let wait = (waited / 100).max(i64::from(SHORTEST_WAIT));
+    let wait = wait.min(longest).min(left).min(heartbeat).max(1);
+    u32::try_from(wait).unwrap_or(LONGEST_WAIT)
 }
 
 /// Whether a hook's heartbeat has to be recorded before waiting `wait` seconds more; `since_last` is the time since the last one.

@@ -20,7 +20,6 @@ pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
-/// A selector that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSelector(pub String);
@@ -47,15 +46,6 @@ enum Condition {
 }
 
 impl Selector {
-    /// The selector `*`.
-    #[must_use]
-    pub fn everything() -> Self {
-        Self {
-            requirements: Vec::new(),
-        }
-    }
-
-    /// Whether a pod's labels match.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| {
@@ -89,13 +79,8 @@ impl fmt::Display for Selector {
         if self.requirements.is_empty() {
             return f.write_str("*");
         }
-        for (position, requirement) in self.requirements.iter().enumerate() {
-            if position > 0 {
-                f.write_str(",")?;
-            }
-            requirement.fmt(f)?;
-        }
-        Ok(())
+        let requirements: Vec<String> = self.requirements.iter().map(Requirement::to_string).collect();
+        f.write_str(&requirements.join(","))
     }
 }
 
@@ -127,16 +112,16 @@ impl FromStr for Selector {
     type Err = InvalidSelector;
 
     fn from_str(text: &str) -> Result<Self, InvalidSelector> {
+        let mut requirements = Vec::new();
         if text.trim() == "*" {
-            return Ok(Self::everything());
+            return Ok(Self { requirements });
         }
         let mut parser = Parser {
-            tokens: split_tokens(text),
-            next: 0,
-            end: text.chars().count(),
+            text,
+            left: text.trim_start(),
         };
-        let mut requirements = vec![parser.read_requirement()?];
-        while !parser.at_end() {
+        requirements.push(parser.read_requirement()?);
+        while !parser.left.is_empty() {
             parser.read_symbol(",", "a comma or the end")?;
             requirements.push(parser.read_requirement()?);
         }
@@ -158,174 +143,110 @@ impl From<Selector> for String {
     }
 }
 
-/// A word or a symbol, and where it begins (counted in characters from 1, for people).
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Token {
-    text: String,
-    is_symbol: bool,
-    position: usize,
+struct Parser<'a> {
+    text: &'a str,
+    /// What has not been read yet, from the next word or symbol on.
+    left: &'a str,
 }
 
-/// Splits at white space and around the symbols `= == != ! ( ) , < >`.
-fn split_tokens(text: &str) -> Vec<Token> {
-    let mut tokens: Vec<Token> = Vec::new();
-    let mut joins_previous = false;
-    for (index, character) in text.chars().enumerate() {
-        if character.is_whitespace() {
-            joins_previous = false;
-            continue;
-        }
-        let is_symbol = matches!(character, '=' | '!' | '(' | ')' | ',' | '<' | '>');
-        match tokens.last_mut() {
-            Some(previous) if joins_previous && continues(previous, character, is_symbol) => {
-                previous.text.push(character);
-            }
-            Some(_) | None => {
-                tokens.push(Token {
-                    text: character.to_string(),
-                    is_symbol,
-                    position: index + 1,
-                });
-            }
-        }
-        joins_previous = true;
-    }
-    tokens
-}
-
-/// Whether a character goes on with the token before it: `==`, `!=`, or a longer word.
-fn continues(previous: &Token, character: char, is_symbol: bool) -> bool {
-    if is_symbol {
-        character == '=' && matches!(previous.text.as_str(), "=" | "!")
-    } else {
-        !previous.is_symbol
-    }
-}
-
-struct Parser {
-    tokens: Vec<Token>,
-    next: usize,
-    /// How many characters the whole text has.
-    end: usize,
-}
-
-impl Parser {
-    fn at_end(&self) -> bool {
-        self.next >= self.tokens.len()
+impl<'a> Parser<'a> {
+    /// The next word, or the next of the symbols `= == != ! ( ) , < >`; empty at the end.
+    fn peek(&self) -> &'a str {
+        let ends_word = |c: char| c.is_whitespace() || is_symbol(c);
+        let length = if self.left.starts_with("==") || self.left.starts_with("!=") {
+            2
+        } else if self.left.starts_with(is_symbol) {
+            1
+        } else {
+            self.left.find(ends_word).unwrap_or(self.left.len())
+        };
+        self.left.get(..length).unwrap_or_default()
     }
 
-    fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.next)
+    fn skip(&mut self, token: &str) -> &mut Self {
+        self.left = self.left.strip_prefix(token).unwrap_or_default().trim_start();
+        self
     }
 
-    fn peeks_symbol(&self, symbol: &str) -> bool {
-        self.peek()
-            .is_some_and(|token| token.is_symbol && token.text == symbol)
-    }
-
+    /// Positions are counted in characters from 1, for people.
     fn refuse<T>(&self, expected: &str) -> Result<T, InvalidSelector> {
+        let end = self.text.chars().count();
         Err(InvalidSelector(match self.peek() {
-            Some(token) => {
-                format!(
-                    "expected {expected} at character {}, but found {:?}",
-                    token.position,
-                    cut_given(&token.text)
-                )
-            }
-            None if self.end == 0 => format!("expected {expected}, but found nothing"),
-            None => format!(
-                "expected {expected} after character {}, but found the end",
-                self.end
+            "" if end == 0 => format!("expected {expected}, but found nothing"),
+            "" => format!("expected {expected} after character {end}, but found the end"),
+            token => format!(
+                "expected {expected} at character {}, but found {:?}",
+                end - self.left.chars().count() + 1,
+                cut_given(token)
             ),
         }))
     }
 
     fn read_symbol(&mut self, symbol: &str, expected: &str) -> Result<(), InvalidSelector> {
-        if !self.peeks_symbol(symbol) {
+        if self.peek() != symbol {
             return self.refuse(expected);
         }
-        self.next += 1;
+        self.skip(symbol);
         Ok(())
     }
 
     fn read_requirement(&mut self) -> Result<Requirement, InvalidSelector> {
-        if self.peeks_symbol("!") {
-            self.next += 1;
+        if self.peek() == "!" {
+            self.skip("!");
             return Ok(Requirement {
                 key: self.read_key()?,
                 condition: Condition::Absent,
             });
         }
         let key = self.read_key()?;
-        let operator = match self.peek() {
-            None => {
-                return Ok(Requirement {
-                    key,
-                    condition: Condition::Exists,
-                });
-            }
-            Some(token) if token.is_symbol && token.text == "," => {
-                return Ok(Requirement {
-                    key,
-                    condition: Condition::Exists,
-                });
-            }
-            Some(token) => token.text.clone(),
-        };
-        let position = self.next;
-        self.next += 1;
-        let condition = match operator.as_str() {
-            "=" | "==" => Condition::Equals(self.read_value()?),
-            "!=" => Condition::Differs(self.read_value()?),
-            "in" => Condition::In(self.read_values()?),
-            "notin" => Condition::NotIn(self.read_values()?),
-            ">" => Condition::GreaterThan(self.read_number()?),
-            "<" => Condition::LessThan(self.read_number()?),
-            _ => {
-                self.next = position;
-                return self.refuse("one of =, ==, !=, in, notin, <, > or a comma");
-            }
+        let operator = self.peek();
+        let condition = match operator {
+            "" | "," => Condition::Exists,
+            "=" | "==" => Condition::Equals(self.skip(operator).read_value()?),
+            "!=" => Condition::Differs(self.skip(operator).read_value()?),
+            "in" => Condition::In(self.skip(operator).read_values()?),
+            "notin" => Condition::NotIn(self.skip(operator).read_values()?),
+            ">" => Condition::GreaterThan(self.skip(operator).read_number()?),
+            "<" => Condition::LessThan(self.skip(operator).read_number()?),
+            _ => return self.refuse("one of =, ==, !=, in, notin, <, > or a comma"),
         };
         Ok(Requirement { key, condition })
     }
 
     fn read_key(&mut self) -> Result<String, InvalidSelector> {
-        const EXPECTED: &str =
-            "a label key (up to 63 letters, digits, -, _ and ., with an optional DNS name and / in front)";
-        match self.peek() {
-            Some(token) if !token.is_symbol && is_label_key(&token.text) => {
-                let key = token.text.clone();
-                self.next += 1;
-                Ok(key)
-            }
-            Some(_) | None => self.refuse(EXPECTED),
+        let key = self.peek();
+        if !is_label_key(key) {
+            return self.refuse(
+                "a label key (up to 63 letters, digits, -, _ and ., with an optional DNS name and / in front)",
+            );
         }
+        self.skip(key);
+        Ok(key.to_owned())
     }
 
     /// A value may be empty: `key=` asks for the label with an empty value.
     fn read_value(&mut self) -> Result<String, InvalidSelector> {
-        match self.peek() {
-            Some(token) if !token.is_symbol => {
-                if !is_label_value(&token.text) {
-                    return self
-                        .refuse("a label value (up to 63 letters, digits, -, _ and ., a letter or digit at both ends)");
-                }
-                let value = token.text.clone();
-                self.next += 1;
-                Ok(value)
-            }
-            Some(_) | None => Ok(String::new()),
+        let value = self.peek();
+        if value.starts_with(is_symbol) {
+            return Ok(String::new());
         }
+        if !is_label_value(value) {
+            return self.refuse(
+                "a label value (up to 63 letters, digits, -, _ and ., a letter or digit at both ends)",
+            );
+        }
+        self.skip(value);
+        Ok(value.to_owned())
     }
 
     fn read_values(&mut self) -> Result<BTreeSet<String>, InvalidSelector> {
         self.read_symbol("(", "a list of values in parentheses")?;
-        if self.peeks_symbol(")") {
+        if self.peek() == ")" {
             return self.refuse("a value");
         }
         let mut values = BTreeSet::from([self.read_value()?]);
-        while self.peeks_symbol(",") {
-            self.next += 1;
+        while self.peek() == "," {
+            self.skip(",");
             values.insert(self.read_value()?);
         }
         self.read_symbol(")", "a comma or )")?;
@@ -333,22 +254,25 @@ impl Parser {
     }
 
     fn read_number(&mut self) -> Result<i64, InvalidSelector> {
-        match self.peek().map(|token| token.text.parse()) {
-            Some(Ok(number)) => {
-                self.next += 1;
-                Ok(number)
-            }
-            Some(Err(_)) | None => self.refuse("a whole number"),
-        }
+        let number = self.peek();
+        let Ok(value) = number.parse() else {
+            return self.refuse("a whole number");
+        };
+        self.skip(number);
+        Ok(value)
     }
+}
+
+fn is_symbol(character: char) -> bool {
+    matches!(character, '=' | '!' | '(' | ')' | ',' | '<' | '>')
 }
 
 /// `[DNS subdomain/]name` (Kubernetes, "Labels and Selectors").
 fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name),
-        None => !text.is_empty() && is_label_value(text),
-    }
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
 fn is_label_value(text: &str) -> bool {

@@ -123,17 +123,14 @@ impl<'a> At<'a> {
 }
 
 impl Unreadable {
-    fn within(self, place: &str) -> Self {
-        let place = if self.place.is_empty() {
-            place.to_owned()
-        } else {
-            self.place
-        };
-        Self { place, ..self }
+    fn within(mut self, place: &str) -> Self {
+        if self.place.is_empty() {
+            place.clone_into(&mut self.place);
+        }
+        self
     }
 }
 
-/// The elements of a list.
 struct Elements<I>(I);
 
 impl<'a, I: Iterator<Item = At<'a>>> SeqAccess<'a> for Elements<I> {
@@ -144,7 +141,6 @@ impl<'a, I: Iterator<Item = At<'a>>> SeqAccess<'a> for Elements<I> {
     }
 }
 
-/// The fields of an object.
 struct Fields<'a, I> {
     left: I,
     next: Option<At<'a>>,

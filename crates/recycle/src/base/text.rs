@@ -35,13 +35,13 @@ pub(crate) fn cut_given(text: &str) -> String {
     text
 }
 
-pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
+/// These names, and whether there are more: `count` in all.
+pub(crate) fn list_names(names: &[String], count: usize) -> String {
     let more = if count > names.len() { ", …" } else { "" };
-    let noun = if count == 1 { "pod" } else { "pods" };
-    format!("{count} {noun} ({}{more})", names.join(", "))
+    format!("{}{more}", names.join(", "))
 }
 
-/// A word that names no phase or urgency.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no phase or urgency of a claim")]
-pub struct UnknownWord(pub(crate) String);
+pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
+    let noun = if count == 1 { "pod" } else { "pods" };
+    format!("{count} {noun} ({})", list_names(names, count))
+}

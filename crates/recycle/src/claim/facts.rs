@@ -38,7 +38,6 @@ pub struct Surroundings<'a> {
     pub group_propagates: &'a [String],
     /// The group keeps an instance whose termination hook was abandoned.
     pub group_retains: bool,
-    /// What else the group is at.
     pub group_state: &'a GroupState,
     pub node: Option<&'a NodeFacts>,
     /// The cluster's endpoint, if it never answered.

@@ -3,9 +3,7 @@
 use crate::base::names::PROTECTED_FOR_TAG;
 use crate::base::shell::quote;
 use crate::claim::facts::{GroupState, Surroundings};
-use crate::claim::obstacle::Obstacle;
-use crate::claim::obstacle::Refusal;
-use crate::claim::obstacle::name_some;
+use crate::claim::obstacle::{Obstacle, Refusal, name_some};
 use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
@@ -13,27 +11,21 @@ use crate::cluster::node::NodeFacts;
 use crate::input::model::{Dispose, Input, Replacement};
 
 pub(crate) fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal> {
-    let GroupState {
-        refresh,
-        node_group_status,
-        ..
-    } = surroundings.group_state;
+    let state = surroundings.group_state;
     let name = &group.name;
-    let refresh = refresh.as_ref().map(|status| {
+    let refresh = state.refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
             "an instance refresh of group {name} is {status}: it replaces the nodes itself, and members in Standby end it, or are ended by \
              it with their pods (its preference StandbyInstances); wait for its end, or cancel it"
         ))
     });
-    let update = node_group_status
-        .as_ref()
-        .filter(|status| is_busy(status))
-        .map(|status| {
-            let managed = surroundings.node.and_then(node_group).unwrap_or(name.as_str());
-            Obstacle::ManagedGroupUpdate.because(format!(
-                "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
-            ))
-        });
+    let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));
+    let update = busy.map(|status| {
+        let managed = surroundings.node.and_then(node_group).unwrap_or(name.as_str());
+        Obstacle::ManagedGroupUpdate.because(format!(
+            "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
+        ))
+    });
     refresh.into_iter().chain(update).collect()
 }
 
@@ -51,13 +43,12 @@ pub fn node_group(node: &NodeFacts) -> Option<&str> {
 
 /// In a weighted group one instance is worth several units of the desired capacity: who replaces whom, nobody can tell by counting.
 pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
-    match input.replacement {
-        Replacement::Before if state.is_weighted => Some(Obstacle::WeightedGroup.because(format!(
+    (input.replacement == Replacement::Before && state.is_weighted).then(|| {
+        Obstacle::WeightedGroup.because(format!(
             "the instances of group {} have weights, so that nobody can tell which launch replaces which; write replacement \"after\"",
             group.name
-        ))),
-        Replacement::Before | Replacement::After => None,
-    }
+        ))
+    })
 }
 
 pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
@@ -76,11 +67,11 @@ pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group
 }
 
 pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
-    let suspended: Vec<&str> = needed_processes(input)
-        .iter()
-        .copied()
-        .filter(|process| group.suspended.iter().any(|suspended| suspended == process))
-        .collect();
+    let mut suspended = match input.dispose {
+        Dispose::Terminate => vec!["Launch", "Terminate"],
+        Dispose::Stop | Dispose::Detach => vec!["Launch"],
+    };
+    suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));
     (!suspended.is_empty()).then(|| {
         Obstacle::SuspendedProcess.because(format!(
             "group {} has {} suspended, without which no node can be replaced; resume it, or write force \
@@ -91,40 +82,27 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     })
 }
 
-/// The group's processes without which a recycling cannot end.
-fn needed_processes(input: &Input) -> &'static [&'static str] {
-    match input.dispose {
-        Dispose::Terminate => &["Launch", "Terminate"],
-        Dispose::Stop | Dispose::Detach => &["Launch"],
-    }
-}
-
 /// EnterStandby takes the instance out of the group's balancers before the replacement exists. `after` keeps it there until it is drained.
 pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Refusal> {
-    let alone: Vec<&str> = balancers
-        .iter()
-        .filter(|balancer| balancer.others == 0)
-        .map(|balancer| balancer.name.as_str())
-        .collect();
-    match input.replacement {
-        Replacement::Before if !alone.is_empty() => Some(Obstacle::LastTarget.because(format!(
+    let alone = balancers.iter().filter(|balancer| balancer.others == 0);
+    let alone: Vec<&str> = alone.map(|balancer| balancer.name.as_str()).collect();
+    (input.replacement == Replacement::Before && !alone.is_empty()).then(|| {
+        Obstacle::LastTarget.because(format!(
             "{} is the last healthy target of {}, which EnterStandby takes it out of before its replacement is there; add a member, write \
              replacement \"after\", or force [\"last_target\"]",
             input.instance_id,
             name_some(&alone)
-        ))),
-        Replacement::Before | Replacement::After => None,
-    }
+        ))
+    })
 }
 
 pub(crate) fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
-    match input.dispose {
-        Dispose::Stop if instance.is_spot => Some(Obstacle::OneTimeSpot.because(format!(
+    (input.dispose == Dispose::Stop && instance.is_spot).then(|| {
+        Obstacle::OneTimeSpot.because(format!(
             "{} is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
             instance.id
-        ))),
-        Dispose::Stop | Dispose::Terminate | Dispose::Detach => None,
-    }
+        ))
+    })
 }
 
 /// Whoever wants to look at a sick machine must not lose it.

@@ -33,13 +33,12 @@ pub(crate) fn describe_going(surroundings: &Surroundings<'_>, instance: &Instanc
 pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
     let pool = node.labels.get("karpenter.sh/nodepool");
-    let named = pool
-        .map(|pool| format!(" (node pool {pool})"))
-        .unwrap_or_default();
-    let advice = if pool.is_some() {
-        "delete its NodeClaim, or set the pool's expireAfter and disruption budgets"
-    } else {
-        "delete its NodeClaim"
+    let (named, advice) = match pool {
+        Some(pool) => (
+            format!(" (node pool {pool})"),
+            "delete its NodeClaim, or set the pool's expireAfter and disruption budgets",
+        ),
+        None => (String::new(), "delete its NodeClaim"),
     };
     match compute_type.map(String::as_str) {
         Some("fargate") => Some(Obstacle::Fargate.because(format!(
@@ -114,7 +113,6 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
 pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
     let (input, id) = (surroundings.input, &instance.id);
     let cluster = &input.cluster_name;
-    let is_tagged = has_cluster_tag(&instance.tags, cluster);
     if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
         return vec![Obstacle::AnotherCluster.because(format!(
             "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
@@ -128,7 +126,7 @@ pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -
             "{what} lacks the tag {tag} with the value owned or shared, without which the functions may not change it; set it: {command}"
         ))
     };
-    if !is_tagged {
+    if !has_cluster_tag(&instance.tags, cluster) {
         refusals.push(lacks(
             &format!("instance {id}"),
             &tag_instances(std::slice::from_ref(id), cluster.as_str()),

@@ -2,8 +2,7 @@
 
 use crate::claim::facts::Surroundings;
 use crate::claim::group_checks::node_group;
-use crate::claim::obstacle::Refusal;
-use crate::claim::obstacle::name_some;
+use crate::claim::obstacle::{Refusal, name_some};
 use crate::cluster::balancers::Balancer;
 use crate::cluster::cluster_tag::{cluster_tag, tag_group};
 use crate::cluster::group::Group;
@@ -11,36 +10,26 @@ use crate::cluster::silence::describe_silence;
 use crate::input::model::{Input, Replacement};
 
 pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<String> {
-    let mut notes: Vec<String> = overridden
-        .iter()
-        .map(|refusal| format!("forced although {refusal}"))
-        .collect();
-    if let Some(group) = surroundings.group {
-        note_limits(surroundings.input, group, &mut notes);
-        note_balancers(
-            surroundings.input,
-            group,
-            &surroundings.group_state.balancers,
-            &mut notes,
-        );
+    let Surroundings {
+        input, group, node, ..
+    } = *surroundings;
+    let forced = |refusal| format!("forced although {refusal}");
+    let mut notes: Vec<String> = overridden.iter().map(forced).collect();
+    if let Some(group) = group {
+        notes.extend(note_limits(input, group));
+        notes.extend(note_balancers(input, group, &surroundings.group_state.balancers));
     }
-    let is_before = surroundings.input.replacement == Replacement::Before;
-    if let Some(name) = surroundings.node.and_then(node_group).filter(|_| is_before) {
+    let is_before = input.replacement == Replacement::Before;
+    if let Some(name) = node.and_then(node_group).filter(|_| is_before) {
         notes.push(format!(
             "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
         ));
     }
-    let silence = surroundings
-        .node
-        .and_then(|node| describe_silence(node, surroundings.input.node_lost_after_seconds));
+    let silence = node.and_then(|node| describe_silence(node, input.node_lost_after_seconds));
     notes.extend(silence.map(|silence| {
         format!("{silence} at the earliest, and its group then terminates it with the pods on it")
     }));
-    notes.extend(
-        surroundings
-            .group
-            .and_then(|group| note_propagation(surroundings, group)),
-    );
+    notes.extend(group.and_then(|group| note_propagation(surroundings, group)));
     if surroundings.resuming {
         notes.push(
             "an earlier execution began with this node: this one goes on from where it came".to_owned(),
@@ -64,43 +53,36 @@ fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<St
 }
 
 /// What the group's limits mean for the way back.
-fn note_limits(input: &Input, group: &Group, notes: &mut Vec<String>) {
-    let Group {
-        name,
-        min,
-        desired,
-        max,
-        ..
-    } = group;
+fn note_limits(input: &Input, group: &Group) -> Option<String> {
+    let (name, max) = (&group.name, group.max);
     match input.replacement {
-        Replacement::After => {}
-        Replacement::Before if min == max => notes.push(format!(
+        Replacement::Before if group.min == max => Some(format!(
             "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
         )),
-        Replacement::Before if desired >= max => notes.push(format!(
+        Replacement::Before if group.desired >= max => Some(format!(
             "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
              the replacement away"
         )),
-        Replacement::Before => {}
+        Replacement::Before | Replacement::After => None,
     }
 }
 
 /// What the group's own balancers see of it.
-fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer], notes: &mut Vec<String>) {
+fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer]) -> Option<String> {
     if balancers.is_empty() {
-        return;
+        return None;
     }
     let names: Vec<&str> = balancers.iter().map(|balancer| balancer.name.as_str()).collect();
     let names = name_some(&names);
     match input.replacement {
-        Replacement::Before => notes.push(format!(
+        Replacement::Before => Some(format!(
             "EnterStandby takes it out of {names} at once: pods on it that serve through them get no new connections while they are \
              waited for"
         )),
-        Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => notes.push(format!(
+        Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => Some(format!(
             "it is the last healthy target of {names}: from its end until the new member of group {} is healthy there is none",
             group.name
         )),
-        Replacement::After => {}
+        Replacement::After => None,
     }
 }

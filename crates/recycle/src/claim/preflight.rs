@@ -2,7 +2,7 @@
 //!
 //! All refusals at once: each has a name that does not change, and a sentence that says what was found and what a person may do.
 
-use crate::base::ids::{ClusterName, InstanceId};
+use crate::base::ids::InstanceId;
 use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
 use crate::claim::facts::Surroundings;
 use crate::claim::group_checks::{
@@ -42,7 +42,6 @@ pub fn list_refusals(refusals: &[Refusal]) -> String {
     lines.join("\n")
 }
 
-/// Decides whether to go on.
 #[must_use]
 pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
     let id = &surroundings.input.instance_id;
@@ -55,41 +54,37 @@ pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
         return Preflight::AlreadyGone(gone);
     }
     let force = &surroundings.input.force;
-    let is_forced = |refusal: &Refusal| {
-        let forced_by = refusal.obstacle.forced_by();
-        forced_by.is_some_and(|value| force.contains(&value))
-    };
+    let is_forced = |refusal: &Refusal| force.iter().any(|force| refusal.obstacle.is_forced_by(*force));
     let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(surroundings, instance)
         .into_iter()
         .partition(is_forced);
-    if refusals.is_empty() {
-        Preflight::Go {
-            notes: write_notes(surroundings, &overridden),
-        }
-    } else {
-        Preflight::Refused(refusals)
+    if !refusals.is_empty() {
+        return Preflight::Refused(refusals);
     }
+    let notes = write_notes(surroundings, &overridden);
+    Preflight::Go { notes }
 }
 
 /// Every reason. Of what hangs together only the root is told: without a way into the cluster, or as another's business, nothing about the
 /// Node or the group is news.
 fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
-    let input = surroundings.input;
+    let Surroundings {
+        input, node, group, ..
+    } = *surroundings;
     let id = &input.instance_id;
-    let mut refusals = Vec::new();
-    refusals.extend(check_cluster(surroundings));
+    let mut refusals = Vec::from_iter(check_cluster(surroundings));
     let is_seen = refusals.is_empty();
-    let owner = surroundings.node.and_then(|node| advise_owner(id, node));
+    let owner = node.and_then(|node| advise_owner(id, node));
     let is_owned = owner.is_some();
     refusals.extend(owner);
-    let lifecycle = match surroundings.group {
+    let lifecycle = match group {
         Some(group) => check_lifecycle(surroundings, instance, group),
         None if is_owned => None,
         None => Some(Obstacle::NoGroup.because(format!(
             "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
         ))),
     };
-    if surroundings.node.is_none() && is_seen && lifecycle.is_none() {
+    if node.is_none() && is_seen && lifecycle.is_none() {
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
@@ -101,16 +96,12 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         // it half done.
         return refusals;
     }
-    refusals.extend(surroundings.node.and_then(|node| check_taints(id, node)));
-    if let Some(group) = surroundings.group {
+    refusals.extend(node.and_then(|node| check_taints(id, node)));
+    if let Some(group) = group {
         refusals.extend(check_updates(surroundings, group));
         refusals.extend(check_weights(input, surroundings.group_state, group));
         refusals.extend(check_stop(input, instance));
-        refusals.extend(
-            surroundings
-                .node
-                .and_then(|node| check_keeping(input, node, group)),
-        );
+        refusals.extend(node.and_then(|node| check_keeping(input, node, group)));
         refusals.extend(check_protection(input, instance, group));
         refusals.extend(check_processes(input, group));
         refusals.extend(check_targets(input, &surroundings.group_state.balancers));
@@ -122,7 +113,10 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
 fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
     let cluster = &surroundings.input.cluster_name;
     if let Some(endpoint) = surroundings.unreachable {
-        return Some(explain_endpoint(cluster, endpoint));
+        return Some(Obstacle::UnreachableEndpoint.because(format!(
+            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and let the \
+             functions' security group in at port 443; if it is public with a list of CIDR blocks, the functions' addresses have to be on it"
+        )));
     }
     let missing = surroundings.missing_permissions;
     (!missing.is_empty()).then(|| {
@@ -132,13 +126,6 @@ fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
             missing.join(", "),
         ))
     })
-}
-
-fn explain_endpoint(cluster: &ClusterName, endpoint: &str) -> Refusal {
-    Obstacle::UnreachableEndpoint.because(format!(
-        "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and let the \
-         functions' security group in at port 443; if it is public with a list of CIDR blocks, the functions' addresses have to be on it"
-    ))
 }
 
 /// Somebody else is removing the node already.
@@ -719,8 +706,12 @@ mod tests {
         };
         let forced = notes.iter().filter(|note| note.starts_with("forced although "));
         assert_eq!(forced.count(), 3, "{notes:?}");
+        let all_forces = input(json!({"force": [
+            "scale_in_protection", "last_target", "running_pods", "suspended_process",
+        ]}))
+        .force;
         for obstacle in Obstacle::ALL {
-            let is_forced = obstacle.forced_by().is_some();
+            let is_forced = all_forces.iter().any(|force| obstacle.is_forced_by(*force));
             let names = ["scale_in_protection", "suspended_process", "last_target"];
             assert_eq!(is_forced, names.contains(&obstacle.name()), "{obstacle:?}");
         }

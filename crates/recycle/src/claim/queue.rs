@@ -1,7 +1,6 @@
 //! Turns: which of a group's claimed nodes may be worked on, and how long a node waits for that (a day).
 //!
-//! The claims on its Nodes are the queue, in the order in which they were
-//! made; there is nothing else to keep or to lose.
+//! The claims on its Nodes are the queue, in the order in which they were made; there is nothing else to keep or to lose.
 //!
 //! A turn is taken in two steps, each of which looks at a list that was read after everything written before it: one whose list leaves
 //! room swaps its claim to [`Phase::Turn`], then lists again, and goes on only if there is room beside *everybody* in that phase or
@@ -53,10 +52,6 @@ impl Rival {
         self.claim.phase >= Phase::Turn
     }
 
-    fn is_in(&self, phase: Phase) -> bool {
-        self.claim.phase == phase
-    }
-
     fn is_ahead_of(&self, me: &Claim, node: &NodeName) -> bool {
         (self.claim.claimed_at, &self.node) < (me.claimed_at, node)
     }
@@ -75,23 +70,18 @@ impl Rival {
 /// one on its own Node, and would hold up its whole group.
 #[must_use]
 pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Rival> {
-    let read = |node: &NodeFacts| match node.claim()? {
-        StoredClaim::Known(other) => Some(other),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-    };
     let is_of_group =
         |other: &Claim| other.group == claim.group && other.is_of_installation(&claim.fence.execution);
-    nodes
-        .iter()
-        .filter(|node| node.name != *me)
-        .filter_map(|node| {
-            Some(Rival {
-                node: node.name.clone(),
-                instance: node.instance.clone(),
-                claim: read(node).filter(is_of_group)?,
-            })
-        })
-        .collect()
+    let others = nodes.iter().filter(|node| node.name != *me);
+    let rivals = others.filter_map(|node| match node.claim()? {
+        StoredClaim::Known(claim) if is_of_group(&claim) => Some(Rival {
+            node: node.name.clone(),
+            instance: node.instance.clone(),
+            claim,
+        }),
+        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+    });
+    rivals.collect()
 }
 
 /// What a claimed node does next about its turn.
@@ -122,21 +112,16 @@ pub fn waits_for_turn(urgency: Urgency) -> bool {
 pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> TurnStep {
     let is_exempt = !waits_for_turn(me.urgency);
     match me.phase {
-        Phase::Claimed => {
-            let ahead = queue_ahead(me, node, rivals);
-            let has_room = limits.allow(count_busy(rivals) + ahead, count_underway(rivals) + ahead);
-            if is_exempt || has_room {
-                TurnStep::Swap
-            } else {
-                TurnStep::Wait
-            }
+        Phase::Claimed if is_exempt || has_room(limits, rivals, queue_ahead(me, node, rivals)) => {
+            TurnStep::Swap
         }
-        Phase::Turn if is_exempt || limits.allow(count_busy(rivals), count_underway(rivals)) => TurnStep::Go,
+        Phase::Claimed => TurnStep::Wait,
+        Phase::Turn if is_exempt || has_room(limits, rivals, 0) => TurnStep::Go,
         Phase::Turn => {
             // Those behind step back when they see us, unless they were sure of their turn before; then they will have moved on.
-            let is_settled = |rival: &&Rival| !rival.is_in(Phase::Turn) || rival.is_ahead_of(me, node);
+            let is_settled = |rival: &&Rival| rival.claim.phase != Phase::Turn || rival.is_ahead_of(me, node);
             let settled: Vec<Rival> = rivals.iter().filter(is_settled).cloned().collect();
-            if limits.allow(count_busy(&settled), count_underway(&settled)) {
+            if has_room(limits, &settled, 0) {
                 TurnStep::Wait
             } else {
                 TurnStep::StepBack
@@ -146,8 +131,10 @@ pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits
     }
 }
 
-fn count_busy(rivals: &[Rival]) -> usize {
-    rivals.iter().filter(|rival| rival.is_busy()).count()
+/// Whether there is room for one more beside these rivals, and so many that go before it.
+fn has_room(limits: Limits, rivals: &[Rival], ahead: usize) -> bool {
+    let busy = rivals.iter().filter(|rival| rival.is_busy()).count();
+    limits.allow(busy + ahead, count_underway(rivals) + ahead)
 }
 
 fn count_underway(rivals: &[Rival]) -> usize {
@@ -155,10 +142,8 @@ fn count_underway(rivals: &[Rival]) -> usize {
 }
 
 fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
-    rivals
-        .iter()
-        .filter(|rival| rival.is_in(Phase::Claimed) && rival.is_ahead_of(me, node))
-        .count()
+    let waits = |rival: &&Rival| rival.claim.phase == Phase::Claimed && rival.is_ahead_of(me, node);
+    rivals.iter().filter(waits).count()
 }
 
 /// Whose turn it is instead, in words: who is being recycled, whether the group has its fill, how many are ahead.
@@ -166,23 +151,14 @@ fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
 pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> String {
     let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
     busy.sort_by_key(|rival| &rival.node);
-    let mut parts: Vec<String> = busy
-        .iter()
-        .take(NAMES_PER_CLASS)
-        .map(|rival| rival.describe())
-        .collect();
-    let underway = count_underway(rivals);
-    if underway >= limits.surge {
-        parts.push(if limits.surge > limits.parallel {
-            format!(
-                "{underway} nodes of the group are underway, and max_surge_per_group is {}",
-                limits.surge
-            )
+    let named = busy.iter().take(NAMES_PER_CLASS);
+    let mut parts: Vec<String> = named.map(|rival| rival.describe()).collect();
+    let (underway, surge) = (count_underway(rivals), limits.surge);
+    if underway >= surge {
+        parts.push(if surge > limits.parallel {
+            format!("{underway} nodes of the group are underway, and max_surge_per_group is {surge}")
         } else {
-            format!(
-                "{underway} of the group's nodes are underway, and {} may be",
-                limits.surge
-            )
+            format!("{underway} of the group's nodes are underway, and {surge} may be")
         });
     }
     match queue_ahead(me, node, rivals) {

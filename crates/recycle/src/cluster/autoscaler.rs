@@ -38,10 +38,9 @@ pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
 /// What to write on the old node, with the record that takes it back; none if it says so already, ours or not.
 #[must_use]
 pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
-    let before = node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION);
-    (before.map(String::as_str) != Some(DISABLED)).then(|| Record {
+    (!says_disabled(node)).then(|| Record {
         kept: true,
-        kept_before: before.cloned(),
+        kept_before: node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION).cloned(),
         ..record.clone()
     })
 }
@@ -56,19 +55,9 @@ pub enum ScaleDown {
     Set(String),
 }
 
-impl ScaleDown {
-    fn back_to(before: Option<&String>) -> Self {
-        before.map_or(Self::Remove, |value| Self::Set(value.clone()))
-    }
-}
-
 #[must_use]
 pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
-    if record.kept && says_disabled(node) {
-        ScaleDown::back_to(record.kept_before.as_ref())
-    } else {
-        ScaleDown::Keep
-    }
+    let_go(record.kept && says_disabled(node), record.kept_before.as_ref())
 }
 
 /// What an old node's annotation said before us, if it said anything else: for the person who brings a stopped instance back.
@@ -81,35 +70,35 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     found.filter(|value| *value != DISABLED).cloned()
 }
 
-/// Whether to keep this newcomer for `old`: not if somebody keeps it already.
+/// Whether an execution keeps this newcomer: not if a person or another execution keeps it already.
 #[must_use]
 pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
     !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)
 }
 
-/// Whether we keep this node for `old`.
 #[must_use]
 pub fn is_kept_for(newcomer: &NodeFacts, old: &InstanceId) -> bool {
-    newcomer
-        .labels
-        .get(KEPT_FOR_LABEL)
-        .is_some_and(|id| id == old.as_str())
+    let kept_for = newcomer.labels.get(KEPT_FOR_LABEL);
+    kept_for.is_some_and(|id| id == old.as_str())
 }
 
-/// The same for a newcomer that is kept for an old node.
+/// What becomes of the annotation of a newcomer that an execution kept for an old node.
 #[must_use]
 pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> ScaleDown {
-    if says_disabled(newcomer) {
-        ScaleDown::back_to(newcomer.annotations.get(KEPT_BEFORE_ANNOTATION))
-    } else {
-        ScaleDown::Keep
+    let before = newcomer.annotations.get(KEPT_BEFORE_ANNOTATION);
+    let_go(says_disabled(newcomer), before)
+}
+
+fn let_go(is_ours: bool, before: Option<&String>) -> ScaleDown {
+    if !is_ours {
+        return ScaleDown::Keep;
     }
+    before.map_or(ScaleDown::Remove, |value| ScaleDown::Set(value.clone()))
 }
 
 fn says_disabled(node: &NodeFacts) -> bool {
-    node.annotations
-        .get(SCALE_DOWN_DISABLED_ANNOTATION)
-        .is_some_and(|value| value == DISABLED)
+    let value = node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION);
+    value.is_some_and(|value| value == DISABLED)
 }
 
 /// That the replacement was taken away together with its place in the group, which is what Cluster Autoscaler does, in one sentence. The
@@ -118,10 +107,7 @@ fn says_disabled(node: &NodeFacts) -> bool {
 #[must_use]
 pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
     let before = record.desired_before?;
-    let counted = group.members.iter().filter(|member| {
-        member.lifecycle_state == "InService" || member.lifecycle_state.starts_with("Pending")
-    });
-    let is_complete = u32::try_from(counted.count()).is_ok_and(|counted| counted >= group.desired);
+    let is_complete = group.in_service() + group.pending() >= group.desired;
     (staying == 0 && group.desired < before && is_complete).then(|| {
         format!(
             "the replacement is gone, and with it its place in group {} (desired capacity {} instead of {before}): so does \
@@ -199,7 +185,7 @@ mod tests {
             assert!(record.kept);
             assert_eq!(
                 let_go_of_old_node(&annotated(DISABLED), &record),
-                ScaleDown::back_to(before.as_ref())
+                let_go(true, before.as_ref())
             );
             assert_eq!(
                 let_go_of_old_node(&annotated("false"), &record),

@@ -40,16 +40,12 @@ pub struct Target {
 pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) -> Option<Balancer> {
     let is_ours = |target: &&Target| target.id == instance.as_str();
     // `unused`: no listener sends anything there. `draining`: it is on its way out already.
-    let is_served = targets
-        .iter()
-        .filter(is_ours)
-        .any(|target| !matches!(target.state.as_str(), "unused" | "draining"));
+    let gets_traffic = |target: &Target| !matches!(target.state.as_str(), "unused" | "draining");
+    let can_serve = |target: &&Target| !is_ours(target) && target.state == "healthy";
+    let is_served = targets.iter().filter(is_ours).any(gets_traffic);
     is_served.then(|| Balancer {
         name: format!("target group {}", name_target_group(arn)),
-        others: targets
-            .iter()
-            .filter(|target| !is_ours(target) && target.state == "healthy")
-            .count(),
+        others: targets.iter().filter(can_serve).count(),
     })
 }
 
@@ -60,28 +56,21 @@ pub fn judge_other_balancers(
     group: &Group,
     instance: &InstanceId,
 ) -> Vec<Balancer> {
-    let in_service = |member: &&crate::cluster::group::Member| member.lifecycle_state == "InService";
-    if !group.member(instance).as_ref().is_some_and(in_service) {
-        return Vec::new();
-    }
-    let others = group
+    let in_service = group
         .members
         .iter()
-        .filter(|member| member.instance != *instance)
-        .filter(in_service)
-        .count();
-    let classic = attachments
-        .classic
-        .iter()
-        .map(|name| format!("load balancer {name}"));
-    let sources = attachments
-        .others
-        .iter()
-        .map(|identifier| format!("traffic source {}", last_part(identifier)));
-    classic
-        .chain(sources)
-        .map(|name| Balancer { name, others })
-        .collect()
+        .filter(|member| member.lifecycle_state == "InService");
+    let (own, others): (Vec<_>, Vec<_>) = in_service.partition(|member| member.instance == *instance);
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let classic = attachments.classic.iter();
+    let classic = classic.map(|name| format!("load balancer {name}"));
+    let sources = attachments.others.iter();
+    let sources = sources.map(|identifier| format!("traffic source {}", last_part(identifier)));
+    let names = classic.chain(sources);
+    let others = others.len();
+    names.map(|name| Balancer { name, others }).collect()
 }
 
 /// `arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/web/0123456789abcdef` is known as `web`.

@@ -29,9 +29,7 @@ impl Member {
 /// Whether a member in this lifecycle state will not be in service again.
 #[must_use]
 pub fn is_leaving(lifecycle_state: &str) -> bool {
-    ["Terminat", "Detach"]
-        .iter()
-        .any(|prefix| lifecycle_state.starts_with(prefix))
+    lifecycle_state.starts_with("Terminat") || lifecycle_state.starts_with("Detach")
 }
 
 /// How many members one SetInstanceProtection takes (its API reference).
@@ -97,10 +95,7 @@ impl Group {
     }
 
     fn count(&self, counts: impl Fn(&str) -> bool) -> u32 {
-        let members = self
-            .members
-            .iter()
-            .filter(|member| counts(&member.lifecycle_state));
-        u32::try_from(members.count()).unwrap_or(u32::MAX)
+        let states = self.members.iter().map(|member| &member.lifecycle_state);
+        u32::try_from(states.filter(|state| counts(state)).count()).unwrap_or(u32::MAX)
     }
 }

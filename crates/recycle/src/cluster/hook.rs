@@ -181,17 +181,15 @@ pub fn find_release(
 /// How an execution comes in: by what is asked for, and by what the group is at.
 #[must_use]
 pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> WayIn {
-    let is_interrupted = input.interrupted_at.is_some();
+    if input.hook.is_some() || is_held(lifecycle_state) {
+        return WayIn::Hook;
+    }
     let is_standby = lifecycle_state.is_some_and(|state| state.ends_with("Standby"));
-    match (
-        input.replacement,
-        input.hook.is_some() || is_held(lifecycle_state),
-    ) {
-        (_, true) => WayIn::Hook,
+    match input.replacement {
         // Whom EC2 takes away, nobody puts into Standby; one that is there already stays there.
-        (Replacement::After, false) if is_interrupted && is_standby => WayIn::Before,
-        (Replacement::After, false) => WayIn::After,
-        (Replacement::Before, false) => WayIn::Before,
+        Replacement::After if input.interrupted_at.is_some() && is_standby => WayIn::Before,
+        Replacement::After => WayIn::After,
+        Replacement::Before => WayIn::Before,
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::base::ids::{InstanceId, NodeName};
-use crate::records::claim::StoredClaim;
+use crate::base::names::{CLAIM_TAG, DETACHED_TAG, GAVE_UP_TAG, GROUP_TAG, STANDBY_TAG, STOPPED_TAG};
+use crate::records::claim::{Claim, StoredClaim};
 use crate::records::restore_log::GaveUp;
 
 /// An EC2 instance at this moment (DescribeInstances).
@@ -25,36 +26,32 @@ impl Instance {
     /// When recycle-eks stopped it as asked, if it is stopped since then.
     #[must_use]
     pub fn stopped_at(&self) -> Option<&str> {
-        let stopped_at = self.tags.get(crate::base::names::STOPPED_TAG)?;
+        let stopped_at = self.tags.get(STOPPED_TAG)?;
         (self.state == "stopped").then_some(stopped_at)
     }
 
     /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
     #[must_use]
     pub fn was_stopped(&self) -> bool {
-        self.is_newer_than_standby(crate::base::names::STOPPED_TAG)
+        self.is_newer_than_standby(STOPPED_TAG)
     }
 
     #[must_use]
     pub fn was_detached(&self) -> bool {
-        self.is_newer_than_standby(crate::base::names::DETACHED_TAG)
+        self.is_newer_than_standby(DETACHED_TAG)
     }
 
     fn is_newer_than_standby(&self, tag: &str) -> bool {
         let time = |tag: &str| self.tags.get(tag)?.parse::<Timestamp>().ok();
-        time(tag) > time(crate::base::names::STANDBY_TAG)
+        time(tag) > time(STANDBY_TAG)
     }
 
-    /// The claim in its tags.
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
-        let value = self.tags.get(crate::base::names::CLAIM_TAG)?;
-        let group = self
-            .tags
-            .get(crate::base::names::GROUP_TAG)
-            .and_then(|group| group.parse().ok());
+        let value = self.tags.get(CLAIM_TAG)?;
+        let group = self.tags.get(GROUP_TAG).and_then(|group| group.parse().ok());
         Some(match group {
-            Some(group) => crate::records::claim::Claim::from_tag(value, &group),
+            Some(group) => Claim::from_tag(value, &group),
             None => StoredClaim::Unreadable(value.clone()),
         })
     }
@@ -62,7 +59,7 @@ impl Instance {
     /// That it is a person's to see to.
     #[must_use]
     pub fn gave_up(&self) -> Option<GaveUp> {
-        self.tags.get(crate::base::names::GAVE_UP_TAG)?.parse().ok()
+        self.tags.get(GAVE_UP_TAG)?.parse().ok()
     }
 
     /// EC2 will not bring it back: it is terminated or about to be.

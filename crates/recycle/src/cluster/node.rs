@@ -6,10 +6,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{InstanceId, NodeName};
+use crate::base::names::{
+    CLAIM_ANNOTATION, DETACHED_TAINT, DRAINING_TAINT, FIELD_MANAGER, OUT_OF_SERVICE_TAINT,
+    PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, RECORD_ANNOTATION, REQUEST_TAINT, STOPPED_TAINT,
+};
 use crate::base::printable::printable_document;
 use crate::base::strict::{read_text, read_value};
-use crate::base::text::cut_given;
-use crate::records::claim::StoredClaim;
+use crate::base::text::{cut_given, list_names};
+use crate::records::claim::{Claim, StoredClaim};
 use crate::records::node_record::{Record, UnreadableRecord};
 use crate::records::progress::Progress;
 
@@ -32,36 +36,31 @@ const DRAINING_EFFECT: &str = "NoSchedule";
 /// The taint as we set it; its value says for which instance.
 #[must_use]
 pub fn draining_taint(instance: &InstanceId) -> Taint {
-    Taint {
-        key: crate::base::names::DRAINING_TAINT.to_owned(),
-        value: Some(instance.to_string()),
-        effect: DRAINING_EFFECT.to_owned(),
-        time_added: None,
-    }
+    taint_for(DRAINING_TAINT, instance)
 }
 
 /// Whether a taint stands where ours does: Kubernetes allows one of a key and an effect.
 #[must_use]
 pub fn is_draining_taint(taint: &Taint) -> bool {
-    taint.key == crate::base::names::DRAINING_TAINT && taint.effect == DRAINING_EFFECT
+    taint.key == DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
 /// Whether a person asks by it for the node to be recycled.
 #[must_use]
 pub fn is_request_taint(taint: &Taint) -> bool {
-    taint.key == crate::base::names::REQUEST_TAINT
+    taint.key == REQUEST_TAINT
 }
 
 /// The taint of a Node whose instance is stopped, and stays in its group.
 #[must_use]
 pub fn stopped_taint(instance: &InstanceId) -> Taint {
-    taint_for(crate::base::names::STOPPED_TAINT, instance)
+    taint_for(STOPPED_TAINT, instance)
 }
 
 /// The taint of a Node whose instance has left its group, and runs on for an investigation.
 #[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
-    taint_for(crate::base::names::DETACHED_TAINT, instance)
+    taint_for(DETACHED_TAINT, instance)
 }
 
 fn taint_for(key: &str, instance: &InstanceId) -> Taint {
@@ -78,7 +77,7 @@ fn taint_for(key: &str, instance: &InstanceId) -> Taint {
 #[must_use]
 pub fn out_of_service_taint() -> Taint {
     Taint {
-        key: crate::base::names::OUT_OF_SERVICE_TAINT.to_owned(),
+        key: OUT_OF_SERVICE_TAINT.to_owned(),
         value: Some(OUT_OF_SERVICE_BY_US.to_owned()),
         effect: "NoExecute".to_owned(),
         time_added: None,
@@ -88,8 +87,7 @@ pub fn out_of_service_taint() -> Taint {
 /// Whether it is that taint, set by us.
 #[must_use]
 pub fn is_out_of_service_taint(taint: &Taint) -> bool {
-    taint.key == crate::base::names::OUT_OF_SERVICE_TAINT
-        && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
+    taint.key == OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
 }
 
 /// The value of the taint, which means nothing to Kubernetes: a person's stays apart.
@@ -127,18 +125,16 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// The claim in its annotation.
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
-        self.annotations
-            .get(crate::base::names::CLAIM_ANNOTATION)
-            .map(|value| crate::records::claim::Claim::from_annotation(value))
+        let value = self.annotations.get(CLAIM_ANNOTATION)?;
+        Some(Claim::from_annotation(value))
     }
 
     /// The story in its annotation; none also if somebody edited it.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
-        let text = self.annotations.get(crate::base::names::PROGRESS_ANNOTATION)?;
+        let text = self.annotations.get(PROGRESS_ANNOTATION)?;
         let document = serde_json::from_str(text).ok()?;
         read_value(&printable_document(document)).ok()
     }
@@ -146,11 +142,10 @@ impl NodeFacts {
     /// Nobody has written the field since we did. Where nobody can tell, it was us.
     #[must_use]
     pub fn is_cordoned_by_us(&self) -> bool {
-        let ours = |manager: &str| manager == crate::base::names::FIELD_MANAGER;
+        let ours = |manager: &str| manager == FIELD_MANAGER;
         self.unschedulable && self.cordoned_by.as_deref().is_none_or(ours)
     }
 
-    /// A person asks for it to be recycled.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.taints.iter().any(is_request_taint)
@@ -159,15 +154,12 @@ impl NodeFacts {
     /// Since when the Node says that it is being put back. What somebody wrote there instead of a time counts for nothing.
     #[must_use]
     pub fn queued_since(&self) -> Option<Timestamp> {
-        self.annotations
-            .get(crate::base::names::PUT_BACK_ANNOTATION)?
-            .parse()
-            .ok()
+        self.annotations.get(PUT_BACK_ANNOTATION)?.parse().ok()
     }
 
     /// The record in its annotation; an unreadable one is an error that names the annotation.
     pub fn record(&self) -> Result<Record, UnreadableRecord> {
-        match self.annotations.get(crate::base::names::RECORD_ANNOTATION) {
+        match self.annotations.get(RECORD_ANNOTATION) {
             None => Ok(Record::default()),
             Some(value) => read_text(value).map_err(|source| UnreadableRecord {
                 node: self.name.clone(),
@@ -177,13 +169,11 @@ impl NodeFacts {
     }
 }
 
-/// A Node that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read Node {name}: {why}")]
 pub struct UnreadableNode {
     /// `metadata.name`, if it is a text.
     pub name: String,
-    /// The instance id at the end of `spec.providerID`.
     pub instance: Option<InstanceId>,
     /// Which of its fields, and what is wrong with it.
     pub why: String,
@@ -192,9 +182,7 @@ pub struct UnreadableNode {
 /// Nodes, and those among them that cannot be read: a kubelet writes most of its own Node, and one Node hides no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeList {
-    /// Those that can be read.
     pub readable: Vec<NodeFacts>,
-    /// The others.
     pub unreadable: Vec<UnreadableNode>,
 }
 
@@ -214,12 +202,10 @@ impl NodeList {
     pub fn describe_unreadable(&self) -> Option<String> {
         let count = self.unreadable.len();
         let named = self.unreadable.iter().take(MOST_UNREADABLE_NAMED);
-        let named: Vec<String> = named
-            .map(|node| cut_given(&format!("{} ({})", node.name, node.why)))
-            .collect();
-        let more = if count > named.len() { ", …" } else { "" };
+        let named = named.map(|node| cut_given(&format!("{} ({})", node.name, node.why)));
+        let named = list_names(&named.collect::<Vec<_>>(), count);
         let noun = if count == 1 { "Node" } else { "Nodes" };
-        (count > 0).then(|| format!("cannot read {count} {noun}: {}{more}", named.join(", ")))
+        (count > 0).then(|| format!("cannot read {count} {noun}: {named}"))
     }
 }
 
@@ -243,12 +229,7 @@ mod tests {
             (None, None),
         ] {
             let mut node = node("a");
-            let texts = text.map(|text| {
-                (
-                    crate::base::names::PUT_BACK_ANNOTATION.to_owned(),
-                    text.to_owned(),
-                )
-            });
+            let texts = text.map(|text| (PUT_BACK_ANNOTATION.to_owned(), text.to_owned()));
             node.annotations.extend(texts);
             assert_eq!(node.queued_since(), since, "{text:?}");
         }

@@ -27,7 +27,6 @@ pub struct Toleration {
     pub key: Option<String>,
     /// `operator`: `Equal` (also if there is none) or `Exists`. Others tolerate no taint of ours.
     pub operator: Option<String>,
-    /// `value`.
     pub value: Option<String>,
     /// `effect`; none: every effect.
     pub effect: Option<String>,
@@ -121,9 +120,11 @@ impl PodFacts {
     }
 
     fn is_controlled_by(&self, kinds: &[&str]) -> bool {
-        self.controller
+        let kind = self
+            .controller
             .as_ref()
-            .is_some_and(|controller| kinds.contains(&controller.kind.as_str()))
+            .map(|controller| controller.kind.as_str());
+        kind.is_some_and(|kind| kinds.contains(&kind))
     }
 
     pub(crate) fn is_finished(&self) -> bool {

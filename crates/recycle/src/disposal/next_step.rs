@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::base::ids::InstanceId;
 use crate::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT};
 use crate::base::poll::next_wait;
-use crate::base::text::{NAMES_PER_CLASS, cut_text};
+use crate::base::text::{NAMES_PER_CLASS, cut_text, list_names};
 use crate::cluster::group::Group;
 use crate::cluster::hook::{RETAINED, WAITING};
 use crate::cluster::instance::Instance;
@@ -30,9 +30,7 @@ pub const DISPOSAL_PATIENCE: u32 = 1_800;
 #[derive(Debug, Clone, Copy)]
 pub struct Departure<'a> {
     pub id: &'a InstanceId,
-    /// What becomes of it.
     pub dispose: Dispose,
-    /// How its execution came in.
     pub way_in: WayIn,
     /// It waits for a hook, and the group has ours.
     pub waits_for_our_hook: bool,
@@ -54,7 +52,6 @@ pub struct Departure<'a> {
     pub balancer_grace: u32,
 }
 
-/// The next step of a disposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisposalStep {
     /// Set the label that takes the node out of load balancers; then wait so many seconds.
@@ -82,38 +79,36 @@ pub enum DisposalStep {
     GiveUp(String),
 }
 
-/// Decides the next step.
 #[must_use]
 pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
-    let timing = departure.timing();
+    let timing = Timing::new(departure.since, departure.now, departure.balancer_grace);
     let living = departure.instance.filter(|instance| !instance.is_gone());
     if departure.is_lost && living.is_none() && departure.holds_volumes_while_off() {
         return DisposalStep::MarkOutOfService;
     }
     let Some(lifecycle_state) = departure.lifecycle_state() else {
         return match living {
-            Some(_) if departure.is_to_be_detached() => end_detach(departure, &timing),
+            Some(_) if departure.dispose == Dispose::Detach && !departure.is_lost => {
+                end_detach(departure, &timing)
+            }
             Some(_) | None => unprotect(departure).unwrap_or(DisposalStep::Done),
         };
     };
-    if is_terminating(lifecycle_state) {
-        let holds = match (departure.way_in, lifecycle_state) {
-            (WayIn::Hook, "Terminating" | WAITING) if living.is_some() => {
-                find_what_still_holds(departure, &timing)
-            }
-            (WayIn::Hook | WayIn::Before | WayIn::After, _) => None,
-        };
-        if let Some(step) = holds {
+    if lifecycle_state.starts_with("Terminat") && lifecycle_state != RETAINED {
+        if departure.way_in == WayIn::Hook
+            && matches!(lifecycle_state, "Terminating" | WAITING)
+            && living.is_some()
+            && let Some(step) = find_what_still_holds(departure, &timing)
+        {
             return step;
         }
-        if departure.waits_for_our_hook && timing.left() > 0 {
-            return DisposalStep::CompleteHook(timing.wait());
-        }
         // The group does the rest, whatever another tool's hook makes it wait for.
-        return if timing.left() > 0 {
-            DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
-        } else {
+        return if timing.left() <= 0 {
             unprotect(departure).unwrap_or(DisposalStep::Done)
+        } else if departure.waits_for_our_hook {
+            DisposalStep::CompleteHook(timing.wait())
+        } else {
+            DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
         };
     }
     let Some(instance) = living else {
@@ -139,34 +134,19 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
 /// Seconds to wait before asking again what could not be asked now; none if patience is at an end.
 #[must_use]
 pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Option<u32> {
-    let timing = Timing {
-        waited: now.duration_since(since).as_secs(),
-        balancer_grace: i64::from(balancer_grace),
-        now,
-    };
+    let timing = Timing::new(since, now, balancer_grace);
     (timing.left() > 0).then(|| timing.wait())
 }
 
 impl Departure<'_> {
-    fn timing(&self) -> Timing {
-        Timing {
-            waited: self.now.duration_since(self.since).as_secs(),
-            balancer_grace: i64::from(self.balancer_grace),
-            now: self.now,
-        }
-    }
-
     fn lifecycle_state(&self) -> Option<&str> {
         let member = self.group.and_then(|group| group.member(self.id));
         member.map(|member| member.lifecycle_state.as_str())
     }
 
-    fn is_released(&self) -> bool {
-        self.node.is_none_or(|node| node.claim().is_none())
-    }
-
-    fn is_to_be_detached(&self) -> bool {
-        self.dispose == Dispose::Detach && !self.is_lost
+    /// [`DisposalStep::Retire`] has been taken.
+    fn has_retired(&self) -> bool {
+        self.was_retired && self.node.is_none_or(|node| node.claim().is_none())
     }
 
     /// EC2 says that the machine is off, and Kubernetes still counts volumes as attached to it. Before that a pod elsewhere could write to
@@ -185,14 +165,22 @@ impl Departure<'_> {
 struct Timing {
     /// Seconds since the disposal began.
     waited: i64,
-    balancer_grace: i64,
+    balancer_grace: u32,
     now: Timestamp,
 }
 
 impl Timing {
+    fn new(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Self {
+        Self {
+            waited: now.duration_since(since).as_secs(),
+            balancer_grace,
+            now,
+        }
+    }
+
     /// Seconds until patience is at an end.
     fn left(&self) -> i64 {
-        self.balancer_grace + i64::from(VOLUME_GRACE) + i64::from(DISPOSAL_PATIENCE) - self.waited
+        i64::from(self.balancer_grace) + i64::from(VOLUME_GRACE + DISPOSAL_PATIENCE) - self.waited
     }
 
     fn wait(&self) -> u32 {
@@ -219,39 +207,29 @@ fn find_what_still_holds(departure: &Departure<'_>, timing: &Timing) -> Option<D
 
 /// Balancers first, then volumes; none if neither holds the instance any more.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
-    if let Some(step) = find_what_balancers_need(node, timing) {
-        return Some(step);
-    }
-    let node = node?;
-    let volumes_left = timing.balancer_grace + i64::from(VOLUME_GRACE) - timing.waited;
-    if !node.volumes.is_empty() && volumes_left > 0 {
-        return Some(DisposalStep::Wait(
-            next_wait(timing.waited, volumes_left, 0, None),
-            format!("volumes are still attached ({})", name_volumes(node)),
-        ));
-    }
-    None
+    find_what_balancers_need(node, timing).or_else(|| {
+        let node = node.filter(|node| !node.volumes.is_empty())?;
+        let left = i64::from(timing.balancer_grace) + i64::from(VOLUME_GRACE) - timing.waited;
+        let reason = format!("volumes are still attached ({})", name_volumes(node));
+        (left > 0).then(|| DisposalStep::Wait(next_wait(timing.waited, left, 0, None), reason))
+    })
 }
 
 /// The label, then the grace; none if both have been.
 fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     let node = node?;
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
-        return Some(DisposalStep::LeaveBalancers(whole_seconds(
-            timing.balancer_grace.max(1),
-        )));
+        return Some(DisposalStep::LeaveBalancers(timing.balancer_grace.max(1)));
     }
-    let record = node.record().ok();
-    let was_out_before_us = record
-        .as_ref()
-        .is_some_and(|record| record.excluded_before.is_some());
+    // A record that cannot be read counts as none.
+    let record = node.record().unwrap_or_default();
     // Counted from the label: what could not be asked before it was set is no grace.
-    let excluded_at = record.and_then(|record| record.excluded_at);
-    let excluded_for = excluded_at.map_or(timing.waited, |at| timing.now.duration_since(at).as_secs());
-    let grace_left = timing.balancer_grace - excluded_for;
-    (!was_out_before_us && grace_left > 0).then(|| {
+    let excluded_since = |at| timing.now.duration_since(at).as_secs();
+    let grace_left =
+        i64::from(timing.balancer_grace) - record.excluded_at.map_or(timing.waited, excluded_since);
+    (record.excluded_before.is_none() && grace_left > 0).then(|| {
         DisposalStep::Wait(
-            whole_seconds(grace_left),
+            u32::try_from(grace_left).unwrap_or(0),
             "the load balancers are given time to forget the node".to_owned(),
         )
     })
@@ -270,18 +248,13 @@ pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
 
 /// The first five, by the name that the cloud gives them: `kubernetes.io/csi/ebs.csi.aws.com^vol-1`.
 fn name_volumes(node: &NodeFacts) -> String {
-    let names = node.volumes.iter().take(NAMES_PER_CLASS);
     let short = |name: &String| {
         let mut name = name.rsplit(['^', '/']).next().unwrap_or(name).to_owned();
         cut_text(&mut name, LONGEST_VOLUME);
         name
     };
-    let more = if node.volumes.len() > NAMES_PER_CLASS {
-        ", …"
-    } else {
-        ""
-    };
-    format!("{}{more}", names.map(short).collect::<Vec<_>>().join(", "))
+    let names: Vec<String> = node.volumes.iter().take(NAMES_PER_CLASS).map(short).collect();
+    list_names(&names, node.volumes.len())
 }
 
 fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
@@ -299,7 +272,7 @@ fn stop(
     timing: &Timing,
 ) -> DisposalStep {
     match instance.state.as_str() {
-        "stopped" if departure.was_retired && departure.is_released() => DisposalStep::Done,
+        "stopped" if departure.has_retired() => DisposalStep::Done,
         "stopped" => DisposalStep::Retire,
         "running" if lifecycle_state == "Standby" => {
             find_what_holds(departure.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
@@ -316,13 +289,10 @@ fn stop(
 fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
         "Standby" => find_what_holds(departure.node, timing).unwrap_or_else(|| {
-            let exposed = departure
-                .group
-                .map_or_else(Vec::new, |group| group.find_exposed(None));
-            if exposed.is_empty() {
-                DisposalStep::Detach(DISPOSAL_WAIT)
-            } else {
-                DisposalStep::Protect(exposed)
+            let exposed = departure.group.map(|group| group.find_exposed(None));
+            match exposed.filter(|exposed| !exposed.is_empty()) {
+                Some(exposed) => DisposalStep::Protect(exposed),
+                None => DisposalStep::Detach(DISPOSAL_WAIT),
             }
         }),
         "Detaching" => timing.wait_or_give_up("the instance is Detaching".to_owned()),
@@ -344,7 +314,7 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
         );
     }
     // A call that is made again finds nothing that it may touch: the claim is gone, and whoever investigates has the instance.
-    let last = if departure.was_retired && departure.is_released() {
+    let last = if departure.has_retired() {
         DisposalStep::Done
     } else {
         DisposalStep::Retire
@@ -358,14 +328,6 @@ fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
         |group| group.find_unprotectable(departure.protected),
     );
     (!protected.is_empty()).then_some(DisposalStep::Unprotect(protected))
-}
-
-fn is_terminating(lifecycle_state: &str) -> bool {
-    lifecycle_state.starts_with("Terminat") && lifecycle_state != RETAINED
-}
-
-fn whole_seconds(seconds: i64) -> u32 {
-    u32::try_from(seconds).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -875,7 +837,7 @@ mod tests {
             assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
             let left = |now| {
                 let detach = departure(&old, Dispose::Detach, None, None, &restless, now);
-                detach.timing().left()
+                Timing::new(detach.since, detach.now, detach.balancer_grace).left()
             };
             let at_last = (400..9_999).find(|now| left(*now) == 0).unwrap();
             let waits = next(&restless, &protected, at_last - 1);

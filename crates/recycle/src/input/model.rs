@@ -14,41 +14,26 @@ use crate::input::urgency::Urgency;
 /// The input with every default filled in, as it travels in `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// `instance_id`.
     pub instance_id: InstanceId,
-    /// `cluster_name`.
     pub cluster_name: ClusterName,
     /// `label_selector` and `namespaces`.
     pub awaited: Awaited,
-    /// `evict`.
     pub evict: Evict,
-    /// `replacement`.
     pub replacement: Replacement,
-    /// `dispose`.
     pub dispose: Dispose,
-    /// `node_lost_after_seconds`.
     pub node_lost_after_seconds: u32,
-    /// `replacement_timeout_seconds`.
     pub replacement_timeout_seconds: u32,
-    /// `drain_timeout_seconds`.
     pub drain_timeout_seconds: u32,
-    /// `on_drain_timeout`.
     pub on_drain_timeout: OnDrainTimeout,
-    /// `load_balancer_grace_seconds`.
     pub load_balancer_grace_seconds: u32,
     /// `grace_period_seconds`; none: each pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u32>,
-    /// `urgency`.
     pub urgency: Urgency,
-    /// `dry_run`.
     pub dry_run: bool,
-    /// `force`.
     pub force: BTreeSet<Force>,
-    /// `interrupted_at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted_at: Option<Timestamp>,
-    /// `hook`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<Hook>,
 }
@@ -63,7 +48,6 @@ pub struct Awaited {
     pub namespaces: BTreeSet<String>,
 }
 
-/// `evict`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evict {
@@ -75,7 +59,6 @@ pub enum Evict {
     None,
 }
 
-/// `replacement`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replacement {
@@ -85,7 +68,6 @@ pub enum Replacement {
     After,
 }
 
-/// `dispose`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispose {
@@ -97,7 +79,6 @@ pub enum Dispose {
     Detach,
 }
 
-/// `on_drain_timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDrainTimeout {
@@ -115,7 +96,6 @@ pub enum OnDrainTimeout {
 pub struct Hook {
     /// The hook's name: only ours is worked on.
     pub name: String,
-    /// The group that waits.
     pub auto_scaling_group_name: GroupName,
     /// Where the instance goes: `EC2`, or `WarmPool`, which is completed at once.
     pub destination: String,
@@ -134,13 +114,11 @@ pub const TO_EC2: &str = "EC2";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Force {
-    /// The instance is protected from scale-in.
     ScaleInProtection,
     /// It is the last InService target of a target group.
     LastTarget,
     /// Pods may still run when the drain's time is over.
     RunningPods,
-    /// The group's process Launch or Terminate is suspended.
     SuspendedProcess,
 }
 
@@ -222,7 +200,7 @@ mod tests {
             "load_balancer_grace_seconds": 0, "grace_period_seconds": 5, "urgency": "planned", "dry_run": true,
             "force": ["scale_in_protection", "running_pods", "suspended_process"],
         }));
-        assert_eq!(input.awaited.selector, Some(Selector::everything()));
+        assert_eq!(input.awaited.selector, Some("*".parse().unwrap()));
         assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
         assert_eq!(input.grace_period_seconds, Some(5));
         assert_eq!(

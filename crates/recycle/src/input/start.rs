@@ -10,7 +10,6 @@ use crate::input::model::Hook;
 pub struct Start {
     /// Its name: who starts it again finds it there.
     pub name: String,
-    /// Its node.
     pub instance_id: InstanceId,
     /// The hook that holds it, if that is why.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,11 +12,8 @@ pub(crate) fn name_given(name: &str) -> String {
 
 /// "did you mean …", or all names.
 pub(crate) fn suggest(name: &str, allowed: fn(&Field) -> bool) -> String {
-    let names: Vec<&str> = FIELDS
-        .iter()
-        .filter(|field| allowed(field))
-        .map(|field| field.name)
-        .collect();
+    let fields = FIELDS.iter().filter(|field| allowed(field));
+    let names: Vec<&str> = fields.map(|field| field.name).collect();
     let nearest = names.iter().min_by_key(|known| edit_distance(name, known));
     match nearest {
         // A third of the letters wrong is still a slip of the pen; more is another word.

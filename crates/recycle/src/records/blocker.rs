@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::base::text::cut_text;
+use crate::base::text::{cut_text, list_names};
 
 /// Seconds after which people are told of what stands in the way. A budget that lets pods go one after the other, and the API server's
 /// first minutes with a new one, are no news.
@@ -53,23 +53,11 @@ impl Blocker {
     /// In one sentence, the names last: they are what can be missed if it is cut.
     #[must_use]
     pub fn describe(&self) -> String {
-        let Self {
-            what,
-            says,
-            since,
-            count,
-            names,
-            ..
-        } = self;
-        let more = if names.len() < usize::try_from(*count).unwrap_or(usize::MAX) {
-            ", …"
-        } else {
-            ""
-        };
-        let noun = if *count == 1 { "pod" } else { "pods" };
+        let noun = if self.count == 1 { "pod" } else { "pods" };
+        let names = list_names(&self.names, usize::try_from(self.count).unwrap_or(usize::MAX));
         format!(
-            "{what} has kept {count} {noun} since {since}: {says} ({}{more})",
-            names.join(", ")
+            "{} has kept {} {noun} since {}: {} ({names})",
+            self.what, self.count, self.since, self.says
         )
     }
 }

@@ -1,15 +1,15 @@
 //! The claim: who works on a node, in which phase, how urgently. One per node.
 
 use std::fmt;
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::base::failure::{Failure, NamedFailure};
 use crate::base::ids::{ExecutionArn, Fence, GroupName};
-use crate::base::strict::read_text;
-use crate::base::text::{UnknownWord, cut_text};
+use crate::base::strict::read_value;
+use crate::base::text::cut_given;
 use crate::input::urgency::Urgency;
 use crate::records::owner::Owner;
 use crate::records::schema::SCHEMA;
@@ -32,61 +32,9 @@ pub enum Phase {
     Disposing,
 }
 
-impl Phase {
-    /// All phases, the earliest first.
-    pub const ALL: [Self; 6] = [
-        Self::Claimed,
-        Self::Turn,
-        Self::Standby,
-        Self::Draining,
-        Self::Waiting,
-        Self::Disposing,
-    ];
-
-    /// The word for it in claims.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claimed => "claimed",
-            Self::Turn => "turn",
-            Self::Standby => "standby",
-            Self::Draining => "draining",
-            Self::Waiting => "waiting",
-            Self::Disposing => "disposing",
-        }
-    }
-}
-
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Phase {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|phase| phase.name() == word)
-            .ok_or_else(|| UnknownWord(word.to_owned()))
-    }
-}
-
-impl Urgency {
-    /// All of them, the least urgent first.
-    pub const ALL: [Self; 4] = [Self::Planned, Self::Hook, Self::Spot, Self::Interruption];
-
-    /// The word for it in claims.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Hook => "hook",
-            Self::Spot => "spot",
-            Self::Interruption => "interruption",
-        }
+        self.serialize(f)
     }
 }
 
@@ -97,11 +45,8 @@ pub struct Claim {
     pub schema: u32,
     /// The execution, and its life.
     pub fence: Fence,
-    /// The node's group.
     pub group: GroupName,
-    /// How far it has come.
     pub phase: Phase,
-    /// How urgent it is.
     pub urgency: Urgency,
     /// When this owner took the claim.
     pub claimed_at: Timestamp,
@@ -110,7 +55,6 @@ pub struct Claim {
 /// A claim as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredClaim {
-    /// One that we understand.
     Known(Claim),
     /// One of a newer schema, whose owner this version cannot read.
     Newer(u32),
@@ -119,11 +63,15 @@ pub enum StoredClaim {
 }
 
 impl StoredClaim {
-    /// As much of it as a sentence has room for.
-    fn unreadable(text: &str) -> Self {
-        let mut text = text.to_owned();
-        cut_text(&mut text, 120);
-        Self::Unreadable(text)
+    /// What `document` says; if it is no claim, as much of its `text` as a sentence has room for.
+    fn read(document: &Value, text: &str) -> Self {
+        let schema = document["schema"].as_u64();
+        match schema.and_then(|schema| u32::try_from(schema).ok()) {
+            Some(schema) if schema > SCHEMA => Self::Newer(schema),
+            Some(_) | None => {
+                read_value(document).map_or_else(|_| Self::Unreadable(cut_given(text)), Self::Known)
+            }
+        }
     }
 }
 
@@ -182,44 +130,25 @@ impl Claim {
     /// Reads a claim's tag, given the group's.
     #[must_use]
     pub fn from_tag(value: &str, group: &GroupName) -> StoredClaim {
-        let unreadable = || StoredClaim::unreadable(value);
         let parts: Vec<&str> = value.split(' ').collect();
-        let Some(schema) = parts.first().and_then(|part| part.parse::<u32>().ok()) else {
-            return unreadable();
+        let schema = parts[0].parse::<u32>().ok();
+        let document = match parts[..] {
+            [_, urgency, phase, claimed_at, fence] => json!({
+                "schema": schema,
+                "urgency": urgency,
+                "phase": phase,
+                "claimed_at": claimed_at,
+                "fence": fence,
+                "group": group,
+            }),
+            _ => json!({"schema": schema}),
         };
-        if schema > SCHEMA {
-            return StoredClaim::Newer(schema);
-        }
-        let [_, urgency, phase, claimed_at, fence] = parts[..] else {
-            return unreadable();
-        };
-        let (Ok(urgency), Ok(phase), Ok(claimed_at), Ok(fence)) =
-            (urgency.parse(), phase.parse(), claimed_at.parse(), fence.parse())
-        else {
-            return unreadable();
-        };
-        StoredClaim::Known(Self {
-            schema,
-            fence,
-            group: group.clone(),
-            phase,
-            urgency,
-            claimed_at,
-        })
+        StoredClaim::read(&document, value)
     }
 
-    /// Reads the annotation.
     #[must_use]
     pub fn from_annotation(value: &str) -> StoredClaim {
-        #[derive(Deserialize)]
-        struct Version {
-            schema: u32,
-        }
-        match read_text::<Version>(value) {
-            Ok(version) if version.schema > SCHEMA => StoredClaim::Newer(version.schema),
-            Ok(_) => read_text(value).map_or_else(|_| StoredClaim::unreadable(value), StoredClaim::Known),
-            Err(_) => StoredClaim::unreadable(value),
-        }
+        StoredClaim::read(&serde_json::from_str(value).unwrap_or_default(), value)
     }
 }
 
@@ -315,24 +244,21 @@ pub fn check_claim(
     urgency: Urgency,
     subject: &str,
 ) -> Result<Claim, ClaimLost> {
-    let (holder, superseded) = match found {
+    let mut superseded = false;
+    let holder = match found {
         Some(StoredClaim::Known(claim)) if claim.fence == *me => return Ok(claim),
         Some(StoredClaim::Known(claim)) => {
-            let superseded = claim.fence.execution != me.execution
+            superseded = claim.fence.execution != me.execution
                 && claim.urgency > urgency
                 && claim.is_of_installation(&me.execution);
             let why = if superseded { ", which is more urgent" } else { "" };
-            (format!("{} holds the claim{why}", claim.fence), superseded)
+            format!("{} holds the claim{why}", claim.fence)
         }
-        None => (
-            "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
-            false,
-        ),
-        Some(StoredClaim::Newer(schema)) => (
-            format!("a newer version of recycle-eks (schema {schema}) holds the claim"),
-            false,
-        ),
-        Some(StoredClaim::Unreadable(text)) => (format!("its claim cannot be read: {text}"), false),
+        None => "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
+        Some(StoredClaim::Newer(schema)) => {
+            format!("a newer version of recycle-eks (schema {schema}) holds the claim")
+        }
+        Some(StoredClaim::Unreadable(text)) => format!("its claim cannot be read: {text}"),
     };
     Err(ClaimLost {
         subject: subject.to_owned(),
@@ -721,12 +647,12 @@ mod tests {
     #[test]
     fn phases_and_urgencies_are_written_as_serde_writes_them() {
         for phase in Phase::ALL {
-            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.to_string());
         }
         for urgency in Urgency::ALL {
-            assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.name());
+            assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.to_string());
         }
-        assert!("Claimed".parse::<Phase>().is_err());
+        assert!(serde_json::from_value::<Phase>(json!("Claimed")).is_err());
     }
 
     fn any_claim() -> impl Strategy<Value = Claim> {

@@ -9,7 +9,7 @@ use crate::records::blocker::Blocker;
 
 /// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when. `kubectl describe node` shows its
 /// first 140 characters: what comes first is short, and says the most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// In a few words.
     pub summary: String,
@@ -45,12 +45,7 @@ impl Progress {
             summary,
             since,
             until,
-            then: String::new(),
-            blocked: Vec::new(),
-            meanwhile: Vec::new(),
-            held: Vec::new(),
-            counts: BTreeMap::new(),
-            names: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -1,6 +1,7 @@
 //! The steps that a restore has taken, and the tag that it gave up.
 
 use std::fmt;
+use std::mem::discriminant;
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ impl Deeds {
     #[must_use]
     pub fn with(&self, deed: Deed) -> Self {
         let mut deeds = self.0.clone();
-        if deeds.last().is_some_and(|last| last.is_like(&deed)) {
+        if deeds.last().map(discriminant) == Some(discriminant(&deed)) {
             deeds.pop();
         }
         deeds.push(deed);
@@ -63,7 +64,6 @@ impl FromStr for Deeds {
 /// The tag `recycle-eks:gave-up`: people were told that the instance is theirs to see to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
-    /// When.
     pub at: Timestamp,
     /// AWS or Kubernetes refused the way back; otherwise there was none.
     pub was_refused: bool,
@@ -106,17 +106,6 @@ impl fmt::Display for Deed {
             Self::Terminate(id) => write!(f, "terminate:{id}"),
             Self::Exit(from) => write!(f, "exit:{from}"),
         }
-    }
-}
-
-impl Deed {
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::Lower(_), Self::Lower(_))
-                | (Self::Terminate(_), Self::Terminate(_))
-                | (Self::Exit(_), Self::Exit(_))
-        )
     }
 }
 

@@ -6,9 +6,8 @@ use crate::cluster::node::{NodeFacts, Taint};
 
 /// For which instance a Node is reserved as the replacement.
 pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
-    node.annotations
-        .get(REPLACEMENT_FOR_ANNOTATION)
-        .map(String::as_str)
+    let old = node.annotations.get(REPLACEMENT_FOR_ANNOTATION)?;
+    Some(old)
 }
 
 /// Why pods of the old node could not run on this member, in words; none if they could.
@@ -33,11 +32,13 @@ pub(crate) fn find_defect(member: &Member, node: Option<&NodeFacts>, old_node: &
     if node.unschedulable {
         return Some(format!("node {name} is cordoned"));
     }
-    old_node
-        .extended_resources
-        .iter()
-        .find(|resource| !node.extended_resources.contains(resource))
-        .map(|resource| format!("node {name} does not offer {resource} yet"))
+    let mut wanted = old_node.extended_resources.iter();
+    let missing = wanted.find(|resource| !node.extended_resources.contains(resource))?;
+    Some(format!("node {name} does not offer {missing} yet"))
+}
+
+pub(crate) fn keeps_pods_away(taint: &Taint) -> bool {
+    matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
 }
 
 /// Whether pods of the old node could be kept away by this taint: it keeps pods away at all, and the old node has none like it.
@@ -49,32 +50,18 @@ pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
         "node.cloudprovider.kubernetes.io/",
         "recycle-eks/",
     ];
-    let keeps_pods_away = matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
     let is_state = STATES.iter().any(|prefix| taint.key.starts_with(prefix));
-    let old_has_it = old_node
-        .taints
-        .iter()
-        .any(|other| other.key == taint.key && other.effect == taint.effect);
-    keeps_pods_away && (is_state || !old_has_it)
+    let is_like_it = |other: &Taint| other.key == taint.key && other.effect == taint.effect;
+    let old_has_it = old_node.taints.iter().any(is_like_it);
+    keeps_pods_away(taint) && (is_state || !old_has_it)
 }
 
-/// A member in such a state will not be in service again by itself.
-pub(crate) fn is_leaving(lifecycle_state: &str) -> bool {
-    ["Terminat", "Detach", "EnteringStandby", "Standby"]
-        .iter()
-        .any(|prefix| lifecycle_state.starts_with(prefix))
-}
-
-/// The first three, and how many more there are.
+/// The first three, and how many more there are: the text travels in every answer.
 pub(crate) fn list_at_most_three(missing: &[String]) -> String {
     const MOST: usize = 3;
-    let more = if missing.len() > MOST {
-        format!("; and {} more", missing.len() - MOST)
-    } else {
-        String::new()
-    };
-    format!(
-        "{}{more}",
-        missing.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ")
-    )
+    let told = missing[..missing.len().min(MOST)].join("; ");
+    match missing.len().saturating_sub(MOST) {
+        0 => told,
+        more => format!("{told}; and {more} more"),
+    }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::ids::{InstanceId, NodeName};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::node::{NodeFacts, Taint};
+use crate::replacement::defect::keeps_pods_away;
 
 /// How many hexadecimal digits at the end of an instance id tell members apart: a newcomer to a group of 500, the most that a group has by
 /// default, has the same as one of them in one case of 30,000, and is then not seen as one.
@@ -34,9 +35,8 @@ impl OldNode {
     #[must_use]
     pub fn new(node: Option<&NodeFacts>, members: &[InstanceId]) -> Self {
         let taints = node.into_iter().flat_map(|node| &node.taints);
-        let taints = taints
-            .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
-            .map(|taint| format!("{}:{}", taint.key, taint.effect));
+        let taints = taints.filter(|taint| keeps_pods_away(taint));
+        let taints = taints.map(|taint| format!("{}:{}", taint.key, taint.effect));
         let resources = node.into_iter().flat_map(|node| node.extended_resources.clone());
         let mut left = NAMES_BUDGET;
         let mut fits = |name: &String| {
@@ -62,11 +62,8 @@ impl OldNode {
     pub fn newcomers<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
         let is_new = |member: &&Member| {
             let mark = mark(&member.instance);
-            !self
-                .members
-                .as_bytes()
-                .chunks(MARK)
-                .any(|known| known == mark.as_bytes())
+            let mut known = self.members.as_bytes().chunks(MARK);
+            known.all(|known| known != mark.as_bytes())
         };
         group.members.iter().filter(is_new).collect()
     }

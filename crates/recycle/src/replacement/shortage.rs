@@ -18,7 +18,6 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// In words.
     #[must_use]
     pub fn describe(&self) -> String {
         let count = format!("{} of {} members are usable", self.usable, self.needed);
@@ -74,11 +73,8 @@ fn count_others(
     let (mut usable, mut missing) = (0, Vec::new());
     for member in group.members.iter().filter(|member| member.instance != *old) {
         let node = find_node(nodes, member);
-        if is_kept_in_standby(member, node) {
-            usable += 1;
-            continue;
-        }
         match find_defect(member, node, old_node) {
+            _ if is_kept_in_standby(member, node) => usable += 1,
             Some(defect) => missing.push(defect),
             None if is_counted_elsewhere(node, old, group, nodes) => {}
             None => usable += 1,

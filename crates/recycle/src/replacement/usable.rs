@@ -8,7 +8,7 @@ use crate::base::ids::InstanceId;
 use crate::base::poll::next_wait;
 use crate::cluster::group::{Group, Member};
 use crate::cluster::node::NodeFacts;
-use crate::replacement::defect::{find_defect, is_leaving, list_at_most_three, reserved_for};
+use crate::replacement::defect::{find_defect, list_at_most_three, reserved_for};
 use crate::replacement::shortage::Shortage;
 
 /// A member that came after EnterStandby, with its Node if it has registered.
@@ -22,10 +22,9 @@ impl Candidate {
     /// It is not leaving the group again.
     #[must_use]
     pub fn is_staying(&self) -> bool {
-        !is_leaving(&self.member.lifecycle_state)
+        !self.member.is_leaving() && !self.member.lifecycle_state.ends_with("Standby")
     }
 
-    /// For whom it is reserved.
     #[must_use]
     pub fn reserved_for(&self) -> Option<&str> {
         reserved_for(self.node.as_ref()?)
@@ -40,11 +39,7 @@ pub enum ReplacementVerdict {
     /// The reserved one is usable.
     Ready(InstanceId),
     /// Not yet; why, in words, and how many seconds to wait.
-    Wait {
-        /// What is missing.
-        reason: String,
-        wait_seconds: u32,
-    },
+    Wait { reason: String, wait_seconds: u32 },
     /// The time is over; what was missing.
     TimedOut(String),
 }
@@ -52,11 +47,8 @@ pub enum ReplacementVerdict {
 /// The members that are not among those before EnterStandby, oldest entry of the group's list first.
 #[must_use]
 pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
-    group
-        .members
-        .iter()
-        .filter(|member| !members_before.contains(&member.instance))
-        .collect()
+    let is_new = |member: &&Member| !members_before.contains(&member.instance);
+    group.members.iter().filter(is_new).collect()
 }
 
 /// How often a drained node looks again whether another replacement has come: the history has room for few looks more.
@@ -107,20 +99,12 @@ pub fn judge_replacement(
     shortage: Option<&Shortage>,
     patience: Patience,
 ) -> ReplacementVerdict {
-    let staying = || {
-        candidates
-            .iter()
-            .filter(|candidate| candidate.member.instance != *old && candidate.is_staying())
-    };
-    let reserved: Vec<&Candidate> = staying()
-        .filter(|candidate| candidate.reserved_for() == Some(old.as_str()))
-        .collect();
-    let considered = if reserved.is_empty() {
-        staying().collect()
-    } else {
-        reserved
-    };
-
+    let is_reserved = |candidate: &&Candidate| candidate.reserved_for() == Some(old.as_str());
+    let is_considered = |candidate: &&Candidate| candidate.member.instance != *old && candidate.is_staying();
+    let mut considered: Vec<&Candidate> = candidates.iter().filter(is_considered).collect();
+    if considered.iter().any(is_reserved) {
+        considered.retain(is_reserved);
+    }
     let mut missing = Vec::new();
     for candidate in considered {
         match find_what_is_missing(candidate, old, old_node) {
@@ -133,20 +117,24 @@ pub fn judge_replacement(
         }
     }
     let is_launched = !missing.is_empty();
-    let reason = describe_missing(&missing);
+    let reason = if is_launched {
+        list_at_most_three(&missing)
+    } else {
+        "the group has no new member yet".to_owned()
+    };
     if let Some(wait_seconds) = patience.next_wait() {
         return ReplacementVerdict::Wait { reason, wait_seconds };
     }
     let waited = patience.waited();
     let full = group.filter(|group| !is_launched && group.desired >= group.max);
-    if let Some(Group { name, max, .. }) = full {
-        return ReplacementVerdict::TimedOut(format!(
+    ReplacementVerdict::TimedOut(match full {
+        Some(Group { name, max, .. }) => format!(
             "nothing was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch none for a member in \
              Standby: if its scaling activities say nothing else, raise the maximum by one; for other nodes of such a group write \
              replacement \"after\""
-        ));
-    }
-    ReplacementVerdict::TimedOut(format!("no usable replacement after {waited} seconds: {reason}"))
+        ),
+        None => format!("no usable replacement after {waited} seconds: {reason}"),
+    })
 }
 
 /// What a candidate still lacks, in words; none if it is usable and free, or reserved for `old`.
@@ -157,14 +145,6 @@ fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &Node
         return Some(format!("node {} is the replacement of {other}", node.name));
     }
     find_defect(member, node.as_ref(), old_node)
-}
-
-/// At most three candidates in words: the text travels in every answer.
-fn describe_missing(missing: &[String]) -> String {
-    if missing.is_empty() {
-        return "the group has no new member yet".to_owned();
-    }
-    list_at_most_three(missing)
 }
 
 #[cfg(test)]
