@@ -1,8 +1,12 @@
 //! Auto Scaling's answers as the decisions see them.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
-use aws_sdk_autoscaling::types::{LaunchTemplateSpecification, TagDescription};
+use aws_sdk_autoscaling::types::{
+    AutoScalingGroup, Instance, LaunchTemplateSpecification, RetentionAction, TagDescription,
+};
+use recycle::base::ids::InvalidId;
 use recycle::cluster::balancers::Attachments;
 use recycle::cluster::group::{Group, Member};
 use recycle::rotation::fleet::{Fleet, FleetMember, Template};
@@ -11,7 +15,7 @@ use crate::Error;
 use crate::groups::DESCRIBE_GROUPS;
 
 /// Target groups of Elastic Load Balancing stand in `TargetGroupARNs`, or among the sources of traffic under that type.
-pub(crate) fn to_attachments(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Attachments {
+pub(crate) fn to_attachments(group: &AutoScalingGroup) -> Attachments {
     let mut found = Attachments {
         target_groups: group.target_group_arns().to_vec(),
         classic: group.load_balancer_names().to_vec(),
@@ -31,30 +35,26 @@ pub(crate) fn to_attachments(group: &aws_sdk_autoscaling::types::AutoScalingGrou
     found
 }
 
-pub(crate) fn is_weighted(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
+pub(crate) fn is_weighted(group: &AutoScalingGroup) -> bool {
     let template = group
         .mixed_instances_policy()
         .and_then(|policy| policy.launch_template());
     let has_weights = template.is_some_and(|template| {
-        let weights = template.overrides().iter();
-        weights
-            .filter_map(|choice| choice.weighted_capacity())
-            .next()
-            .is_some()
+        let mut overrides = template.overrides().iter();
+        overrides.any(|choice| choice.weighted_capacity().is_some())
     });
     has_weights || group.desired_capacity_type().is_some_and(|unit| unit != "units")
 }
 
-pub(crate) fn retains(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> bool {
+pub(crate) fn retains(group: &AutoScalingGroup) -> bool {
     let triggers = group
         .instance_lifecycle_policy()
         .and_then(|policy| policy.retention_triggers());
-    triggers.and_then(|triggers| triggers.terminate_hook_abandon())
-        == Some(&aws_sdk_autoscaling::types::RetentionAction::Retain)
+    triggers.and_then(|triggers| triggers.terminate_hook_abandon()) == Some(&RetentionAction::Retain)
 }
 
 /// A group launches from its template, or from that of a mixed-instances policy.
-pub(crate) fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Fleet, Error> {
+pub(crate) fn to_fleet(group: &AutoScalingGroup) -> Result<Fleet, Error> {
     let mixed = group
         .mixed_instances_policy()
         .and_then(|policy| policy.launch_template());
@@ -63,10 +63,7 @@ pub(crate) fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> 
         .or(mixed.and_then(|mixed| mixed.launch_template_specification()));
     let overrides = mixed.map(|mixed| mixed.overrides()).unwrap_or_default().iter();
     Ok(Fleet {
-        name: parse(
-            DESCRIBE_GROUPS,
-            group.auto_scaling_group_name().unwrap_or_default(),
-        )?,
+        name: parse(DESCRIBE_GROUPS, group.auto_scaling_group_name())?,
         tags: to_tags(group),
         template: named.and_then(to_template),
         overrides: overrides
@@ -74,7 +71,7 @@ pub(crate) fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> 
                 let template = choice.launch_template_specification().and_then(to_template)?;
                 Some((choice.instance_type()?.to_owned(), template))
             })
-            .collect::<BTreeMap<_, _>>(),
+            .collect(),
         members: group
             .instances()
             .iter()
@@ -92,20 +89,16 @@ pub(crate) fn to_fleet(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> 
     })
 }
 
-pub(crate) fn to_tags(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> BTreeMap<String, String> {
+pub(crate) fn to_tags(group: &AutoScalingGroup) -> BTreeMap<String, String> {
     let named =
         |tag: &TagDescription| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
     group.tags().iter().filter_map(named).collect()
 }
 
-pub(crate) fn list_propagated(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Vec<String> {
-    let propagated = group
-        .tags()
-        .iter()
-        .filter(|tag| tag.propagate_at_launch() == Some(true));
-    propagated
-        .filter_map(|tag| tag.key().map(str::to_owned))
-        .collect()
+pub(crate) fn list_propagated(group: &AutoScalingGroup) -> Vec<String> {
+    let tags = group.tags().iter();
+    let propagated = tags.filter(|tag| tag.propagate_at_launch() == Some(true));
+    propagated.filter_map(|tag| Some(tag.key()?.to_owned())).collect()
 }
 
 /// A group that names no version launches the default one (API reference, LaunchTemplateSpecification).
@@ -118,12 +111,9 @@ fn to_template(named: &LaunchTemplateSpecification) -> Option<Template> {
 
 /// What a member was launched from: a version that had a number. With half of it the member would look outdated.
 fn to_launched(named: &LaunchTemplateSpecification) -> Result<Template, Error> {
-    let given = |field: &str, value: Option<&str>| match value {
-        Some(value) if !value.is_empty() => Ok(value.to_owned()),
-        Some(_) | None => Err(Error::Unintelligible {
-            call: DESCRIBE_GROUPS,
-            what: format!("a member's LaunchTemplate without {field}"),
-        }),
+    let given = |field: &str, value: Option<&str>| {
+        let value = value.filter(|value| !value.is_empty()).map(str::to_owned);
+        value.ok_or_else(|| missing(&format!("a member's LaunchTemplate without {field}")))
     };
     Ok(Template {
         id: given("LaunchTemplateId", named.launch_template_id())?,
@@ -131,12 +121,9 @@ fn to_launched(named: &LaunchTemplateSpecification) -> Result<Template, Error> {
     })
 }
 
-pub(crate) fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> Result<Group, Error> {
+pub(crate) fn to_group(group: &AutoScalingGroup) -> Result<Group, Error> {
     Ok(Group {
-        name: parse(
-            DESCRIBE_GROUPS,
-            group.auto_scaling_group_name().unwrap_or_default(),
-        )?,
+        name: parse(DESCRIBE_GROUPS, group.auto_scaling_group_name())?,
         min: size(DESCRIBE_GROUPS, "MinSize", group.min_size())?,
         desired: size(DESCRIBE_GROUPS, "DesiredCapacity", group.desired_capacity())?,
         max: size(DESCRIBE_GROUPS, "MaxSize", group.max_size())?,
@@ -150,41 +137,33 @@ pub(crate) fn to_group(group: &aws_sdk_autoscaling::types::AutoScalingGroup) -> 
             .iter()
             .map(|process| process.process_name().map(str::to_owned))
             .collect::<Option<_>>()
-            .ok_or_else(|| Error::Unintelligible {
-                call: DESCRIBE_GROUPS,
-                what: "a suspended process without ProcessName".to_owned(),
-            })?,
+            .ok_or_else(|| missing("a suspended process without ProcessName"))?,
     })
 }
 
-fn to_member(instance: &aws_sdk_autoscaling::types::Instance) -> Result<Member, Error> {
-    let state = instance.lifecycle_state().ok_or_else(|| Error::Unintelligible {
-        call: DESCRIBE_GROUPS,
-        what: "a member without LifecycleState".to_owned(),
-    })?;
+fn to_member(instance: &Instance) -> Result<Member, Error> {
+    let state = instance.lifecycle_state();
+    let state = state.ok_or_else(|| missing("a member without LifecycleState"))?;
     Ok(Member {
-        instance: parse(DESCRIBE_GROUPS, instance.instance_id().unwrap_or_default())?,
+        instance: parse(DESCRIBE_GROUPS, instance.instance_id())?,
         lifecycle_state: state.as_str().to_owned(),
         protected_from_scale_in: instance.protected_from_scale_in().unwrap_or(false),
     })
 }
 
-pub(crate) fn parse<T: std::str::FromStr<Err = recycle::base::ids::InvalidId>>(
-    call: &'static str,
-    text: &str,
-) -> Result<T, Error> {
-    text.parse()
-        .map_err(|error: recycle::base::ids::InvalidId| Error::Unintelligible {
-            call,
-            what: error.to_string(),
-        })
+fn missing(what: &str) -> Error {
+    Error::unintelligible(DESCRIBE_GROUPS, what)
+}
+
+pub(crate) fn parse<T>(call: &'static str, text: Option<&str>) -> Result<T, Error>
+where
+    T: FromStr<Err = InvalidId>,
+{
+    let parsed = text.unwrap_or_default().parse();
+    parsed.map_err(|error: InvalidId| Error::unintelligible(call, error.to_string()))
 }
 
 pub(crate) fn size(call: &'static str, field: &str, value: Option<i32>) -> Result<u32, Error> {
-    value
-        .and_then(|value| u32::try_from(value).ok())
-        .ok_or_else(|| Error::Unintelligible {
-            call,
-            what: format!("{field} is {value:?}"),
-        })
+    let size = value.and_then(|value| u32::try_from(value).ok());
+    size.ok_or_else(|| Error::unintelligible(call, format!("{field} is {value:?}")))
 }

@@ -1,9 +1,7 @@
 //! What AWS answers instead of a result, sorted by what a step can do about it.
 
-use std::fmt;
-
 use aws_sdk_autoscaling::error::{ProvideErrorMetadata, SdkError};
-use recycle::base::failure::{Failure, NamedFailure};
+use recycle::base::failure::{Failure, NamedFailure, with_causes};
 
 use crate::whole::NotWhole;
 
@@ -15,58 +13,49 @@ pub enum Error {
     Unavailable {
         /// The IAM action, such as `ec2:DescribeInstances`.
         call: &'static str,
-        /// What happened.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The function's role lacks the action.
     #[error("failed to call {call} because this function's role may not")]
-    Denied {
-        /// The IAM action that is missing.
-        call: &'static str,
-        /// AWS's text.
-        source: Reply,
-    },
+    Denied { call: &'static str, source: Reply },
     /// The instance is not in a state that allows the call: it may have been made before, so read again and decide.
     #[error("failed to call {call} in this state of the instance")]
-    WrongState {
-        /// The IAM action.
-        call: &'static str,
-        /// AWS's text.
-        source: Reply,
-    },
+    WrongState { call: &'static str, source: Reply },
     /// AWS refuses the call for another reason.
     #[error("failed to call {call}")]
-    Refused {
-        /// The IAM action.
-        call: &'static str,
-        /// AWS's text.
-        source: Reply,
-    },
+    Refused { call: &'static str, source: Reply },
     /// The SDK could not build the request, or the answer lacks what we asked for: our own fault.
     #[error("failed to make sense of {call}: {what}")]
-    Unintelligible {
-        /// The IAM action.
-        call: &'static str,
-        /// What was wrong.
-        what: String,
-    },
+    Unintelligible { call: &'static str, what: String },
 }
 
 /// AWS's own words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code})")]
 pub struct Reply {
     /// The error code, such as `ValidationError`.
     pub code: String,
     pub message: String,
 }
 
-impl fmt::Display for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.code)
-    }
-}
-
-impl std::error::Error for Reply {}
+/// Error codes of calls that are worth another try. With ScalingActivityInProgress and ResourceContention, the group is busy with
+/// something else for a moment.
+const BUSY: [&str; 14] = [
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "RequestLimitExceeded",
+    "TooManyRequestsException",
+    "SlowDown",
+    "ScalingActivityInProgress",
+    "ResourceContention",
+    "InternalError",
+    "InternalFailure",
+    "ServiceUnavailable",
+    "Unavailable",
+];
 
 impl NamedFailure for Error {
     fn failure(&self) -> Failure {
@@ -79,6 +68,12 @@ impl NamedFailure for Error {
 }
 
 impl Error {
+    /// An answer that does not say what it has to.
+    pub fn unintelligible(call: &'static str, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self::Unintelligible { call, what }
+    }
+
     /// AWS's error code, if AWS answered.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
@@ -102,22 +97,15 @@ impl Error {
         let status = error
             .raw_response()
             .map_or(0, |response| response.status().as_u16());
-        if let Some(missing) = find_cause::<NotWhole>(&error) {
-            return Self::Unintelligible {
-                call,
-                what: missing.to_string(),
-            };
+        if let Some(missing) = find_missing(&error) {
+            return Self::unintelligible(call, missing.to_string());
         }
         match error {
-            SdkError::ServiceError(answer) if status < 300 => Self::Unintelligible {
-                call,
-                what: recycle::base::failure::with_causes(answer.err()),
-            },
+            SdkError::ServiceError(answer) if status < 300 => {
+                Self::unintelligible(call, with_causes(answer.err()))
+            }
             SdkError::ServiceError(answer) => Self::from_reply(call, status, Reply::of(answer.err())),
-            SdkError::ConstructionFailure(_) => Self::Unintelligible {
-                call,
-                what: recycle::base::failure::with_causes(&error),
-            },
+            SdkError::ConstructionFailure(_) => Self::unintelligible(call, with_causes(&error)),
             other => Self::Unavailable {
                 call,
                 source: Box::new(other),
@@ -126,29 +114,10 @@ impl Error {
     }
 
     fn from_reply(call: &'static str, status: u16, reply: Reply) -> Self {
-        let is_fault = status >= 500 || status == 429;
         match reply.code.as_str() {
-            // ScalingActivityInProgress and ResourceContention: the group is busy with something else for a moment.
-            "Throttling"
-            | "ThrottlingException"
-            | "ThrottledException"
-            | "RequestThrottled"
-            | "RequestThrottledException"
-            | "RequestLimitExceeded"
-            | "TooManyRequestsException"
-            | "SlowDown"
-            | "ScalingActivityInProgress"
-            | "ResourceContention"
-            | "InternalError"
-            | "InternalFailure"
-            | "ServiceUnavailable"
-            | "Unavailable" => Self::Unavailable {
+            code if status >= 500 || status == 429 || BUSY.contains(&code) => Self::Unavailable {
                 call,
-                source: Box::new(reply),
-            },
-            _ if is_fault => Self::Unavailable {
-                call,
-                source: Box::new(reply),
+                source: reply.into(),
             },
             "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" | "AuthFailure" => {
                 Self::Denied { call, source: reply }
@@ -160,20 +129,16 @@ impl Error {
     }
 }
 
-/// The cause of this type, if there is one.
-fn find_cause<'a, C: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a C> {
-    std::iter::successors(Some(error), |error| error.source()).find_map(<dyn std::error::Error>::downcast_ref)
+/// What the answer lacks, if that is the cause.
+fn find_missing<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotWhole> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|cause| cause.downcast_ref())
 }
 
 impl Reply {
     fn of(error: &(impl ProvideErrorMetadata + std::error::Error)) -> Self {
         Self {
             code: error.code().unwrap_or("no error code").to_owned(),
-            message: error
-                .message()
-                .map_or_else(|| recycle::base::failure::with_causes(error), str::to_owned),
+            message: error.message().map_or_else(|| with_causes(error), str::to_owned),
         }
     }
 }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_config::SdkConfig;
-use aws_sdk_autoscaling::types::Filter;
+use aws_sdk_autoscaling::operation::describe_auto_scaling_groups::paginator;
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter};
 use recycle::base::ids::{ClusterName, GroupName, InstanceId};
 use recycle::base::names::LIFECYCLE_HOOK;
 use recycle::cluster::balancers::Attachments;
@@ -19,27 +20,10 @@ use crate::answers::{
 };
 use crate::whole::Whole;
 
-const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
-
 pub(crate) const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
-
+const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_REFRESHES: &str = "autoscaling:DescribeInstanceRefreshes";
-
-const ENTER_STANDBY: &str = "autoscaling:EnterStandby";
-
-const EXIT_STANDBY: &str = "autoscaling:ExitStandby";
-
-const DETACH: &str = "autoscaling:DetachInstances";
-
-const SET_DESIRED: &str = "autoscaling:SetDesiredCapacity";
-
-const SET_PROTECTION: &str = "autoscaling:SetInstanceProtection";
-
 const DESCRIBE_HOOKS: &str = "autoscaling:DescribeLifecycleHooks";
-
-const COMPLETE_HOOK: &str = "autoscaling:CompleteLifecycleAction";
-
-const TERMINATE: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
 
 /// An instance in its group, with what is to be known before it is taken out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,23 +43,17 @@ pub struct Membership {
     pub retains: bool,
 }
 
-/// Auto Scaling's groups.
 #[derive(Debug, Clone)]
 pub struct Groups {
     client: aws_sdk_autoscaling::Client,
 }
 
 impl Groups {
-    /// A client as `config` says.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        Self {
-            client: aws_sdk_autoscaling::Client::from_conf(
-                aws_sdk_autoscaling::config::Builder::from(config)
-                    .interceptor(Whole)
-                    .build(),
-            ),
-        }
+        let config = aws_sdk_autoscaling::config::Builder::from(config).interceptor(Whole);
+        let client = aws_sdk_autoscaling::Client::from_conf(config.build());
+        Self { client }
     }
 
     /// The name of the group that the instance belongs to, and its lifecycle state there, whichever it is.
@@ -87,15 +65,13 @@ impl Groups {
             .send()
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error))?;
-        answer
-            .auto_scaling_instances()
-            .iter()
-            .find_map(|instance| Some((instance.auto_scaling_group_name()?, instance.lifecycle_state())))
-            .map(|(name, state)| {
-                let state = state.unwrap_or_default().to_owned();
-                Ok((parse(DESCRIBE_INSTANCES, name)?, state))
-            })
-            .transpose()
+        let mut instances = answer.auto_scaling_instances().iter();
+        let found = instances.find_map(|instance| {
+            let name = parse(DESCRIBE_INSTANCES, Some(instance.auto_scaling_group_name()?));
+            let state = instance.lifecycle_state().unwrap_or_default().to_owned();
+            Some(name.map(|name| (name, state)))
+        });
+        found.transpose()
     }
 
     /// The group as it is now, or none if there is none of that name.
@@ -103,10 +79,7 @@ impl Groups {
         self.describe(name).await?.as_ref().map(to_group).transpose()
     }
 
-    async fn describe(
-        &self,
-        name: &GroupName,
-    ) -> Result<Option<aws_sdk_autoscaling::types::AutoScalingGroup>, Error> {
+    async fn describe(&self, name: &GroupName) -> Result<Option<AutoScalingGroup>, Error> {
         let answer = self
             .client
             .describe_auto_scaling_groups()
@@ -123,19 +96,18 @@ impl Groups {
             .name(format!("tag:{}", cluster_tag(cluster.as_str())))
             .set_values(Some(CLUSTER_TAG_VALUES.map(str::to_owned).to_vec()))
             .build();
-        let mut pages = self
-            .client
-            .describe_auto_scaling_groups()
-            .filters(belongs)
-            .into_paginator()
-            .items()
-            .send();
+        let mut groups = self.select(belongs).send();
         let mut fleets = Vec::new();
-        while let Some(group) = pages.next().await {
+        while let Some(group) = groups.next().await {
             let group = group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
             fleets.push(to_fleet(&group)?);
         }
         Ok(fleets)
+    }
+
+    fn select(&self, filter: Filter) -> paginator::DescribeAutoScalingGroupsPaginatorItems {
+        let request = self.client.describe_auto_scaling_groups().filters(filter);
+        request.into_paginator().items()
     }
 
     /// The group as rotations look at it; none if there is no such group.
@@ -180,9 +152,8 @@ impl Groups {
             .await
             .map_err(|error| Error::from_sdk(DESCRIBE_REFRESHES, error))?;
         for refresh in answer.instance_refreshes() {
-            let status = refresh.status().ok_or_else(|| Error::Unintelligible {
-                call: DESCRIBE_REFRESHES,
-                what: "an instance refresh without Status".to_owned(),
+            let status = refresh.status().ok_or_else(|| {
+                Error::unintelligible(DESCRIBE_REFRESHES, "an instance refresh without Status")
             })?;
             if REFRESHING.contains(&status.as_str()) {
                 return Ok(Some(status.as_str().to_owned()));
@@ -200,8 +171,8 @@ impl Groups {
             .should_decrement_desired_capacity(false)
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(ENTER_STANDBY, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:EnterStandby", error))
     }
 
     /// ExitStandby, which makes the desired capacity one larger.
@@ -212,8 +183,8 @@ impl Groups {
             .instance_ids(member.as_str())
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(EXIT_STANDBY, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:ExitStandby", error))
     }
 
     /// DetachInstances without decrement: a member in Standby does not count towards the desired capacity.
@@ -225,8 +196,8 @@ impl Groups {
             .should_decrement_desired_capacity(false)
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(DETACH, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:DetachInstances", error))
     }
 
     /// SetDesiredCapacity at once, whatever cooldown runs.
@@ -238,8 +209,8 @@ impl Groups {
             .honor_cooldown(false)
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(SET_DESIRED, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:SetDesiredCapacity", error))
     }
 
     /// Protects members from scale-in, or no longer.
@@ -257,7 +228,7 @@ impl Groups {
                 .protected_from_scale_in(protected)
                 .send()
                 .await
-                .map_err(|error| Error::from_sdk(SET_PROTECTION, error))?;
+                .map_err(|error| Error::from_sdk("autoscaling:SetInstanceProtection", error))?;
         }
         Ok(())
     }
@@ -302,8 +273,8 @@ impl Groups {
             .lifecycle_action_result("CONTINUE")
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(COMPLETE_HOOK, error));
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:CompleteLifecycleAction", error));
         match called {
             Err(Error::WrongState { .. }) => Ok(()),
             called => called,
@@ -314,25 +285,14 @@ impl Groups {
     pub async fn find_held(&self, cluster: &ClusterName) -> Result<BTreeSet<InstanceId>, Error> {
         let tag = cluster_tag(cluster.as_str());
         let filter = Filter::builder().name("tag-key").values(tag).build();
-        let mut pages = self
-            .client
-            .describe_auto_scaling_groups()
-            .filters(filter)
-            .into_paginator()
-            .items()
-            .send();
+        let mut groups = self.select(filter).send();
         let mut found = BTreeSet::new();
-        while let Some(group) = pages.next().await {
-            let group = group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?;
-            let group = to_group(&group)?;
-            let held: Vec<InstanceId> = group
-                .members
-                .iter()
-                .filter(|member| is_held(Some(&member.lifecycle_state)))
-                .map(|member| member.instance.clone())
-                .collect();
+        while let Some(group) = groups.next().await {
+            let group = to_group(&group.map_err(|error| Error::from_sdk(DESCRIBE_GROUPS, error))?)?;
+            let mut held = group.members;
+            held.retain(|member| is_held(Some(&member.lifecycle_state)));
             if !held.is_empty() && self.find_hook(&group.name).await?.is_some() {
-                found.extend(held);
+                found.extend(held.into_iter().map(|member| member.instance));
             }
         }
         Ok(found)
@@ -345,8 +305,8 @@ impl Groups {
             .should_decrement_desired_capacity(decrement)
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(TERMINATE, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("autoscaling:TerminateInstanceInAutoScalingGroup", error))
     }
 }
 

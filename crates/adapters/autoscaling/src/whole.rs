@@ -3,8 +3,6 @@
 //!
 //! What the values are, it does not ask.
 
-use std::fmt;
-
 use aws_sdk_autoscaling::config::interceptors::AfterDeserializationInterceptorContextRef;
 use aws_sdk_autoscaling::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_autoscaling::error::BoxError;
@@ -24,16 +22,9 @@ const WHOLE: [(&str, &[&str]); 2] = [
 pub(crate) struct Whole;
 
 /// What is missing in an answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("a group or a member without {0}")]
 pub(crate) struct NotWhole(&'static str);
-
-impl fmt::Display for NotWhole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a group or a member without {}", self.0)
-    }
-}
-
-impl std::error::Error for NotWhole {}
 
 impl Intercept for Whole {
     fn name(&self) -> &'static str {

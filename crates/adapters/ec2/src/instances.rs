@@ -1,7 +1,7 @@
 //! EC2: instances, their tags, and stopping one. It launches and terminates nothing.
 
 use aws_config::SdkConfig;
-use aws_sdk_ec2::types::{Filter, Tag};
+use aws_sdk_ec2::types::{self, Filter, Tag};
 use jiff::Timestamp;
 use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
@@ -12,27 +12,20 @@ use crate::Error;
 
 const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
 const DESCRIBE_TEMPLATES: &str = "ec2:DescribeLaunchTemplateVersions";
-const DESCRIBE_IMAGES: &str = "ec2:DescribeImages";
-const CREATE_TAGS: &str = "ec2:CreateTags";
-const DELETE_TAGS: &str = "ec2:DeleteTags";
-const STOP_INSTANCES: &str = "ec2:StopInstances";
 
 /// How many values a filter takes (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
 const MOST_FILTER_VALUES: usize = 200;
 
-/// EC2's instances.
 #[derive(Debug, Clone)]
 pub struct Instances {
     client: aws_sdk_ec2::Client,
 }
 
 impl Instances {
-    /// A client as `config` says.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        Self {
-            client: aws_sdk_ec2::Client::new(config),
-        }
+        let client = aws_sdk_ec2::Client::new(config);
+        Self { client }
     }
 
     /// The instance, or none if EC2 says that it does not know it. An answer that lacks what it was asked for says nothing: what is taken for
@@ -44,73 +37,46 @@ impl Instances {
             .instance_ids(id.as_str())
             .send()
             .await;
-        match answer.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error)) {
-            Ok(answer) => {
-                let reservations = answer.reservations().iter();
-                let mut found = reservations.flat_map(|reservation| reservation.instances());
-                let instance = found.next().map(to_instance).transpose()?;
-                match instance.filter(|instance| instance.id == *id) {
-                    Some(instance) => Ok(Some(instance)),
-                    None => Err(Error::Unintelligible {
-                        call: DESCRIBE_INSTANCES,
-                        what: format!("an answer without {id}"),
-                    }),
-                }
-            }
-            Err(error) if is_unknown_instance(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let answer = match answer.map_err(|error| Error::from_sdk(DESCRIBE_INSTANCES, error)) {
+            Err(error) if is_unknown_instance(&error) => return Ok(None),
+            answer => answer?,
+        };
+        let reservations = answer.reservations().iter();
+        let mut found = reservations.flat_map(|reservation| reservation.instances());
+        let instance = found.next().map(to_instance).transpose()?;
+        let asked_for = instance.filter(|instance| instance.id == *id);
+        asked_for
+            .map(Some)
+            .ok_or_else(|| Error::unintelligible(DESCRIBE_INSTANCES, format!("an answer without {id}")))
     }
 
     /// Those of the instances that EC2 knows. One that was launched a moment ago may still be missing.
     pub async fn fetch_all(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Error> {
-        let mut instances = Vec::new();
-        // A filter, because a list of ids fails as a whole if one of them is unknown.
-        for page in ids.chunks(MOST_FILTER_VALUES) {
-            let ids = page.iter().map(ToString::to_string).collect();
-            instances.extend(self.fetch_where(vec![("instance-id".to_owned(), ids)]).await?);
-        }
-        Ok(instances)
+        self.fetch_each(ids, to_instance).await
     }
 
     /// The cluster's instances that carry at least one of these tags, whatever its value.
     pub async fn fetch_marked(&self, cluster: &ClusterName, tags: &[&str]) -> Result<Vec<Instance>, Error> {
-        let keys = tags.iter().map(ToString::to_string).collect();
-        let belongs = CLUSTER_TAG_VALUES.map(str::to_owned).to_vec();
-        let filters = vec![
-            ("tag-key".to_owned(), keys),
-            (format!("tag:{}", cluster_tag(cluster.as_str())), belongs),
-        ];
-        self.fetch_where(filters).await
+        let belongs = format!("tag:{}", cluster_tag(cluster.as_str()));
+        let filters = vec![filter("tag-key", tags), filter(belongs, &CLUSTER_TAG_VALUES)];
+        self.fetch_where(filters, to_instance).await
     }
 
     /// The instances with this value of a tag.
     pub async fn fetch_tagged(&self, tag: &str, value: &str) -> Result<Vec<Instance>, Error> {
-        self.fetch_where(vec![(format!("tag:{tag}"), vec![value.to_owned()])])
+        self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_instance)
             .await
     }
 
     /// Those of the instances that EC2 knows, with what they were launched as.
     pub async fn fetch_machines(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Error> {
-        let mut machines = Vec::new();
-        for page in ids.chunks(MOST_FILTER_VALUES) {
-            let ids = page.iter().map(ToString::to_string).collect();
-            let found = self.describe_where(vec![("instance-id".to_owned(), ids)]).await?;
-            for instance in &found {
-                machines.push(to_machine(instance)?);
-            }
-        }
-        Ok(machines)
+        self.fetch_each(ids, to_machine).await
     }
 
     /// The same of the instances with this value of a tag.
     pub async fn fetch_tagged_machines(&self, tag: &str, value: &str) -> Result<Vec<Machine>, Error> {
-        let filters = vec![(format!("tag:{tag}"), vec![value.to_owned()])];
-        self.describe_where(filters)
-            .await?
-            .iter()
-            .map(to_machine)
-            .collect()
+        self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_machine)
+            .await
     }
 
     /// The version of a launch template, also behind `$Latest` and `$Default`.
@@ -125,14 +91,13 @@ impl Instances {
             .map_err(|error| Error::from_sdk(DESCRIBE_TEMPLATES, error))?;
         let version = answer.launch_template_versions().first();
         let number = version.and_then(|version| version.version_number());
+        let Some(number) = number else {
+            let what = format!("{} has no version {}", template.id, template.version);
+            return Err(Error::unintelligible(DESCRIBE_TEMPLATES, what));
+        };
         let data = version.and_then(|version| version.launch_template_data());
         Ok(TemplateFacts {
-            version: number
-                .ok_or_else(|| Error::Unintelligible {
-                    call: DESCRIBE_TEMPLATES,
-                    what: format!("{} has no version {}", template.id, template.version),
-                })?
-                .to_string(),
+            version: number.to_string(),
             // `resolve:ssm:…` names a parameter: which image that is, only EC2's launch finds out.
             image: data
                 .and_then(|data| data.image_id())
@@ -143,40 +108,36 @@ impl Instances {
 
     /// The name of an image; none if EC2 does not know it.
     pub async fn fetch_image_name(&self, image: &str) -> Result<Option<String>, Error> {
-        let belongs = Filter::builder().name("image-id").values(image).build();
         let answer = self
             .client
             .describe_images()
-            .filters(belongs)
+            .filters(filter("image-id", &[image]))
             .send()
             .await
-            .map_err(|error| Error::from_sdk(DESCRIBE_IMAGES, error))?;
-        Ok(answer
-            .images()
-            .first()
-            .and_then(|image| image.name())
-            .map(str::to_owned))
+            .map_err(|error| Error::from_sdk("ec2:DescribeImages", error))?;
+        let image = answer.images().first();
+        Ok(image.and_then(|image| image.name()).map(str::to_owned))
     }
 
-    async fn fetch_where(&self, filters: Vec<(String, Vec<String>)>) -> Result<Vec<Instance>, Error> {
-        self.describe_where(filters)
-            .await?
-            .iter()
-            .map(to_instance)
-            .collect()
+    async fn fetch_each<T>(&self, ids: &[InstanceId], read: Read<T>) -> Result<Vec<T>, Error> {
+        let mut found = Vec::new();
+        // A filter, because a list of ids fails as a whole if one of them is unknown.
+        for page in ids.chunks(MOST_FILTER_VALUES) {
+            let ids: Vec<&str> = page.iter().map(InstanceId::as_str).collect();
+            found.extend(self.fetch_where(vec![filter("instance-id", &ids)], read).await?);
+        }
+        Ok(found)
     }
 
-    async fn describe_where(
-        &self,
-        filters: Vec<(String, Vec<String>)>,
-    ) -> Result<Vec<aws_sdk_ec2::types::Instance>, Error> {
-        let filters = filters
-            .into_iter()
-            .map(|(name, values)| Filter::builder().name(name).set_values(Some(values)).build());
+    async fn fetch_where<T>(&self, filters: Vec<Filter>, read: Read<T>) -> Result<Vec<T>, Error> {
+        self.describe_where(filters).await?.iter().map(read).collect()
+    }
+
+    async fn describe_where(&self, filters: Vec<Filter>) -> Result<Vec<types::Instance>, Error> {
         let mut pages = self
             .client
             .describe_instances()
-            .set_filters(Some(filters.collect()))
+            .set_filters(Some(filters))
             .into_paginator()
             .items()
             .send();
@@ -205,8 +166,8 @@ impl Instances {
             .set_tags(Some(tags))
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(CREATE_TAGS, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("ec2:CreateTags", error))
     }
 
     /// Removes tags, whatever their values; missing ones, and a missing instance, are no error.
@@ -226,8 +187,8 @@ impl Instances {
             .set_tags(Some(tags))
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(DELETE_TAGS, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("ec2:DeleteTags", error))
     }
 
     /// Begins to stop the instance; one that is stopping or stopped stays so.
@@ -237,9 +198,17 @@ impl Instances {
             .instance_ids(id.as_str())
             .send()
             .await
-            .map(|_| ())
-            .map_err(|error| Error::from_sdk(STOP_INSTANCES, error))
+            .map(drop)
+            .map_err(|error| Error::from_sdk("ec2:StopInstances", error))
     }
+}
+
+/// How an instance is read.
+type Read<T> = fn(&types::Instance) -> Result<T, Error>;
+
+fn filter(name: impl Into<String>, values: &[&str]) -> Filter {
+    let values = values.iter().map(ToString::to_string).collect();
+    Filter::builder().name(name).set_values(Some(values)).build()
 }
 
 /// EC2's two ways to say that it knows no such instance.
@@ -250,19 +219,16 @@ fn is_unknown_instance(error: &Error) -> bool {
     )
 }
 
-fn to_instance(instance: &aws_sdk_ec2::types::Instance) -> Result<Instance, Error> {
-    let missing = |what: &str| Error::Unintelligible {
-        call: DESCRIBE_INSTANCES,
-        what: what.to_owned(),
-    };
+fn missing(what: &str) -> Error {
+    Error::unintelligible(DESCRIBE_INSTANCES, format!("an instance without {what}"))
+}
+
+fn to_instance(instance: &types::Instance) -> Result<Instance, Error> {
     let id = instance.instance_id().and_then(|id| id.parse().ok());
     let state = instance.state().and_then(|state| state.name());
     Ok(Instance {
-        id: id.ok_or_else(|| missing("an instance without a valid InstanceId"))?,
-        state: state
-            .ok_or_else(|| missing("an instance without State.Name"))?
-            .as_str()
-            .to_owned(),
+        id: id.ok_or_else(|| missing("a valid InstanceId"))?,
+        state: state.ok_or_else(|| missing("State.Name"))?.as_str().to_owned(),
         // EC2 empties the name, rather than leaving it out, once the instance is gone.
         private_dns_name: instance
             .private_dns_name()
@@ -279,11 +245,7 @@ fn to_instance(instance: &aws_sdk_ec2::types::Instance) -> Result<Instance, Erro
     })
 }
 
-fn to_machine(instance: &aws_sdk_ec2::types::Instance) -> Result<Machine, Error> {
-    let missing = |what: &str| Error::Unintelligible {
-        call: DESCRIBE_INSTANCES,
-        what: format!("an instance without {what}"),
-    };
+fn to_machine(instance: &types::Instance) -> Result<Machine, Error> {
     let launched_at = instance
         .launch_time()
         .and_then(|time| Timestamp::from_second(time.secs()).ok());

@@ -39,7 +39,10 @@ pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Resul
         cluster: name.clone(),
         source,
     })?;
-    let bearer = write_bearer(token).map_err(|source| Error::Sign(source.into()))?;
+    let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut bearer = bearer.map_err(|source| Error::Sign(source.into()))?;
+    // Not to be seen in logs.
+    bearer.set_sensitive(true);
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_only()
@@ -73,11 +76,4 @@ fn trust_only(authority: &str) -> Result<ClientConfig, BoxError> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
-}
-
-/// Not to be seen in logs.
-fn write_bearer(token: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
-    let mut bearer = HeaderValue::from_str(&format!("Bearer {token}"))?;
-    bearer.set_sensitive(true);
-    Ok(bearer)
 }

@@ -6,6 +6,7 @@ use aws_sdk_eks::operation::describe_nodegroup::DescribeNodegroupError;
 use recycle::base::ids::ClusterName;
 
 use crate::Error;
+use crate::error::Source;
 
 /// Where a cluster's API server is, and whom to trust there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
         .name(name.as_str())
         .send()
         .await
-        .map_err(|source| classify(name, source))?;
+        .map_err(|error| classify(name, error))?;
     let cluster = answer.cluster();
     let endpoint = cluster.and_then(|cluster| cluster.endpoint());
     let authority = cluster
@@ -34,13 +35,14 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
             certificate_authority: authority.to_owned(),
         }),
         // A cluster that is still being created, or failed to be.
-        _ => Err(Error::NotReady {
-            cluster: name.clone(),
-            status: cluster
-                .and_then(|cluster| cluster.status())
-                .map_or("without a status", |status| status.as_str())
-                .to_owned(),
-        }),
+        _ => {
+            let status = cluster.and_then(|cluster| cluster.status());
+            let status = status.map_or("without a status", |status| status.as_str());
+            Err(Error::NotReady {
+                cluster: name.clone(),
+                status: status.to_owned(),
+            })
+        }
     }
 }
 
@@ -50,6 +52,13 @@ pub(crate) async fn describe_node_group(
     cluster: &ClusterName,
     name: &str,
 ) -> Result<Option<String>, Error> {
+    let failed = |is_unavailable: bool, source: Source| Error::DescribeNodeGroup {
+        cluster: cluster.clone(),
+        name: name.to_owned(),
+        is_unavailable,
+        source,
+    };
+    let is_gone = DescribeNodegroupError::is_resource_not_found_exception;
     let answer = eks
         .describe_nodegroup()
         .cluster_name(cluster.as_str())
@@ -59,51 +68,26 @@ pub(crate) async fn describe_node_group(
     match answer {
         Ok(answer) => match answer.nodegroup().and_then(|group| group.status()) {
             Some(status) => Ok(Some(status.as_str().to_owned())),
-            None => Err(Error::DescribeNodeGroup {
-                cluster: cluster.clone(),
-                name: name.to_owned(),
-                is_unavailable: false,
-                source: "the answer does not say its status".into(),
-            }),
+            None => Err(failed(false, "the answer does not say its status".into())),
         },
-        Err(source)
-            if source
-                .as_service_error()
-                .is_some_and(DescribeNodegroupError::is_resource_not_found_exception) =>
-        {
-            Ok(None)
-        }
-        Err(source) => {
-            let is_unavailable = is_unavailable(&source);
-            Err(Error::DescribeNodeGroup {
-                cluster: cluster.clone(),
-                name: name.to_owned(),
-                is_unavailable,
-                source: source.into(),
-            })
-        }
+        Err(error) if error.as_service_error().is_some_and(is_gone) => Ok(None),
+        Err(error) => Err(failed(is_unavailable(&error), error.into())),
     }
 }
 
 /// Unknown, refused, or out of reach: what a caller may do differs.
-fn classify(name: &ClusterName, source: SdkError<DescribeClusterError>) -> Error {
+fn classify(name: &ClusterName, error: SdkError<DescribeClusterError>) -> Error {
     let cluster = name.clone();
-    if source
-        .as_service_error()
-        .is_some_and(DescribeClusterError::is_resource_not_found_exception)
-    {
+    let is_unknown = DescribeClusterError::is_resource_not_found_exception;
+    if error.as_service_error().is_some_and(is_unknown) {
         return Error::UnknownCluster { cluster };
     }
-    if is_unavailable(&source) {
-        Error::DescribeUnavailable {
-            cluster,
-            source: Box::new(source),
-        }
+    let is_unavailable = is_unavailable(&error);
+    let source = error.into();
+    if is_unavailable {
+        Error::DescribeUnavailable { cluster, source }
     } else {
-        Error::DescribeRefused {
-            cluster,
-            source: Box::new(source),
-        }
+        Error::DescribeRefused { cluster, source }
     }
 }
 
@@ -115,8 +99,6 @@ fn is_unavailable<E: ProvideErrorMetadata>(source: &SdkError<E>) -> bool {
     let status = source
         .raw_response()
         .map_or(0, |response| response.status().as_u16());
-    let throttled = refusal
-        .code()
-        .is_some_and(|code| code.contains("Throttl") || code == "TooManyRequestsException");
-    throttled || status == 429 || status >= 500
+    let code = refusal.code().unwrap_or_default();
+    code.contains("Throttl") || code == "TooManyRequestsException" || status == 429 || status >= 500
 }

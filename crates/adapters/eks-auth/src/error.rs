@@ -1,25 +1,19 @@
 //! What can go wrong on the way into a cluster.
 
 use aws_credential_types::provider::error::CredentialsError;
-use aws_sdk_eks::error::SdkError;
-use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::base::ids::{ClusterName, InvalidId};
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can go wrong on the way into a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The environment does not name the cluster.
     #[error("failed to read the environment variable CLUSTER_NAME, which is {found:?}")]
     Environment {
         /// What it is, empty if it is not set.
         found: String,
-        /// Why it is no name.
         source: InvalidId,
     },
-    /// The request is about another cluster.
     #[error("this installation recycles nodes of cluster {cluster}, but the request names {named}")]
     AnotherCluster {
         /// The environment's.
@@ -27,51 +21,33 @@ pub enum Error {
         /// The request's.
         named: ClusterName,
     },
-    /// The AWS configuration has no region.
     #[error("failed to find the AWS region in the environment")]
     NoRegion,
-    /// The AWS configuration has no credentials provider.
     #[error("failed to find AWS credentials in the environment")]
     NoCredentials,
-    /// The credentials provider could not deliver.
     #[error("failed to load AWS credentials")]
     Credentials(#[source] CredentialsError),
     /// The SDK does not know where STS is in this region.
     #[error("failed to find the STS endpoint of region {region}")]
-    Endpoint {
-        region: String,
-        /// Why.
-        source: Source,
-    },
+    Endpoint { region: String, source: Source },
     /// The signer refused what it was given.
     #[error("failed to sign a token")]
     Sign(#[source] Source),
-    /// EKS knows no such cluster.
     #[error("failed to find a cluster named {cluster} in this account and region")]
     UnknownCluster { cluster: ClusterName },
     /// EKS refused the question, most likely for a missing permission.
     #[error("failed to describe cluster {cluster}: EKS refused the call")]
-    DescribeRefused {
-        cluster: ClusterName,
-        /// EKS's answer.
-        source: Box<SdkError<DescribeClusterError>>,
-    },
+    DescribeRefused { cluster: ClusterName, source: Source },
     /// EKS throttles, is in trouble, or cannot be reached.
     #[error("failed to describe cluster {cluster}: EKS is not available")]
-    DescribeUnavailable {
-        cluster: ClusterName,
-        /// What happened.
-        source: Box<SdkError<DescribeClusterError>>,
-    },
+    DescribeUnavailable { cluster: ClusterName, source: Source },
     /// EKS did not say what a managed node group is at.
     #[error("failed to describe the managed node group {name} of cluster {cluster}")]
     DescribeNodeGroup {
         cluster: ClusterName,
-        /// The node group.
         name: String,
         /// EKS throttles, is in trouble, or cannot be reached; else it refused the call.
         is_unavailable: bool,
-        /// What happened.
         source: Source,
     },
     /// The cluster has no API server yet, or no more.
@@ -79,18 +55,10 @@ pub enum Error {
     NotReady { cluster: ClusterName, status: String },
     /// The endpoint is not a URL.
     #[error("failed to read the endpoint {endpoint:?} of cluster {cluster}")]
-    UnreadableEndpoint {
-        cluster: ClusterName,
-        /// What was given.
-        endpoint: String,
-    },
+    UnreadableEndpoint { cluster: ClusterName, endpoint: String },
     /// The certificate authority is not base64 of PEM.
     #[error("failed to read the certificate authority of cluster {cluster}")]
-    UnreadableAuthority {
-        cluster: ClusterName,
-        /// What is wrong with it.
-        source: Source,
-    },
+    UnreadableAuthority { cluster: ClusterName, source: Source },
 }
 
 impl NamedFailure for Error {

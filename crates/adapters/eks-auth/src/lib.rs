@@ -51,7 +51,6 @@ impl Access {
         }
     }
 
-    /// The cluster's name.
     #[must_use]
     pub fn name(&self) -> &ClusterName {
         &self.name

@@ -14,6 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use recycle::base::ids::ClusterName;
 
 use crate::Error;
+use crate::error::Source;
 
 const PREFIX: &str = "k8s-aws-v1.";
 /// Ties the token to one cluster: it is signed, and the authenticator sends its own cluster's name.
@@ -42,22 +43,17 @@ pub async fn sign_token(
 /// The plain regional STS endpoint, by the SDK's own table of partitions. The configured endpoint, FIPS and dual stack do
 /// not count: it is the cluster that calls this URL, and its authenticator knows the plain ones only.
 async fn regional_sts(region: &str) -> Result<String, Error> {
+    let failed = |source: Source| Error::Endpoint {
+        region: region.to_owned(),
+        source,
+    };
     let params = Params::builder()
         .region(region.to_owned())
         .use_global_endpoint(false)
         .build()
-        .map_err(|source| Error::Endpoint {
-            region: region.to_owned(),
-            source: source.into(),
-        })?;
-    DefaultResolver::new()
-        .resolve_endpoint(&params)
-        .await
-        .map(|endpoint| endpoint.url().to_owned())
-        .map_err(|source| Error::Endpoint {
-            region: region.to_owned(),
-            source,
-        })
+        .map_err(|source| failed(source.into()))?;
+    let endpoint = DefaultResolver::new().resolve_endpoint(&params).await;
+    Ok(endpoint.map_err(failed)?.url().to_owned())
 }
 
 fn presign(

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use kube::api::ListParams;
-use kube::core::{Resource, Status};
+use kube::core::Status;
+use serde_json::Value;
 
 use crate::Error;
 use crate::error::Source;
-use crate::object::{Item, Objects, Page};
+use crate::object::{Item, Objects};
 
 /// How long a call may take: the API server answers within a second. Three calls that hang still fit into a function's time-out.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -18,12 +19,18 @@ const PAGE: u32 = 500;
 /// How much of the API server's text is kept. Its own sentences are shorter; a proxy in front of it may answer with a page.
 const LONGEST_TEXT: usize = 500;
 
-/// What is called, for the text of errors: `patch node ip-10-0-0-1`.
+/// What is called, for the text of errors: `patch nodes ip-10-0-0-1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) verb: &'static str,
     pub(crate) resource: &'static str,
     pub(crate) name: &'a str,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(verb: &'static str, resource: &'static str, name: &'a str) -> Self {
+        Self { verb, resource, name }
+    }
 }
 
 impl fmt::Display for Call<'_> {
@@ -43,8 +50,17 @@ pub(crate) enum Trouble {
     Nonsense(Source),
 }
 
-/// Waits for an answer.
-pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+/// Waits for the answer to a call.
+pub(crate) async fn send<T>(
+    call: Call<'_>,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let answer = attempt(request).await;
+    answer.map_err(|trouble| Error::from_trouble(call, trouble))
+}
+
+/// The same for a caller that tells troubles apart.
+pub(crate) async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
     send_within(CALL_TIMEOUT, request).await
 }
 
@@ -65,94 +81,80 @@ async fn send_within<T>(
     reason = "which other variants there are depends on the features of kube"
 )]
 fn sort(error: kube::Error) -> Trouble {
-    let error = match error {
+    match error {
         kube::Error::Api(mut status) => {
             status.message = cut(&status.message);
-            return Trouble::Status(status);
+            Trouble::Status(status)
         }
-        kube::Error::HyperError(cause) => return Trouble::NoAnswer(cause.into()),
-        kube::Error::Service(cause) => return Trouble::NoAnswer(cause),
-        kube::Error::ReadEvents(cause) => return Trouble::NoAnswer(cause.into()),
-        kube::Error::SerdeError(cause) => return Trouble::Nonsense(cut(&cause.to_string()).into()),
-        other => other,
-    };
-    Trouble::Nonsense(error.into())
+        kube::Error::HyperError(cause) => Trouble::NoAnswer(cause.into()),
+        kube::Error::Service(cause) => Trouble::NoAnswer(cause),
+        kube::Error::ReadEvents(cause) => Trouble::NoAnswer(cause.into()),
+        kube::Error::SerdeError(cause) => Trouble::Nonsense(cut(&cause.to_string()).into()),
+        other => Trouble::Nonsense(other.into()),
+    }
 }
 
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }
 
-/// Fetches every page of a list. A continue token that has expired on the way (410) starts the list again, once.
-pub(crate) async fn list<K, T: Item>(
-    objects: &Objects<'_, K>,
-    params: ListParams,
-    call: Call<'_>,
-) -> Result<Vec<T>, Error>
-where
-    K: Resource<DynamicType = ()>,
-{
-    match list_pages(objects, params.clone(), call).await {
-        Err(Error::Expired { .. }) => list_pages(objects, params, call).await,
-        finished => finished,
+/// Fetches one object; none if there is no object of the name.
+pub(crate) async fn get(objects: &Objects<'_>, call: Call<'_>) -> Result<Option<Value>, Error> {
+    match attempt(objects.get(call.name)).await {
+        Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
+        answer => answer
+            .map(Some)
+            .map_err(|trouble| Error::from_trouble(call, trouble)),
     }
 }
 
-async fn list_pages<K, T: Item>(
-    objects: &Objects<'_, K>,
+/// Fetches every object of a list.
+pub(crate) async fn list<T: Item>(
+    objects: &Objects<'_>,
     params: ListParams,
     call: Call<'_>,
-) -> Result<Vec<T>, Error>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let mut params = params.limit(PAGE);
-    let mut items = Vec::new();
-    loop {
-        let page = send(objects.list(&params))
-            .await
-            .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        let (more, next) = Page::into_items(page);
-        items.extend(more);
-        match next {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(items),
-        }
-    }
+) -> Result<Vec<T>, Error> {
+    let params = params.limit(PAGE);
+    restart_if_expired(async || {
+        let mut items = Vec::new();
+        let keep = |item| {
+            items.push(item);
+            false
+        };
+        read_until(objects, params.clone(), call, keep).await?;
+        Ok(items)
+    })
+    .await
 }
 
-/// Whether an object of a list is such: asked page by page, and no further than the first that is. A continue token that has expired on
-/// the way starts the list again, once.
-pub(crate) async fn any<K, T: Item>(
-    objects: &Objects<'_, K>,
+/// Whether an object of a list is such: asked page by page, and no further than the first that is.
+pub(crate) async fn any<T: Item>(
+    objects: &Objects<'_>,
     params: ListParams,
     call: Call<'_>,
     is_such: impl Fn(T) -> bool,
-) -> Result<bool, Error>
-where
-    K: Resource<DynamicType = ()>,
-{
-    match any_in_pages(objects, params.clone(), call, &is_such).await {
-        Err(Error::Expired { .. }) => any_in_pages(objects, params, call, &is_such).await,
+) -> Result<bool, Error> {
+    restart_if_expired(async || read_until(objects, params.clone(), call, &is_such).await).await
+}
+
+/// A continue token that has expired on the way (410) starts the list again, once.
+async fn restart_if_expired<T>(read: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    match read().await {
+        Err(Error::Expired { .. }) => read().await,
         finished => finished,
     }
 }
 
-async fn any_in_pages<K, T: Item>(
-    objects: &Objects<'_, K>,
+/// Reads objects page by page until `is_last` says yes of one; whether it did.
+async fn read_until<T: Item>(
+    objects: &Objects<'_>,
     mut params: ListParams,
     call: Call<'_>,
-    is_such: &impl Fn(T) -> bool,
-) -> Result<bool, Error>
-where
-    K: Resource<DynamicType = ()>,
-{
+    mut is_last: impl FnMut(T) -> bool,
+) -> Result<bool, Error> {
     loop {
-        let page = send(objects.list(&params))
-            .await
-            .map_err(|trouble| Error::from_trouble(call, trouble))?;
-        let (mut items, next) = Page::into_items(page);
-        if items.any(is_such) {
+        let (mut items, next) = send(call, objects.list(&params)).await?.into_items();
+        if items.any(&mut is_last) {
             return Ok(true);
         }
         match next {
@@ -170,22 +172,16 @@ mod tests {
 
     use super::*;
 
-    const CALL: Call<'_> = Call {
-        verb: "get",
-        resource: "node",
-        name: "a",
-    };
-
     #[tokio::test]
     async fn an_api_server_that_hangs_is_given_up() {
         let kube = ScriptedKube::new().hangs_on("GET", "/nodes/a");
         let client = kube.client();
-        let nodes = Objects::<Node>::new(&client, None);
+        let nodes = Objects::of::<Node>(&client, None);
         let trouble = send_within(Duration::from_millis(20), nodes.get("a"))
             .await
             .unwrap_err();
         assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
-        let error = Error::from_trouble(CALL, trouble);
+        let error = Error::from_trouble(Call::new("get", "node", "a"), trouble);
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert_eq!(error.failure(), Failure::ServiceUnavailable);
     }

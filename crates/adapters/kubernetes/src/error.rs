@@ -6,86 +6,44 @@ use crate::call::{Call, Trouble, cut};
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the API server may answer instead of a result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no way into the cluster.
     #[error("failed to sign in to the cluster")]
     Access(#[from] eks_auth::Error),
     /// Somebody changed the object since it was read (409).
     #[error("failed to {call}: somebody else changed it at the same moment")]
-    Conflict {
-        /// What was called.
-        call: String,
-        /// The answer.
-        source: Source,
-    },
+    Conflict { call: String, source: Source },
     /// The token was refused (401); the API server never says why.
     #[error(
         "failed to {call}: the cluster does not accept our token (is there an access entry for this role?)"
     )]
-    Unauthorized {
-        /// What was called.
-        call: String,
-        /// The answer.
-        source: Source,
-    },
+    Unauthorized { call: String, source: Source },
     /// Role-based access control, or an admission policy, refused the call (403).
     #[error("failed to {call}: the cluster does not allow {verb} on {resource}")]
     Forbidden {
-        /// What was called.
         call: String,
-        /// The verb that is missing.
         verb: &'static str,
-        /// The resource it is missing on.
         resource: &'static str,
-        /// The answer.
         source: Source,
     },
     /// The Node object is gone (404).
     #[error("failed to find the Node object {node}: it is gone")]
-    NodeGone {
-        /// Its name.
-        node: String,
-    },
+    NodeGone { node: String },
     /// A continue token expired twice (410).
     #[error("failed to {call}: the list changed faster than it could be read")]
-    Expired {
-        /// What was called.
-        call: String,
-        /// The answer.
-        source: Source,
-    },
+    Expired { call: String, source: Source },
     /// The API server is there, but busy or in trouble (429, 5xx).
     #[error("failed to {call}: the API server is not available")]
-    Unavailable {
-        /// What was called.
-        call: String,
-        /// The answer.
-        source: Source,
-    },
-    /// No answer came.
+    Unavailable { call: String, source: Source },
     #[error("failed to {call}: the API server cannot be reached")]
-    Unreachable {
-        /// What was called.
-        call: String,
-        /// What happened.
-        source: Source,
-    },
+    Unreachable { call: String, source: Source },
     /// An answer that we have no reading for.
     #[error("failed to {call}: the answer is not understood")]
-    Unexpected {
-        /// What was called.
-        call: String,
-        /// The answer.
-        source: Source,
-    },
+    Unexpected { call: String, source: Source },
     /// A record that cannot be written as JSON.
     #[error("failed to write the annotation {annotation}")]
     Unwritable {
-        /// Its key.
         annotation: &'static str,
-        /// Why.
         source: serde_json::Error,
     },
 }
@@ -99,7 +57,7 @@ impl Error {
         }
     }
 
-    /// Sorts what a call met. A 404 can only mean the Node: nothing else is called by name here but pods, which `pods` sorts.
+    /// Sorts what a call met. A 404 can only mean the Node: where another object is called by name, its caller sorts a 404 itself.
     pub(crate) fn from_trouble(call: Call<'_>, trouble: Trouble) -> Self {
         let text = call.to_string();
         let status = match trouble {
@@ -107,9 +65,8 @@ impl Error {
             Trouble::NoAnswer(source) => return Self::Unreachable { call: text, source },
             Trouble::Nonsense(source) => return Self::Unexpected { call: text, source },
         };
-        let code = status.code;
         let source = cut(&status.to_string()).into();
-        match code {
+        match status.code {
             401 => Self::Unauthorized { call: text, source },
             403 => Self::Forbidden {
                 call: text,

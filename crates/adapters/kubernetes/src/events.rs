@@ -10,7 +10,7 @@ use recycle::base::names::FIELD_MANAGER;
 use recycle::records::claim::Phase;
 
 use crate::Error;
-use crate::call::{Call, Trouble, send};
+use crate::call::{Call, send};
 
 /// Events of Nodes, which are in no namespace, live here; elsewhere the API server refuses them.
 const NAMESPACE: &str = "default";
@@ -22,7 +22,6 @@ const LONGEST_NODE: usize = 200;
 /// What an Event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion<'a> {
-    /// A phase began.
     Phase(Phase),
     /// Pods of these classes are there: said once for each set of classes.
     Pods(&'a str),
@@ -89,25 +88,15 @@ pub async fn tell(
     fence: &Fence,
 ) {
     let event = write_event(node, occasion.into(), message, now, fence);
-    let call = Call {
-        verb: "create",
-        resource: "events",
-        name: node.as_str(),
-    };
+    let call = Call::new("create", "events", node.as_str());
     let api: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    match send(api.create(&params, &event)).await {
-        Ok(_) => {}
-        Err(Trouble::Status(status)) if status.code == 409 => {}
-        Err(trouble) => {
-            tracing::warn!(
-                error = with_causes(&Error::from_trouble(call, trouble)),
-                "no Event was written"
-            );
-        }
+    match send(call, api.create(&params, &event)).await {
+        Ok(_) | Err(Error::Conflict { .. }) => {}
+        Err(error) => tracing::warn!(error = with_causes(&error), "no Event was written"),
     }
 }
 
@@ -120,6 +109,7 @@ fn write_event(
 ) -> Event {
     let reason = occasion.reason();
     let execution = fence.execution.as_str().rsplit(':').next().unwrap_or_default();
+    let end = message.floor_char_boundary(LONGEST_MESSAGE);
     Event {
         metadata: ObjectMeta {
             name: Some(event_name(node, occasion, fence)),
@@ -137,7 +127,7 @@ fn write_event(
         type_: Some(occasion.kind().to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
-        message: Some(cut(message).to_owned()),
+        message: message.get(..end).map(str::to_owned),
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
@@ -148,19 +138,10 @@ fn write_event(
     }
 }
 
-/// As much of a message as the API server takes.
-fn cut(message: &str) -> &str {
-    let end = message.floor_char_boundary(LONGEST_MESSAGE);
-    message.get(..end).unwrap_or_default()
-}
-
 /// The same for the same node, occasion and life of an execution, so that the API server keeps only the first.
 fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);
-    format!(
-        "{node}.{}.{}",
-        occasion.reason().to_lowercase(),
-        short_hash(&format!("{fence}{}", occasion.detail()))
-    )
+    let hash = short_hash(&format!("{fence}{}", occasion.detail()));
+    format!("{node}.{}.{hash}", occasion.reason().to_lowercase())
 }

@@ -1,6 +1,5 @@
 //! Keeping Cluster Autoscaler from a replacement, and letting go of it.
 
-use kube::api::ListParams;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::cluster::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
@@ -42,8 +41,8 @@ pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> Nod
 
 /// Lets go of every newcomer that is kept for `old`.
 pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
-    let params = ListParams::default().labels(&format!("{KEPT_FOR_LABEL}={old}"));
-    for newcomer in list_labelled(client, params, &format!("kept for {old}")).await? {
+    let selector = format!("{KEPT_FOR_LABEL}={old}");
+    for newcomer in list_labelled(client, &selector, &format!("kept for {old}")).await? {
         let amended = amend_node(client, newcomer, |node| {
             let change = let_go(node, old, NodeChange::new());
             Ok((!change.is_empty()).then_some(change))

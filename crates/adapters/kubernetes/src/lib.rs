@@ -19,7 +19,6 @@ mod request;
 mod retire;
 mod shallow;
 mod survey;
-mod taint;
 mod volumes;
 
 pub use access::open;
@@ -38,6 +37,5 @@ pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};
 pub use progress::{read_progress, tell_progress};
 pub use request::answer_request;
 pub use retire::{retire_detached, retire_stopped};
-pub use survey::{DrainFacts, NodeSurvey};
-pub use taint::tainted_since;
+pub use survey::{DrainFacts, NodeSurvey, tainted_since};
 pub use volumes::hold_back;

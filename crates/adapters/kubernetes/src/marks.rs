@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use recycle::base::names::OUTDATED_ANNOTATION;
-use recycle::cluster::node::NodeFacts;
+use recycle::cluster::node::{NodeFacts, Taint};
 use recycle::rotation::marks::{add_mark, marked_by, without_mark};
 use recycle::rotation::terms::{Marking, Unmarking};
 
@@ -21,19 +21,13 @@ pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usiz
     let rotation = &marking.rotation;
     let nodes = list_nodes(client).await?.readable;
     let meant = |node: &NodeFacts| {
-        node.instance
-            .as_ref()
-            .is_some_and(|id| marking.nodes.contains(id))
+        let id = node.instance.as_ref();
+        id.is_some_and(|id| marking.nodes.contains(id))
     };
     change_all(client, nodes.into_iter().filter(meant).collect(), |node| {
-        add_mark(node, rotation, marking.mark, &marking.ended).map(|taints| {
-            let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, rotation.as_str());
-            if taints == node.taints {
-                change
-            } else {
-                change.taints(taints)
-            }
-        })
+        let taints = add_mark(node, rotation, marking.mark, &marking.ended)?;
+        let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, rotation.as_str());
+        Some(with_taints(node, change, taints))
     })
     .await
 }
@@ -53,18 +47,19 @@ pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Resul
     let marked = nodes.filter(|node| is_theirs(node) && is_meant(node)).collect();
     change_all(client, marked, |node| {
         is_theirs(node).then(|| {
-            let (taints, change) = (
-                without_mark(node),
-                NodeChange::new().remove_annotation(OUTDATED_ANNOTATION),
-            );
-            if taints == node.taints {
-                change
-            } else {
-                change.taints(taints)
-            }
+            let change = NodeChange::new().remove_annotation(OUTDATED_ANNOTATION);
+            with_taints(node, change, without_mark(node))
         })
     })
     .await
+}
+
+/// The change writes the taints only if they differ from those of the Node.
+fn with_taints(node: &NodeFacts, change: NodeChange, taints: Vec<Taint>) -> NodeChange {
+    if taints == node.taints {
+        return change;
+    }
+    change.taints(taints)
 }
 
 /// How many were changed, or were as they are to be. A Node that is gone needs no change.

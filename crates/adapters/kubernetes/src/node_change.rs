@@ -25,13 +25,11 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
-    /// No change yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets an annotation.
     #[must_use]
     pub fn annotate(mut self, key: &str, value: impl Into<String>) -> Self {
         self.annotations.insert(key.to_owned(), Some(value.into()));
@@ -54,12 +52,10 @@ impl NodeChange {
         self
     }
 
-    /// Writes the claim.
     pub fn claim(self, claim: &Claim) -> Result<Self, Error> {
         self.annotate_json(CLAIM_ANNOTATION, claim)
     }
 
-    /// Writes the record.
     pub fn record(self, record: &Record) -> Result<Self, Error> {
         self.annotate_json(RECORD_ANNOTATION, record)
     }
@@ -74,7 +70,6 @@ impl NodeChange {
         Ok(self.annotate(annotation, text))
     }
 
-    /// Sets a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: impl Into<String>) -> Self {
         self.labels.insert(key.to_owned(), Some(value.into()));
@@ -101,7 +96,6 @@ impl NodeChange {
         self
     }
 
-    /// Nothing would change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::call::{self, Call, Trouble, send};
+use crate::call::{self, Call, send};
 use crate::node_change::NodeChange;
 use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, read_time, text_at};
 use crate::permissions::server_version;
@@ -81,19 +81,17 @@ const FORGED: &str = "forged";
 /// Who wrote `spec.unschedulable` last: a client that sets a field to another value owns it from then on. The API server also keeps entries
 /// that clients send. One that it would not have written itself counts as another client's.
 fn find_cordoner(entries: Vec<ManagedFields>) -> Option<String> {
-    let mut owners: Vec<ManagedFields> = entries
-        .into_iter()
-        .filter(|entry| entry.fields_v1.pointer("/f:spec/f:unschedulable").is_some())
-        .collect();
+    let mut owners = entries;
+    owners.retain(|entry| entry.fields_v1.pointer("/f:spec/f:unschedulable").is_some());
     let is_forged = |entry: &ManagedFields| entry.manager.is_none() || entry.time == Some(Timestamp::MAX);
     if owners.iter().any(is_forged) {
         return Some(FORGED.to_owned());
     }
-    (!owners.is_empty()).then(|| owners.remove(0).manager)?
+    owners.into_iter().next()?.manager
 }
 
-fn nodes(client: &kube::Client) -> Objects<'_, v1::Node> {
-    Objects::new(client, None)
+fn nodes(client: &kube::Client) -> Objects<'_> {
+    Objects::of::<v1::Node>(client, None)
 }
 
 impl Item for Result<NodeFacts, UnreadableNode> {
@@ -108,18 +106,14 @@ impl Item for Result<NodeFacts, UnreadableNode> {
 
 /// Reads a Node; none if there is no such Node. One that cannot be read is an error.
 pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
-    let call = Call {
-        verb: "get",
-        resource: "nodes",
-        name: name.as_str(),
-    };
-    match send(nodes(client).get(name.as_str())).await {
-        Ok(node) => Result::read(&node)
-            .map(Some)
-            .map_err(|node: UnreadableNode| Error::unexpected(call, node)),
-        Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
-        Err(trouble) => Err(Error::from_trouble(call, trouble)),
-    }
+    let call = Call::new("get", "nodes", name.as_str());
+    let node = call::get(&nodes(client), call).await?;
+    node.map(|node| understand(call, &node)).transpose()
+}
+
+/// One that is named cannot be left out if it cannot be read.
+fn understand(call: Call<'_>, object: &Value) -> Result<NodeFacts, Error> {
+    Result::read(object).map_err(|node: UnreadableNode| Error::unexpected(call, node))
 }
 
 /// Finds the Node of an instance: under the hint (its private DNS name), under its id, else in a list of all Nodes. A Node is
@@ -135,7 +129,7 @@ pub async fn find_node(
     }
     let all = list_nodes(client).await?;
     if let Some(node) = all.find_unreadable(instance) {
-        return Err(Error::unexpected(OF_CLUSTER, node.clone()));
+        return Err(Error::unexpected(listing(OF_CLUSTER), node.clone()));
     }
     let mut found = all.readable.into_iter();
     Ok(found.find(|node| node.instance.as_ref() == Some(instance)))
@@ -157,11 +151,7 @@ pub async fn guess_node(
     Ok(None)
 }
 
-const OF_CLUSTER: Call<'_> = Call {
-    verb: "list",
-    resource: "nodes",
-    name: "of the cluster",
-};
+const OF_CLUSTER: &str = "of the cluster";
 
 /// Every Node of the cluster, in pages.
 pub async fn list_nodes(client: &kube::Client) -> Result<NodeList, Error> {
@@ -169,9 +159,9 @@ pub async fn list_nodes(client: &kube::Client) -> Result<NodeList, Error> {
 }
 
 /// Those that cannot be read are logged, for the lists that leave them out.
-async fn list(client: &kube::Client, params: ListParams, call: Call<'_>) -> Result<NodeList, Error> {
+async fn list(client: &kube::Client, params: ListParams, name: &str) -> Result<NodeList, Error> {
     let mut found = NodeList::default();
-    for node in call::list(&nodes(client), params, call).await? {
+    for node in call::list(&nodes(client), params, listing(name)).await? {
         match node {
             Ok(node) => found.readable.push(node),
             Err(node) => {
@@ -189,35 +179,30 @@ fn warn_of(node: &UnreadableNode) {
 
 /// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
 pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
-    let params = ListParams::default().labels(&format!("{GROUP_LABEL}={}", group_label(group)));
-    list_labelled(client, params, &format!("of group {group}")).await
+    let selector = format!("{GROUP_LABEL}={}", group_label(group));
+    list_labelled(client, &selector, &format!("of group {group}")).await
 }
 
 /// The Nodes that stand in for one of these instances.
 pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
     let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
-    let params = ListParams::default().labels(&format!("{REPLACES_LABEL} in ({})", ids.join(",")));
-    list_labelled(client, params, "that stand in for others").await
+    let selector = format!("{REPLACES_LABEL} in ({})", ids.join(","));
+    list_labelled(client, &selector, "that stand in for others").await
 }
 
 /// The control plane's version; none if it says something else than a version.
 pub async fn read_release(client: &kube::Client) -> Result<Option<Release>, Error> {
-    let version = server_version(client).await?;
-    Ok(Release::read(&version))
+    Ok(Release::read(&server_version(client).await?))
 }
 
-/// The Nodes that `params` selects, which `name` calls, but for those that cannot be read.
+/// The Nodes that a label selector matches, which `name` calls, but for those that cannot be read.
 pub(crate) async fn list_labelled(
     client: &kube::Client,
-    params: ListParams,
+    selector: &str,
     name: &str,
 ) -> Result<Vec<NodeFacts>, Error> {
-    let call = Call {
-        verb: "list",
-        resource: "nodes",
-        name,
-    };
-    Ok(list(client, params, call).await?.readable)
+    let params = ListParams::default().labels(selector);
+    Ok(list(client, params, name).await?.readable)
 }
 
 /// Whether any other Node is Ready. If none is, it is not the nodes that are sick, but their way to the API server: Kubernetes, too, deletes
@@ -238,19 +223,12 @@ pub(crate) async fn is_any_node(
 ) -> Result<bool, Error> {
     let params = ListParams::default().labels(selector).limit(FEW);
     let name = format!("with {selector}");
-    let call = Call {
-        verb: "list",
-        resource: "nodes",
-        name: &name,
-    };
-    call::any(&nodes(client), params, call, |node| match node {
-        Ok(node) => is_such(&node),
-        Err(node) => {
-            warn_of(&node);
-            false
-        }
-    })
-    .await
+    let is_one = |node: Result<NodeFacts, _>| node.inspect_err(warn_of).is_ok_and(|node| is_such(&node));
+    call::any(&nodes(client), params, listing(&name), is_one).await
+}
+
+fn listing(name: &str) -> Call<'_> {
+    Call::new("list", "nodes", name)
 }
 
 /// What every acting step does first: the Node's claim, if it is still ours. `urgency` is ours.
@@ -264,30 +242,23 @@ pub async fn change_node(
     node: &NodeFacts,
     change: NodeChange,
 ) -> Result<NodeFacts, Error> {
-    let call = Call {
-        verb: "patch",
-        resource: "nodes",
-        name: node.name.as_str(),
-    };
+    let call = Call::new("patch", "nodes", node.name.as_str());
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let patch = Patch::Merge(change.into_patch(&node.resource_version));
-    let changed = send(nodes(client).patch(node.name.as_str(), &params, &patch))
-        .await
-        .map_err(|trouble| Error::from_trouble(call, trouble))?;
-    Result::read(&changed).map_err(|node: UnreadableNode| Error::unexpected(call, node))
+    let changed = send(call, nodes(client).patch(call.name, &params, &patch)).await?;
+    understand(call, &changed)
 }
 
 /// Changes a Node as `decide` says. If somebody else was quicker, the Node is read again and `decide` asked again (so the
 /// claim is checked in there). The Node as it is in the end; `decide` answers none if nothing has to change.
 pub async fn amend_node<E: From<Error>>(
     client: &kube::Client,
-    node: NodeFacts,
+    mut node: NodeFacts,
     decide: impl Fn(&NodeFacts) -> Result<Option<NodeChange>, E>,
 ) -> Result<NodeFacts, E> {
-    let mut node = node;
     let mut attempt = 1;
     loop {
         let Some(change) = decide(&node)? else {
@@ -296,9 +267,9 @@ pub async fn amend_node<E: From<Error>>(
         match change_node(client, &node, change).await {
             Err(Error::Conflict { .. }) if attempt < ATTEMPTS => {
                 attempt += 1;
-                let name = node.name.clone();
-                node = get_node(client, &name).await?.ok_or_else(|| Error::NodeGone {
-                    node: name.to_string(),
+                let found = get_node(client, &node.name).await?;
+                node = found.ok_or_else(|| Error::NodeGone {
+                    node: node.name.to_string(),
                 })?;
             }
             changed => return Ok(changed?),
@@ -322,13 +293,9 @@ fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
     } = read_value(object)?;
     let status = status.unwrap_or_default();
     let name = given("metadata.name", metadata.name)?;
-    let condition = status
-        .conditions
-        .into_iter()
-        .find(|condition| condition.kind == "Ready");
-    let ready = condition
-        .as_ref()
-        .is_some_and(|condition| condition.status == "True");
+    let mut conditions = status.conditions.into_iter();
+    let condition = conditions.find(|condition| condition.kind == "Ready");
+    let ready = condition.as_ref().is_some_and(|ready| ready.status == "True");
     let attached = status.volumes_attached.into_iter().map(|volume| volume.name);
     let volumes: BTreeSet<String> = status.volumes_in_use.into_iter().chain(attached).collect();
     Ok(NodeFacts {

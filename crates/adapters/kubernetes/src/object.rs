@@ -4,7 +4,6 @@
 //! list. What an unreadable one means is left to the reader of its kind.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use kube::api::{GetParams, ListParams, Patch, PatchParams};
@@ -89,27 +88,25 @@ pub(crate) trait Item {
 }
 
 /// Objects of one kind.
-pub(crate) struct Objects<'a, K> {
+pub(crate) struct Objects<'a> {
     client: &'a kube::Client,
     request: Request,
-    kind: PhantomData<K>,
 }
 
-impl<'a, K: Resource<DynamicType = ()>> Objects<'a, K> {
-    /// In one namespace, or in none.
-    pub(crate) fn new(client: &'a kube::Client, namespace: Option<&str>) -> Self {
-        Self {
-            client,
-            request: Request::new(K::url_path(&(), namespace)),
-            kind: PhantomData,
-        }
+impl<'a> Objects<'a> {
+    /// Of the kind `K`, in one namespace, or in none.
+    pub(crate) fn of<K>(client: &'a kube::Client, namespace: Option<&str>) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let request = Request::new(K::url_path(&(), namespace));
+        Self { client, request }
     }
 
     pub(crate) async fn get(&self, name: &str) -> kube::Result<Value> {
         let request = self.request.get(name, &GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest)?;
-        let Shallow(object) = read_answer(&self.client.request_text(request).await?)?;
-        Ok(object)
+        read_object(&self.client.request_text(request).await?)
     }
 
     pub(crate) async fn patch(
@@ -120,14 +117,17 @@ impl<'a, K: Resource<DynamicType = ()>> Objects<'a, K> {
     ) -> kube::Result<Value> {
         let request = self.request.patch(name, params, patch);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        let Shallow(object) = read_answer(&self.client.request_text(request).await?)?;
-        Ok(object)
+        read_object(&self.client.request_text(request).await?)
     }
 
     pub(crate) async fn list<T: Item>(&self, params: &ListParams) -> kube::Result<Page<T>> {
         let request = self.request.list(params).map_err(kube::Error::BuildRequest)?;
         read_answer(&self.client.request_text(request).await?)
     }
+}
+
+fn read_object(text: &str) -> kube::Result<Value> {
+    read_answer(text).map(|Shallow(object)| object)
 }
 
 /// `Client::request` does the same, but logs the whole answer if it cannot be read.

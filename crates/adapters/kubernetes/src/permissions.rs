@@ -12,39 +12,24 @@ use crate::call::{Call, send};
 
 /// What we may not do although we would have to, each as `verb resource`. Everybody who is signed in may ask.
 pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
-    let answers = try_join_all(
-        PERMISSIONS
-            .iter()
-            .map(|permission| is_allowed(client, *permission)),
-    )
-    .await?;
+    let asked = PERMISSIONS
+        .iter()
+        .map(|permission| is_allowed(client, *permission));
+    let answers = try_join_all(asked).await?;
     let missing = PERMISSIONS.iter().zip(answers).filter(|(_, allowed)| !allowed);
     Ok(missing.map(|(permission, _)| permission.to_string()).collect())
 }
 
 /// What the API server calls its version, such as `v1.35.2-eks-1234567`. Asked with our token, it says whether we are let in.
 pub async fn server_version(client: &kube::Client) -> Result<String, Error> {
-    let call = Call {
-        verb: "get",
-        resource: "version",
-        name: "of the API server",
-    };
-    let answer = send(client.apiserver_version())
-        .await
-        .map_err(|trouble| Error::from_trouble(call, trouble))?;
-    Ok(answer.git_version)
+    let call = Call::new("get", "version", "of the API server");
+    Ok(send(call, client.apiserver_version()).await?.git_version)
 }
 
 async fn is_allowed(client: &kube::Client, permission: Permission) -> Result<bool, Error> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let call = Call {
-        verb: "create",
-        resource: "selfsubjectaccessreviews",
-        name: permission.resource,
-    };
-    let answer = send(api.create(&PostParams::default(), &review(permission)))
-        .await
-        .map_err(|trouble| Error::from_trouble(call, trouble))?;
+    let call = Call::new("create", "selfsubjectaccessreviews", permission.resource);
+    let answer = send(call, api.create(&PostParams::default(), &review(permission))).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -10,12 +10,11 @@ use recycle::base::names::FIELD_MANAGER;
 use recycle::base::strict::read_value;
 use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes, Toleration};
 use recycle::drain::blocked::RefusalKind;
-
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::call::{self, Call, Trouble, send};
+use crate::call::{self, Call, Trouble, attempt};
 use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, text_at};
 
 /// Of a pod what is read here, and nothing else: code that reads all of it is a tenth of a function.
@@ -92,7 +91,6 @@ pub enum Eviction {
     Gone,
     /// The pod may not go now.
     Refused {
-        /// What stands in the way.
         kind: RefusalKind,
         /// The API server's own text.
         says: String,
@@ -101,56 +99,41 @@ pub enum Eviction {
 
 /// The pods that are bound to a Node, all of them, also those that cannot be read ([`PodFacts::unreadable`]).
 pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
-    let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let name = format!("of node {node}");
-    let call = Call {
-        verb: "list",
-        resource: "pods",
-        name: &name,
-    };
-    call::list(&Objects::<v1::Pod>::new(client, None), params, call).await
+    let (selector, name) = (format!("spec.nodeName={node}"), format!("of node {node}"));
+    list(client, &selector, &name).await
 }
 
 /// The pods of the cluster that no node has room for, or that have not started yet.
 pub async fn list_pending_pods(client: &kube::Client) -> Result<Vec<PodFacts>, Error> {
-    let params = ListParams::default().fields("status.phase=Pending");
-    let call = Call {
-        verb: "list",
-        resource: "pods",
-        name: "that are Pending",
-    };
-    call::list(&Objects::<v1::Pod>::new(client, None), params, call).await
+    list(client, "status.phase=Pending", "that are Pending").await
+}
+
+async fn list(client: &kube::Client, selector: &str, name: &str) -> Result<Vec<PodFacts>, Error> {
+    let params = ListParams::default().fields(selector);
+    let call = Call::new("list", "pods", name);
+    call::list(&Objects::of::<v1::Pod>(client, None), params, call).await
 }
 
 /// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
 pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>) -> Result<Eviction, Error> {
     let api: Api<v1::Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let name = pod.full_name();
-    let call = Call {
-        verb: "create",
-        resource: "pods/eviction",
-        name: &name,
-    };
+    let call = Call::new("create", "pods/eviction", &name);
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     // Not `Api::evict`: it writes `delete_options`, which the API server does not know, and the uid would not be checked.
-    match send(api.create_subresource::<_, kube::core::Status>(
-        "eviction",
-        &pod.name,
-        &params,
-        &request(pod, grace),
-    ))
-    .await
-    {
-        Ok(_) => Ok(Eviction::Accepted),
-        Err(Trouble::Status(status)) => match read_refusal(&status) {
-            Some(eviction) => Ok(eviction),
-            None => Err(Error::from_trouble(call, Trouble::Status(status))),
-        },
-        Err(trouble) => Err(Error::from_trouble(call, trouble)),
-    }
+    let request = request(pod, grace);
+    let answer = api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request);
+    let Err(trouble) = attempt(answer).await else {
+        return Ok(Eviction::Accepted);
+    };
+    let refusal = match &trouble {
+        Trouble::Status(status) => read_refusal(status),
+        Trouble::NoAnswer(_) | Trouble::Nonsense(_) => None,
+    };
+    refusal.ok_or_else(|| Error::from_trouble(call, trouble))
 }
 
 /// `grace` are seconds instead of the pod's own.
@@ -204,13 +187,9 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
 impl Item for PodFacts {
     fn read(object: &Value) -> Self {
         read_pod(object).unwrap_or_else(|gap| {
-            let text = |field| text_at(object, field);
-            let pod = Self::unreadable(
-                text("/metadata/namespace"),
-                text("/metadata/name"),
-                text("/metadata/uid"),
-                &gap.to_string(),
-            );
+            let [namespace, name, uid] =
+                ["namespace", "name", "uid"].map(|field| text_at(object, &format!("/metadata/{field}")));
+            let pod = Self::unreadable(namespace, name, uid, &gap.to_string());
             tracing::warn!(
                 pod = pod.full_name(),
                 why = pod.unreadable,
@@ -233,12 +212,9 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     if metadata.creation_timestamp.is_none() {
         return Err(Gap("metadata.creationTimestamp is missing".to_owned()));
     }
-    let controller = metadata
-        .owner_references
-        .into_iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(read_controller)
-        .transpose()?;
+    let mut owners = metadata.owner_references.into_iter();
+    let controller = owners.find(|owner| owner.controller == Some(true));
+    let controller = controller.map(read_controller).transpose()?;
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     Ok(PodFacts {
         namespace: given("metadata.namespace", metadata.namespace)?,

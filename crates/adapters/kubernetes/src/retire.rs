@@ -68,14 +68,10 @@ fn is_retired(node: &NodeFacts, taint: &Taint) -> bool {
 }
 
 fn forget(change: NodeChange) -> NodeChange {
-    [
-        CLAIM_ANNOTATION,
-        RECORD_ANNOTATION,
-        PROGRESS_ANNOTATION,
-        DRAIN_UNTIL_ANNOTATION,
-    ]
-    .into_iter()
-    .fold(change.remove_label(GROUP_LABEL), |change, annotation| {
-        change.remove_annotation(annotation)
-    })
+    change
+        .remove_label(GROUP_LABEL)
+        .remove_annotation(CLAIM_ANNOTATION)
+        .remove_annotation(RECORD_ANNOTATION)
+        .remove_annotation(PROGRESS_ANNOTATION)
+        .remove_annotation(DRAIN_UNTIL_ANNOTATION)
 }

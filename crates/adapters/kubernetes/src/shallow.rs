@@ -67,10 +67,6 @@ impl<'de> Visitor<'de> for Left {
         Ok(text.into())
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(text.into())
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
         while let Some(value) = elements.next_element_seed(self)? {

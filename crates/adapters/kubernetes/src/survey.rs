@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use recycle::base::ids::NodeName;
 use recycle::cluster::hook::HeldByHook;
-use recycle::cluster::node::NodeFacts;
+use recycle::cluster::node::{NodeFacts, is_draining_taint};
 use recycle::cluster::pod::PodFacts;
 use recycle::contract::run::Run;
 use recycle::drain::survey::{PodSurvey, survey_pods};
@@ -12,7 +12,7 @@ use recycle::input::model::Input;
 use recycle::records::node_record::UnreadableRecord;
 
 use crate::volumes::hold_back;
-use crate::{Error, list_pods, tainted_since};
+use crate::{Error, list_pods};
 
 /// What decides about the pods of a node, beside the node and the time.
 #[derive(Debug, Clone, Copy)]
@@ -56,10 +56,7 @@ impl<'a> NodeSurvey<'a> {
         now: Timestamp,
     ) -> Result<Self, E> {
         let since = drain.draining_since;
-        let tainted_since = match node {
-            Some(node) => tainted_since(node, since)?,
-            None => since,
-        };
+        let tainted_since = node.map_or(Ok(since), |node| tainted_since(node, since))?;
         let (terms, remark) = Terms::find(drain.input, node, tainted_since, since, now);
         let terms = terms.held_by(drain.hook);
         let listed = list_pods(client, name).await?;
@@ -91,4 +88,19 @@ impl<'a> NodeSurvey<'a> {
         let survey = Self::fetch::<E>(client, &node.name, Some(node), drain, now).await?;
         Ok(survey.hold_back(client, node).await?)
     }
+}
+
+/// Since when a pod that comes to this Node tolerates our taint. None if the taint is not there (any more), or if no execution
+/// recorded it: any pod may come then, and all of them count.
+///
+/// The record says when it was decided to set the taint, which may have taken a quarter of an hour of tries since; a pod that
+/// came in meanwhile tolerates nothing. `draining_since` is when `check-pods` first looked, and the taint was there by then.
+pub fn tainted_since(
+    node: &NodeFacts,
+    draining_since: Option<Timestamp>,
+) -> Result<Option<Timestamp>, UnreadableRecord> {
+    let record = node.record()?;
+    let is_tainted = node.taints.iter().any(is_draining_taint);
+    let recorded_at = record.tainted_at.filter(|_| is_tainted);
+    Ok(recorded_at.map(|at| draining_since.map_or(at, |since| at.max(since))))
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1;
-use kube::core::Resource;
 use recycle::base::strict::read_value;
 use recycle::cluster::node::NodeFacts;
 use recycle::drain::survey::PodSurvey;
@@ -16,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::call::{Call, Trouble, send};
+use crate::call::{self, Call};
 use crate::nodes::is_any_node;
 use crate::object::Objects;
 
@@ -94,42 +93,31 @@ async fn fetch_volume(
     client: &kube::Client,
     (namespace, name): &VolumeClaim,
 ) -> Result<Option<Volume>, Error> {
-    let claims = Objects::<v1::PersistentVolumeClaim>::new(client, Some(namespace));
+    let claims = Objects::of::<v1::PersistentVolumeClaim>(client, Some(namespace));
     let claim: Option<ClaimSpec> = get_spec(&claims, "persistentvolumeclaims", name).await?;
-    let Some(name) = claim
-        .and_then(|claim| claim.volume_name)
-        .filter(|name| !name.is_empty())
-    else {
+    let bound = claim.and_then(|claim| claim.volume_name);
+    let Some(name) = bound.filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
-    let volumes = Objects::<v1::PersistentVolume>::new(client, None);
+    let volumes = Objects::of::<v1::PersistentVolume>(client, None);
     let volume: Option<VolumeSpec> = get_spec(&volumes, "persistentvolumes", &name).await?;
     Ok(volume.map(|volume| {
         let affinity = volume.node_affinity.and_then(|affinity| affinity.required);
-        let terms = affinity.unwrap_or_default().node_selector_terms;
-        Volume {
-            name,
-            reach: read_reach(&terms),
-        }
+        let reach = read_reach(&affinity.unwrap_or_default().node_selector_terms);
+        Volume { name, reach }
     }))
 }
 
 /// The spec of one object; none if there is no object of that name.
-async fn get_spec<K: Resource<DynamicType = ()>, Spec: DeserializeOwned>(
-    objects: &Objects<'_, K>,
+async fn get_spec<Spec: DeserializeOwned>(
+    objects: &Objects<'_>,
     resource: &'static str,
     name: &str,
 ) -> Result<Option<Spec>, Error> {
-    let call = Call {
-        verb: "get",
-        resource,
-        name,
+    let call = Call::new("get", resource, name);
+    let Some(found) = call::get(objects, call).await? else {
+        return Ok(None);
     };
-    match send(objects.get(name)).await {
-        Ok(found) => read_value(&found)
-            .map(|With { spec }| Some(spec))
-            .map_err(|why| Error::unexpected(call, why)),
-        Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
-        Err(trouble) => Err(Error::from_trouble(call, trouble)),
-    }
+    let With { spec } = read_value(&found).map_err(|why| Error::unexpected(call, why))?;
+    Ok(Some(spec))
 }

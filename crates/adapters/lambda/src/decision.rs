@@ -3,59 +3,51 @@
 use jiff::Timestamp;
 use recycle::notify::metrics::Metric;
 use recycle::records::claim::Phase;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Whom an invocation is about, as far as what it was given says so.
-#[derive(Debug, Default)]
-pub(crate) struct Subject {
-    execution: Option<Value>,
-    state: Option<Value>,
-    instance: Option<Value>,
-    node: Option<Value>,
-}
+#[derive(Debug)]
+pub(crate) struct Subject([Field; 4]);
+
+/// A field of the line, which is left out if there is no value.
+type Field = (&'static str, Option<Value>);
 
 impl Subject {
     pub(crate) fn of(payload: &Value) -> Self {
         let at = |pointer: &str| payload.pointer(pointer).filter(|found| !found.is_null()).cloned();
-        Self {
-            execution: at("/context/Execution/Id"),
-            state: at("/context/State/Name"),
-            // A sweep is given what it found, an execution is given its node.
-            instance: at("/leftover/instance_id").or_else(|| at("/context/Execution/Input/instance_id")),
-            node: at("/run/node"),
-        }
+        // A sweep is given what it found, an execution is given its node.
+        let instance = at("/leftover/instance_id").or_else(|| at("/context/Execution/Input/instance_id"));
+        Self([
+            ("execution", at("/context/Execution/Id")),
+            ("state", at("/context/State/Name")),
+            ("instance", instance),
+            ("node", at("/run/node")),
+        ])
     }
 
     /// The line of an answer. `phase` is how far the execution has come with the node.
     pub(crate) fn tell(self, answer: &Value, phase: Option<Phase>) -> Value {
-        let told = |name: &str| Some(answer[name].clone());
-        let node = answer.pointer("/run/node").cloned().or(self.node);
+        let told = ["verdict", "wait_seconds", "reason", "counts"];
+        let told = told.map(|name| (name, Some(answer[name].clone())));
         let more = [
             ("level", Some(json!("INFO"))),
-            ("execution", self.execution),
-            ("state", self.state),
-            ("instance", self.instance),
-            ("node", node),
+            ("node", answer.pointer("/run/node").cloned()),
             ("phase", phase.map(|phase| json!(phase.to_string()))),
-            ("verdict", told("verdict")),
-            ("wait_seconds", told("wait_seconds")),
-            ("reason", told("reason")),
-            ("counts", told("counts")),
         ];
-        line(more)
+        self.line(more.into_iter().chain(told))
     }
 
     /// The line of a failure, by its public name.
     pub(crate) fn tell_failure(self, error: &str, message: &str) -> Value {
-        line([
-            ("level", Some(json!("ERROR"))),
-            ("execution", self.execution),
-            ("state", self.state),
-            ("instance", self.instance),
-            ("node", self.node),
-            ("error", Some(json!(error))),
-            ("reason", Some(json!(message))),
-        ])
+        let more = [("level", "ERROR"), ("error", error), ("reason", message)];
+        self.line(more.into_iter().map(|(name, text)| (name, Some(json!(text)))))
+    }
+
+    /// A field of `more` stands for the subject's own of that name, if it has a value.
+    fn line(self, more: impl Iterator<Item = Field>) -> Value {
+        let fields = self.0.into_iter().chain(more);
+        let known = fields.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(known.collect())
     }
 }
 
@@ -84,13 +76,6 @@ impl Scope {
     pub(crate) fn render(&self, metric: &Metric) -> Value {
         metric.render(&self.cluster, self.now)
     }
-}
-
-fn line<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
-    let known = fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(known.collect::<Map<_, _>>())
 }
 
 #[cfg(test)]

@@ -63,20 +63,14 @@ pub async fn configure() -> SdkConfig {
 
 /// What a function answers: the next step of a state machine, or what a person has asked.
 pub trait Reply: Serialize {
-    /// The phase that its node is in, if it carries one.
-    fn phase(&self) -> Option<Phase>;
-
-    /// What is counted.
-    fn take_metrics(&mut self) -> Vec<Metric>;
+    /// The phase that its node is in, if it carries one; and what is counted, which is taken out of it.
+    fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>);
 }
 
 impl<V: Verdict + Serialize> Reply for Answer<V> {
-    fn phase(&self) -> Option<Phase> {
-        self.run.as_ref().map(Run::phase)
-    }
-
-    fn take_metrics(&mut self) -> Vec<Metric> {
-        std::mem::take(&mut self.metrics)
+    fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>) {
+        let phase = self.run.as_ref().map(Run::phase);
+        (phase, std::mem::take(&mut self.metrics))
     }
 }
 
@@ -97,17 +91,10 @@ impl<V: Verdict> From<Answer<V>> for StepOrTold<V> {
 }
 
 impl<V: Verdict + Serialize> Reply for StepOrTold<V> {
-    fn phase(&self) -> Option<Phase> {
+    fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>) {
         match self {
-            Self::Step(answer) => answer.phase(),
-            Self::Told(_) => None,
-        }
-    }
-
-    fn take_metrics(&mut self) -> Vec<Metric> {
-        match self {
-            Self::Step(answer) => answer.take_metrics(),
-            Self::Told(_) => Vec::new(),
+            Self::Step(answer) => answer.take_notes(),
+            Self::Told(_) => (None, Vec::new()),
         }
     }
 }
@@ -140,67 +127,47 @@ where
     Failed: NamedFailure,
     Answering: Future<Output = Result<Replied, Failed>>,
 {
-    let subject = Subject::of(&payload);
-    let scope = Scope::of(&payload);
-    let answered = answer(handler, payload).await;
-    log::decision(&match &answered {
-        Ok(Answered { answer, phase, .. }) => subject.tell(answer, *phase),
-        Err(failed) => subject.tell_failure(&failed.error_type, &failed.error_message),
-    });
-    let metrics = match &answered {
-        Ok(answered) => answered.count(),
-        Err(failed) => measure_failure(&failed.error_type).into_iter().collect(),
+    let answered = async {
+        let request = read_value(&payload).map_err(|error| {
+            internal_error(format!("failed to read what the state machine passed: {error}"))
+        })?;
+        // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
+        let mut reply = AssertUnwindSafe(async { Box::pin(handler(request)).await })
+            .catch_unwind()
+            .await
+            .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
+            .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
+        let (phase, metrics) = reply.take_notes();
+        let answer = serde_json::to_value(reply)
+            .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
+        Ok((answer, phase, metrics))
     };
-    for metric in metrics {
-        log::metric(&scope.render(&metric));
+    conclude(&payload, answered.await)
+}
+
+/// Writes the log lines of an invocation: its decision, and what is counted. A verdict that is an outcome ends the execution.
+fn conclude(
+    payload: &Value,
+    answered: Result<(Value, Option<Phase>, Vec<Metric>), Diagnostic>,
+) -> Result<Value, Diagnostic> {
+    let subject = Subject::of(payload);
+    let (line, ended) = match &answered {
+        Ok((answer, phase, _)) => {
+            let ended = answer["verdict"].as_str().and_then(measure_verdict);
+            (subject.tell(answer, *phase), ended)
+        }
+        Err(failed) => {
+            let line = subject.tell_failure(&failed.error_type, &failed.error_message);
+            (line, measure_failure(&failed.error_type))
+        }
+    };
+    log::decision(&line);
+    let scope = Scope::of(payload);
+    let others = answered.iter().flat_map(|(.., metrics)| metrics);
+    for metric in ended.iter().chain(others) {
+        log::metric(&scope.render(metric));
     }
-    answered.map(|answered| answered.answer)
-}
-
-/// What an invocation comes to.
-struct Answered {
-    answer: Value,
-    /// The phase that its node is in, if it carries one.
-    phase: Option<Phase>,
-    metrics: Vec<Metric>,
-}
-
-impl Answered {
-    /// What is counted: a verdict that is an outcome ends the execution.
-    fn count(&self) -> Vec<Metric> {
-        let verdict = self.answer["verdict"].as_str();
-        let ended = verdict.and_then(measure_verdict);
-        ended.into_iter().chain(self.metrics.iter().cloned()).collect()
-    }
-}
-
-async fn answer<Request, Replied, Failed, Answering>(
-    handler: &impl Fn(Request) -> Answering,
-    payload: Value,
-) -> Result<Answered, Diagnostic>
-where
-    Request: DeserializeOwned,
-    Replied: Reply,
-    Failed: NamedFailure,
-    Answering: Future<Output = Result<Replied, Failed>>,
-{
-    let request = read_value(&payload)
-        .map_err(|error| internal_error(format!("failed to read what the state machine passed: {error}")))?;
-    // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
-    let mut answer = AssertUnwindSafe(async { Box::pin(handler(request)).await })
-        .catch_unwind()
-        .await
-        .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
-        .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
-    let phase = answer.phase();
-    let metrics = answer.take_metrics();
-    let answer = serde_json::to_value(answer)
-        .map_err(|error| internal_error(format!("failed to write the answer: {error}")))?;
-    Ok(Answered {
-        answer,
-        phase,
-        metrics,
-    })
+    answered.map(|(answer, ..)| answer)
 }
 
 fn internal_error(message: String) -> Diagnostic {
