@@ -81,6 +81,7 @@ fn find_marked(
             lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
             instance,
             node: Some(node),
+            // No record says when it came, so it may have pods.
             has_pods: true,
         })
     };
