@@ -415,7 +415,7 @@ mod tests {
         let aws = ScriptedAws::new().on("DeleteTags", "");
         let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
         target.request = request(Some(60));
-        let answer = step(&aws).finish(&mut target, None).await.unwrap();
+        let answer = step(&aws).finish(&target, None).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Restored);
         assert_eq!(
             answer.reason,
@@ -442,8 +442,8 @@ mod tests {
     #[tokio::test]
     async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let mut target = target_in(&released(), Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws).finish(&mut target, None).await.unwrap();
+        let target = target_in(&released(), Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws).finish(&target, None).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.reason.as_str()),
             (RestoreVerdict::Untouched, "two pods are left")
@@ -486,8 +486,8 @@ mod tests {
                 json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
             );
         let aws = ScriptedAws::new();
-        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let error = step(&aws).finish(&mut target, None).await.unwrap_err();
+        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let error = step(&aws).finish(&target, None).await.unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
         assert!(aws.calls().is_empty());
     }
