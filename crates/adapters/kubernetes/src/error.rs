@@ -35,6 +35,7 @@ pub enum Error {
     /// The API server is there, but busy or in trouble (429, 5xx).
     #[error("failed to {call}: the API server is not available")]
     Unavailable { call: String, source: Source },
+    /// No answer came, or none in time.
     #[error("failed to {call}: the API server cannot be reached")]
     Unreachable { call: String, source: Source },
     /// An answer that we have no reading for.

@@ -36,6 +36,7 @@ impl Installation {
             cluster: String::new(),
             arn_prefix,
         };
+        // The definition of rotate-nodes names the cluster.
         let machine = found.machine("rotate-nodes");
         let answer = found.states.describe_machine(&machine).await;
         let answer = answer.map_err(|error| no_installation(&found.name, &region, &machine, error))?;

@@ -28,6 +28,7 @@ pub(crate) enum Error {
     #[error("the function {function} failed: {name}: {reason}")]
     Function {
         function: String,
+        /// Of its error.
         name: String,
         reason: String,
     },

@@ -39,6 +39,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub nodes: usize,
+    /// Recycled.
     pub done: usize,
     /// Their last try failed.
     pub failed: usize,

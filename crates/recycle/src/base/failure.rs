@@ -118,6 +118,7 @@ pub enum Outcome {
     AlreadyGone,
     /// Our hook held what has no pods to wait for.
     Released,
+    /// A dry run.
     Planned,
     /// Another execution works on the node.
     Duplicate,

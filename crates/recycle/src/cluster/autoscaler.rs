@@ -70,7 +70,7 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     found.filter(|value| *value != DISABLED).cloned()
 }
 
-/// Whether an execution keeps this newcomer: not if a person or another execution keeps it already.
+/// Whether an execution may keep this newcomer: not if a person or another execution keeps it already.
 #[must_use]
 pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
     !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)

@@ -85,7 +85,7 @@ const fn setting(name: &'static str, kind: Kind, default: &'static str, meaning:
     }
 }
 
-/// A field that triggers set.
+/// A field that triggers set; also the base of the other kinds.
 const fn field(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Field {
     Field {
         name,

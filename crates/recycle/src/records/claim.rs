@@ -652,6 +652,11 @@ mod tests {
         for urgency in Urgency::ALL {
             assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.to_string());
         }
+        let phases = ["claimed", "turn", "standby", "draining", "waiting", "disposing"];
+        assert_eq!(Phase::ALL.map(|phase| phase.to_string()), phases);
+        let mut urgencies = Urgency::ALL.map(|urgency| urgency.to_string());
+        urgencies.sort();
+        assert_eq!(urgencies, ["hook", "interruption", "planned", "spot"]);
         assert!(serde_json::from_value::<Phase>(json!("Claimed")).is_err());
     }
 
