@@ -29,19 +29,20 @@ pub(crate) fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> V
     refresh.into_iter().chain(update).collect()
 }
 
-/// `NodegroupStatus` (EKS API reference): in these EKS takes nodes away.
+/// Checks whether EKS removes nodes of a managed node group with this `NodegroupStatus` (EKS API reference).
 #[must_use]
 pub fn is_busy(node_group_status: &str) -> bool {
     matches!(node_group_status, "UPDATING" | "DELETING")
 }
 
-/// The EKS managed node group that a Node belongs to.
+/// Returns the EKS managed node group that a Node belongs to.
 #[must_use]
 pub fn node_group(node: &NodeFacts) -> Option<&str> {
     node.labels.get("eks.amazonaws.com/nodegroup").map(String::as_str)
 }
 
-/// In a weighted group one instance is worth several units of the desired capacity: who replaces whom, nobody can tell by counting.
+/// Refuses replacement `before` in a weighted group. One instance there is worth several units of the desired capacity,
+/// so counting does not show which launch replaces which instance.
 pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
     (input.replacement == Replacement::Before && state.is_weighted).then(|| {
         Obstacle::WeightedGroup.because(format!(
@@ -53,7 +54,7 @@ pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) ->
 
 pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
     let id = &input.instance_id;
-    // The put-back of another node protects all others, for minutes, and says so by a tag.
+    // The put-back or the detach of another node protects the other members for minutes, and marks them with this tag.
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
@@ -82,7 +83,9 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     })
 }
 
-/// EnterStandby takes the instance out of the group's balancers before the replacement exists. `after` keeps it there until it is drained.
+/// Refuses replacement `before` for the last healthy target.
+/// EnterStandby takes the instance out of the group's balancers before the replacement exists.
+/// With `after` the instance stays in them until it is drained.
 pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Refusal> {
     let alone = balancers.iter().filter(|balancer| balancer.others == 0);
     let alone: Vec<&str> = alone.map(|balancer| balancer.name.as_str()).collect();
@@ -105,7 +108,8 @@ pub(crate) fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> 
     })
 }
 
-/// Whoever wants to look at a sick machine must not lose it.
+/// Refuses to stop or detach an instance whose Node is not Ready.
+/// An operator who wants to examine a sick machine would lose it, because the group terminates it once the node counts as lost.
 pub(crate) fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
     match input.dispose {
         Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(

@@ -22,14 +22,14 @@ pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
     Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
 }
 
-/// The hook that was to hold it holds it no more.
+/// Describes an instance that was terminating under a lifecycle hook, and that the hook no longer holds.
 pub(crate) fn describe_going(surroundings: &Surroundings<'_>, instance: &Instance) -> Option<String> {
     let state = surroundings.lifecycle_state?;
     let is_going = surroundings.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
     is_going.then(|| format!("{} is {state} already", instance.id))
 }
 
-/// Who else replaces this node, and what to do there.
+/// Refuses a node that another tool or EKS itself replaces, and says what to do there.
 pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
     let pool = node.labels.get("karpenter.sh/nodepool");
@@ -55,7 +55,8 @@ pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal>
     }
 }
 
-/// The member has to be in service, or where an earlier execution of ours left it.
+/// Checks that the member is in service, or in the state in which an earlier execution left it.
+/// An urgent execution also accepts a member that is terminating. An execution with a hook accepts nothing else.
 pub(crate) fn check_lifecycle(
     surroundings: &Surroundings<'_>,
     instance: &Instance,
@@ -108,8 +109,10 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
     }
 }
 
-/// The tags that the functions' policies demand of whatever they change. The group of an instance that our hook holds and no policy retains
-/// is not changed. That of an instance that EC2 takes away is only asked to terminate it, which EC2 does anyway.
+/// Checks the tags that the functions' policies demand of everything that they change.
+/// Unless the group retains instances, its own tag is not needed in two cases.
+/// If the lifecycle hook holds the instance, the group is not changed.
+/// If EC2 takes the instance away, the group is only asked to terminate it, which EC2 does anyway.
 pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
     let (input, id) = (surroundings.input, &instance.id);
     let cluster = &input.cluster_name;
@@ -155,5 +158,5 @@ pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -
     refusals
 }
 
-/// Instances in a command to paste: 20 characters each. The next refusal has the others.
+/// The most instances in a command to paste, at 20 characters each. The next refusal names the others.
 const MOST_TAGGED: usize = 20;

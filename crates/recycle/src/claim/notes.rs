@@ -38,7 +38,8 @@ pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal
     notes
 }
 
-/// A replacement without the tag can be neither protected nor recycled in its turn.
+/// Notes a group that does not set the cluster's tag on new instances.
+/// A replacement without the tag can neither be protected nor be recycled later.
 fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<String> {
     let cluster = &surroundings.input.cluster_name;
     let tag = cluster_tag(cluster.as_str());
@@ -52,7 +53,7 @@ fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<St
     })
 }
 
-/// What the group's limits mean for the way back.
+/// Notes what the group's limits mean for the way back from Standby.
 fn note_limits(input: &Input, group: &Group) -> Option<String> {
     let (name, max) = (&group.name, group.max);
     match input.replacement {
@@ -67,7 +68,7 @@ fn note_limits(input: &Input, group: &Group) -> Option<String> {
     }
 }
 
-/// What the group's own balancers see of it.
+/// Notes what the group's load balancers lose when the instance leaves them.
 fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer]) -> Option<String> {
     if balancers.is_empty() {
         return None;

@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::input::model::Force;
 
-/// Why a node is not recycled.
+/// The reason why a node is not recycled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub obstacle: Obstacle,
-    /// What was found and what a person may do, one sentence.
+    /// One sentence that says what was found and what an operator may do.
     pub text: String,
 }
 
@@ -20,14 +20,14 @@ impl fmt::Display for Refusal {
 
 macro_rules! obstacles {
     ($($(#[$doc:meta])* $obstacle:ident = $name:literal,)+) => {
-        /// A reason to refuse. Its name is API: people search for it.
+        /// A reason to refuse. Its name is API, because users search for it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Obstacle {
             $($(#[$doc])* $obstacle,)+
         }
 
         impl Obstacle {
-            /// All of them, for tests and documentation.
+            /// All obstacles, for tests and documentation.
             pub const ALL: &'static [Self] = &[$(Self::$obstacle),+];
 
             #[must_use]
@@ -43,28 +43,28 @@ macro_rules! obstacles {
 obstacles!(
     Redriven = "redriven",
     UnknownInstance = "unknown_instance",
-    /// The annotation or tag of the claim is not a claim.
+    /// The claim's annotation or tag does not hold a claim.
     UnreadableClaim = "unreadable_claim",
-    /// No execution of this installation and version has written the claim.
+    /// The claim was not written by an execution of this installation and version.
     ForeignClaim = "foreign_claim",
     UnreachableEndpoint = "unreachable_endpoint",
-    /// We may not do in the cluster what has to be done.
+    /// The function lacks a permission in the cluster that the work needs.
     MissingPermission = "missing_permission",
     /// Karpenter replaces its nodes itself.
     Karpenter = "karpenter",
     /// EKS Auto Mode replaces its nodes itself.
     AutoMode = "auto_mode",
-    /// A node of Fargate is a pod's.
+    /// A Fargate node belongs to a single pod.
     Fargate = "fargate",
     NoGroup = "no_group",
     NotAMember = "not_a_member",
     WarmPool = "warm_pool",
-    /// It is in Standby, but not by us.
+    /// The instance is in Standby, but recycle-eks did not put it there.
     ForeignStandby = "foreign_standby",
     Terminating = "terminating",
-    /// Its group is not terminating it, as a hook's execution has to find it.
+    /// The execution has a hook, but the group is not terminating the instance.
     NotTerminating = "not_terminating",
-    /// It is not in service for another reason.
+    /// The instance is not in service for another reason.
     NotInService = "not_in_service",
     AnotherCluster = "another_cluster",
     /// The instance or its group lacks the cluster's tag, without which the functions may change nothing.
@@ -79,19 +79,20 @@ obstacles!(
     WeightedGroup = "weighted_group",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
-    /// It is to be kept, and its Node is not Ready.
+    /// The instance is to be stopped or detached, and its Node is not Ready.
     NotReady = "not_ready",
     ScaleInProtection = "scale_in_protection",
     SuspendedProcess = "suspended_process",
     LastTarget = "last_target",
-    /// The replacement went with its place. Never a reason to refuse: it is told while a drain is under way.
+    /// The replacement was removed together with its place in the group.
+    /// Never a reason to refuse, but reported while the node is being recycled.
     ReplacementRemoved = "replacement_removed_by_autoscaler",
-    /// The replacement has gone, and the group launches another. Told like the one before.
+    /// The replacement has gone, and the group launches another. Reported like [`Obstacle::ReplacementRemoved`].
     ReplacementGone = "replacement_gone",
 );
 
 impl Obstacle {
-    /// Whether this value of `force` overrides it.
+    /// Checks whether this value of `force` overrides the obstacle.
     #[must_use]
     pub fn is_forced_by(self, force: Force) -> bool {
         match force {
@@ -111,7 +112,7 @@ impl Obstacle {
     }
 }
 
-/// At most three names: a group may have dozens of target groups.
+/// Lists at most three names and counts the rest, because a group may have dozens of target groups.
 pub(crate) fn name_some(names: &[&str]) -> String {
     const MOST: usize = 3;
     let told = names[..names.len().min(MOST)].join(", ");

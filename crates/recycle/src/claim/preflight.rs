@@ -17,25 +17,25 @@ use crate::cluster::autoscaler::{Remover, find_remover};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 
-/// How often the state machine has tried `claim-node` again before a cluster that never answered counts as one that nobody can reach from
-/// here. That takes some minutes, in which an API server that is only being upgraded comes back. After two tries more the state machine
-/// would give up without the advice.
+/// The number of retries of `claim-node` after which a cluster that never answered counts as unreachable.
+/// The retries take some minutes, in which an API server that is only being upgraded comes back.
+/// After two more retries the state machine would give up without the advice.
 pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
 
-/// What pre-flight found.
+/// The result of pre-flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preflight {
     Go {
-        /// Things that a person should know, one sentence each.
+        /// Notes for an operator, one sentence each.
         notes: Vec<String>,
     },
-    /// The instance is gone: nothing to do.
+    /// The instance is gone, so there is nothing to do.
     AlreadyGone(String),
-    /// Refused: every reason, from what nobody can change to what `force` overrides.
+    /// Every reason to refuse. Reasons that `force` can override come last.
     Refused(Vec<Refusal>),
 }
 
-/// All of them in an error's text, one a line.
+/// Lists all refusals in the text of an error, one a line.
 #[must_use]
 pub fn list_refusals(refusals: &[Refusal]) -> String {
     let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
@@ -65,8 +65,8 @@ pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
     Preflight::Go { notes }
 }
 
-/// Every reason. Of what hangs together only the root is told: without a way into the cluster, or as another's business, nothing about the
-/// Node or the group is news.
+/// Returns every reason to refuse. If several reasons have one cause, only the cause is named.
+/// Without access to the cluster a missing Node is no reason of its own. If another tool owns the node, a missing group is none either.
 fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
     let Surroundings {
         input, node, group, ..
@@ -92,8 +92,8 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.extend(check_tags(surroundings, instance));
     }
     if surroundings.resuming || input.hook.is_some() || input.interrupted_at.is_some() {
-        // What follows asks whether to begin. This node was begun, by us or by others: stopping here would leave
-        // it half done.
+        // The checks below decide whether to begin. This node was already begun, by an execution, its group or EC2.
+        // To stop here would leave it half done.
         return refusals;
     }
     refusals.extend(node.and_then(|node| check_taints(id, node)));
@@ -109,7 +109,7 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
     refusals
 }
 
-/// The way into the cluster. Before all that needs the Node: without it nobody can have read it.
+/// Checks the access to the cluster. Comes before every check that needs the Node, which cannot be read without access.
 fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
     let cluster = &surroundings.input.cluster_name;
     if let Some(endpoint) = surroundings.unreachable {
@@ -128,7 +128,7 @@ fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
     })
 }
 
-/// Somebody else is removing the node already.
+/// Refuses a node that Cluster Autoscaler or Karpenter is already removing.
 fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let name = &node.name;
     match find_remover(node)? {
@@ -156,7 +156,7 @@ mod tests {
     use crate::base::names::STOPPED_TAG;
     use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
 
-    /// A pre-flight in which all is well; each test changes what it is about.
+    /// A pre-flight in which all is well. Each test changes the part that it is about.
     struct World {
         input: Input,
         instance: Option<Instance>,

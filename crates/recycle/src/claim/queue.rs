@@ -26,8 +26,9 @@ use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase, StoredClaim};
 use crate::records::progress::Progress;
 
-/// Seconds that a node waits for its turn at most. A day: with less, a group whose pods need 20 hours would refuse what is started in
-/// the evening; longer, and somebody should hear of it. An execution's history has room for so much ([`crate::base::poll`]).
+/// The longest wait for a turn, in seconds: one day.
+/// With less, a group whose pods need 20 hours would refuse executions that are started in the evening.
+/// After a longer wait an operator should hear of it. An execution's history has room for a day ([`crate::base::poll`]).
 pub const LONGEST_TURN: u32 = 86_400;
 
 /// Another claimed node of the group.
@@ -39,7 +40,7 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// It is being replaced, or its pods are being moved.
+    /// Whether the node is being replaced, or its pods are being moved.
     fn is_busy(&self) -> bool {
         match self.claim.phase {
             Phase::Turn | Phase::Standby | Phase::Draining => true,
@@ -47,7 +48,7 @@ impl Rival {
         }
     }
 
-    /// It is past the queue.
+    /// Whether the node is past the queue.
     fn is_underway(&self) -> bool {
         self.claim.phase >= Phase::Turn
     }
@@ -65,9 +66,10 @@ impl Rival {
     }
 }
 
-/// The claims on other Nodes of the group of `claim`, which is on the Node `me`, among the Nodes that carry its label. Labels are short
-/// hashes: two groups may share one. A claim that no execution of this installation can have written holds no turn: a kubelet can write
-/// one on its own Node, and would hold up its whole group.
+/// Returns the claims on other Nodes of the group of `claim`, which is on the Node `me`.
+/// `nodes` are the Nodes that carry the group's label. Labels are short hashes, so two groups may share one.
+/// A claim that no execution of this installation can have written is left out.
+/// A kubelet can write such a claim on its own Node, and would hold up its whole group.
 #[must_use]
 pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Rival> {
     let is_of_group =
@@ -84,12 +86,12 @@ pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Riv
     rivals.collect()
 }
 
-/// What a claimed node does next about its turn.
+/// The next step of a claimed node that waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnStep {
     /// Swap the claim to [`Phase::Turn`], list again, decide again.
     Swap,
-    /// It is its turn: act, in the next invocation.
+    /// The node's turn has come: act, in the next invocation.
     Go,
     /// Wait; the claim stays as it is.
     Wait,
@@ -97,7 +99,8 @@ pub enum TurnStep {
     StepBack,
 }
 
-/// Whether so urgent a claim waits for its turn at all. What the group or EC2 takes away goes, whoever else is underway.
+/// Checks whether a claim of this urgency waits for its turn.
+/// An instance that the group or EC2 takes away goes, no matter which other nodes are underway.
 #[must_use]
 pub fn waits_for_turn(urgency: Urgency) -> bool {
     match urgency {
@@ -106,8 +109,8 @@ pub fn waits_for_turn(urgency: Urgency) -> bool {
     }
 }
 
-/// Decides about the turn of the claim `me` on `node`. `rivals` were listed after `me` was written. A claim that was found past the
-/// turn, because its owner died or was less urgent, has its place already.
+/// Decides about the turn of the claim `me` on `node`. `rivals` were listed after `me` was written.
+/// A claim that was found past the turn, because its owner died or was less urgent, already has its place.
 #[must_use]
 pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> TurnStep {
     let is_exempt = !waits_for_turn(me.urgency);
@@ -118,7 +121,8 @@ pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits
         Phase::Claimed => TurnStep::Wait,
         Phase::Turn if is_exempt || has_room(limits, rivals, 0) => TurnStep::Go,
         Phase::Turn => {
-            // Those behind step back when they see us, unless they were sure of their turn before; then they will have moved on.
+            // A rival behind this node steps back when it sees this claim, unless it was sure of its turn before.
+            // In that case it will have moved on to a later phase.
             let is_settled = |rival: &&Rival| rival.claim.phase != Phase::Turn || rival.is_ahead_of(me, node);
             let settled: Vec<Rival> = rivals.iter().filter(is_settled).cloned().collect();
             if has_room(limits, &settled, 0) {
@@ -131,7 +135,7 @@ pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits
     }
 }
 
-/// Whether there is room for one more beside these rivals, and so many that go before it.
+/// Checks whether there is room for one more node beside these rivals and the `ahead` nodes that go before it.
 fn has_room(limits: Limits, rivals: &[Rival], ahead: usize) -> bool {
     let busy = rivals.iter().filter(|rival| rival.is_busy()).count();
     limits.allow(busy + ahead, count_underway(rivals) + ahead)
@@ -146,7 +150,7 @@ fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
     rivals.iter().filter(waits).count()
 }
 
-/// Whose turn it is instead, in words: who is being recycled, whether the group has its fill, how many are ahead.
+/// Describes why it is not this node's turn: which nodes are being recycled, whether the group is full, and how many nodes are ahead.
 #[must_use]
 pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> String {
     let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
@@ -169,8 +173,9 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
     parts.join("; ")
 }
 
-/// Why a node whose replacement comes after it has to wait although nobody is ahead: the group is short of members already. The last one's
-/// claim went with its Node, and what is to take its place is not there yet.
+/// Returns why a node with replacement `after` has to wait although no node is ahead of it.
+/// The group is already short of members or of healthy targets.
+/// The claim of the node that was recycled last went with its Node, and its replacement is not there yet.
 #[must_use]
 pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
     let waits = waits_for_turn(me.urgency) && me.phase <= Phase::Turn;
@@ -181,7 +186,8 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     }
 }
 
-/// A group that counts weights says nothing of how many members it wants: it is short while one comes or goes.
+/// Describes the members that the group is short of.
+/// A group that counts weights does not say how many members it wants, so it is short while a member comes or goes.
 fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
     let in_service = group.in_service();
     let moving = group.members.iter().filter(|member| {
@@ -203,7 +209,8 @@ fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
     })
 }
 
-/// A member in service is a target that is not healthy yet, for minutes. The only member of a group is always the last one.
+/// Describes a load balancer in which no other target is healthy. A member in service can be an unhealthy target for minutes.
+/// The only member of a group is always the last target, so it does not wait.
 fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> Option<String> {
     let last = balancers.iter().find(|balancer| balancer.others == 0)?;
     let is_told_to = input.force.contains(&Force::LastTarget);
@@ -215,7 +222,7 @@ fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> 
     })
 }
 
-/// Seconds until the next look; none if the time for a turn is over.
+/// Returns the seconds until the next look, or none if the time for a turn is over.
 #[must_use]
 pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     let waited = now.duration_since(claimed_at).as_secs();
@@ -223,7 +230,7 @@ pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     (left > 0).then(|| next_wait(waited, left, 0, None))
 }
 
-/// The story for people while it waits.
+/// Writes the progress of a node that waits in the queue.
 #[must_use]
 pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
     Progress::new(summary, claimed_at, later(claimed_at, LONGEST_TURN))

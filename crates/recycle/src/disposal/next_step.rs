@@ -16,39 +16,41 @@ use crate::cluster::node::NodeFacts;
 use crate::input::model::Dispose;
 use crate::input::way_in::WayIn;
 
-/// Seconds to wait for volumes to detach before disposing anyway: a detach that takes longer than five minutes hangs.
+/// Seconds to wait for volumes to detach before the instance is disposed of anyway. A detach that takes longer than five minutes hangs.
 pub const VOLUME_GRACE: u32 = 300;
-/// To how many characters a volume's name is cut: EBS's have 21.
+/// The length to which a volume's name is cut, in characters. Names of EBS volumes have 21.
 const LONGEST_VOLUME: usize = 60;
-/// Seconds between two looks at an instance that is going.
+/// Seconds between two looks at an instance that is leaving.
 pub const DISPOSAL_WAIT: u32 = 30;
-/// Seconds that an instance may take to go once nothing holds it any more: half an hour, several times what EC2 needs. Longer waits
-/// are another tool's lifecycle hook, up to 48 h, which an execution's history has no room for.
+/// Seconds that an instance may take to go once nothing holds it any more: half an hour, several times what EC2 needs.
+/// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
-/// What a disposal looks at.
+/// The facts that decide a disposal.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure<'a> {
     pub id: &'a InstanceId,
     pub dispose: Dispose,
     pub way_in: WayIn,
-    /// It waits for a hook, and the group has ours.
+    /// Whether the instance waits for a lifecycle hook, and its group has the hook of recycle-eks.
     pub waits_for_our_hook: bool,
-    /// This execution has tagged it as stopped or detached: that comes last but for what is taken off it.
+    /// Whether this execution has tagged the instance as stopped or detached.
+    /// After the tag only the Node is updated and the claim removed.
     pub was_retired: bool,
-    /// The node is lost: nothing on it can be saved, and nothing is asked of it any more.
+    /// Whether the node is lost. Nothing on it can be saved, so its volumes are not waited for.
+    /// Its instance is terminated, whatever `dispose` says.
     pub is_lost: bool,
     pub node: Option<&'a NodeFacts>,
-    /// None if EC2 no longer knows it.
+    /// The instance; none if EC2 no longer knows it.
     pub instance: Option<&'a Instance>,
-    /// The group that it was claimed in.
+    /// The group that the instance was claimed in.
     pub group: Option<&'a Group>,
-    /// The instances that we protect from scale-in while this one is detached.
+    /// The instances that the execution protects from scale-in while this one is detached.
     pub protected: &'a [InstanceId],
-    /// When this execution began to dispose.
+    /// The time at which this execution began to dispose.
     pub since: Timestamp,
     pub now: Timestamp,
-    /// Seconds between leaving the load balancers and the end.
+    /// Seconds between leaving the load balancers and the end of the instance.
     pub balancer_grace: u32,
 }
 
@@ -56,26 +58,26 @@ pub struct Departure<'a> {
 pub enum DisposalStep {
     /// Set the label that takes the node out of load balancers; then wait so many seconds.
     LeaveBalancers(u32),
-    /// Wait so many seconds; why.
+    /// Wait so many seconds, for this reason.
     Wait(u32, String),
-    /// Tell Kubernetes by a taint that the machine is off, so that its volumes come free.
+    /// Set the taint that tells Kubernetes that the machine is off, so that its volumes are released.
     MarkOutOfService,
-    /// Call CompleteLifecycleAction for our hook; then wait so many seconds.
+    /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait so many seconds.
     CompleteHook(u32),
     /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait so many seconds.
     Terminate(u32),
     /// Call StopInstances on the Standby member; then wait so many seconds.
     Stop(u32),
-    /// Protect these members from scale-in: a detach from Standby may end others.
+    /// Protect these members from scale-in, because a detach from Standby may end others.
     Protect(Vec<InstanceId>),
     /// Call DetachInstances without decrement; then wait so many seconds.
     Detach(u32),
-    /// Take our protection from these instances.
+    /// Remove the execution's protection from these instances.
     Unprotect(Vec<InstanceId>),
-    /// Stopped or detached: tag it, see to its Node, take our claim away.
+    /// The instance is stopped or detached: tag it, update its Node, remove the claim.
     Retire,
     Done,
-    /// It does not go; the text says what it is instead.
+    /// The instance does not go; the text says in which state it is instead.
     GiveUp(String),
 }
 
@@ -102,7 +104,7 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         {
             return step;
         }
-        // The group does the rest, whatever another tool's hook makes it wait for.
+        // The group does the rest, even if another tool's hook makes it wait.
         return if timing.left() <= 0 {
             unprotect(departure).unwrap_or(DisposalStep::Done)
         } else if departure.waits_for_our_hook {
@@ -112,7 +114,7 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         };
     }
     let Some(instance) = living else {
-        // The group checks no health in Standby: it lists a dead member until it is told.
+        // The group does not check the health of members in Standby, and lists a dead one until it is told to terminate it.
         return terminate(lifecycle_state, &timing);
     };
     match departure.dispose {
@@ -120,7 +122,8 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         Dispose::Detach if !departure.is_lost => detach(departure, lifecycle_state, &timing),
         Dispose::Terminate | Dispose::Stop | Dispose::Detach => {
             find_what_still_holds(departure, &timing).unwrap_or_else(|| {
-                // Its volumes hang until it is off. Somebody who stopped it may start it again: only right before its end is it marked.
+                // The volumes of a lost node stay attached until its machine is off.
+                // An operator who stopped the machine may start it again, so the taint is set only right before its end.
                 if departure.is_lost && departure.holds_volumes_while_off() {
                     DisposalStep::MarkOutOfService
                 } else {
@@ -131,7 +134,7 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
     }
 }
 
-/// Seconds to wait before asking again what could not be asked now; none if patience is at an end.
+/// Returns the seconds to wait before a failed read is repeated, or none if the time of the disposal is over.
 #[must_use]
 pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Option<u32> {
     let timing = Timing::new(since, now, balancer_grace);
@@ -144,13 +147,13 @@ impl Departure<'_> {
         member.map(|member| member.lifecycle_state.as_str())
     }
 
-    /// [`DisposalStep::Retire`] has been taken.
+    /// Whether [`DisposalStep::Retire`] has been taken.
     fn has_retired(&self) -> bool {
         self.was_retired && self.node.is_none_or(|node| node.claim().is_none())
     }
 
-    /// EC2 says that the machine is off, and Kubernetes still counts volumes as attached to it. Before that a pod elsewhere could write to
-    /// a volume that this machine still has.
+    /// Whether EC2 says that the machine is off while Kubernetes still counts volumes as attached to it, and the taint is not set yet.
+    /// While the machine runs, a pod elsewhere could write to a volume that this machine still has.
     fn holds_volumes_while_off(&self) -> bool {
         let is_off = self
             .instance
@@ -178,7 +181,7 @@ impl Timing {
         }
     }
 
-    /// Seconds until patience is at an end.
+    /// Returns the seconds until the time of the disposal is over.
     fn left(&self) -> i64 {
         i64::from(self.balancer_grace) + i64::from(VOLUME_GRACE + DISPOSAL_PATIENCE) - self.waited
     }
@@ -196,7 +199,8 @@ impl Timing {
     }
 }
 
-/// What holds an instance that is to be terminated. A lost one's volumes hang until it is off.
+/// Finds what still holds an instance that is to be terminated.
+/// The volumes of a lost node are left out, because they stay attached until its machine is off.
 fn find_what_still_holds(departure: &Departure<'_>, timing: &Timing) -> Option<DisposalStep> {
     if departure.is_lost {
         find_what_balancers_need(departure.node, timing)
@@ -205,7 +209,7 @@ fn find_what_still_holds(departure: &Departure<'_>, timing: &Timing) -> Option<D
     }
 }
 
-/// Balancers first, then volumes; none if neither holds the instance any more.
+/// Finds what holds the instance, balancers first, then volumes. None if neither holds it any more.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     find_what_balancers_need(node, timing).or_else(|| {
         let node = node.filter(|node| !node.volumes.is_empty())?;
@@ -215,15 +219,15 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
     })
 }
 
-/// The label, then the grace; none if both have been.
+/// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done.
 fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     let node = node?;
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
         return Some(DisposalStep::LeaveBalancers(timing.balancer_grace.max(1)));
     }
-    // A record that cannot be read counts as none.
+    // An unreadable record counts as none.
     let record = node.record().unwrap_or_default();
-    // Counted from the label: what could not be asked before it was set is no grace.
+    // The grace period begins with the label. Time in which the label could not be set does not count.
     let excluded_since = |at| timing.now.duration_since(at).as_secs();
     let grace_left =
         i64::from(timing.balancer_grace) - record.excluded_at.map_or(timing.waited, excluded_since);
@@ -235,7 +239,7 @@ fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option
     })
 }
 
-/// The volumes with which the instance goes although they were given their time; none if there are none.
+/// Describes the volumes that are still attached when the instance goes, although their time is over. None if there are none.
 #[must_use]
 pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
     let node = node.filter(|node| !node.volumes.is_empty())?;
@@ -246,7 +250,7 @@ pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
     ))
 }
 
-/// The first five, by the name that the cloud gives them: `kubernetes.io/csi/ebs.csi.aws.com^vol-1`.
+/// Names the first five volumes by the name that the cloud gives them: `vol-1` for `kubernetes.io/csi/ebs.csi.aws.com^vol-1`.
 fn name_volumes(node: &NodeFacts) -> String {
     let short = |name: &String| {
         let mut name = name.rsplit(['^', '/']).next().unwrap_or(name).to_owned();
@@ -259,7 +263,7 @@ fn name_volumes(node: &NodeFacts) -> String {
 
 fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
-        // Retained: the group keeps it after a hook was abandoned, until this very call.
+        // Retained: after a hook was abandoned, the group keeps the instance until this call.
         "Standby" | "InService" | RETAINED => DisposalStep::Terminate(DISPOSAL_WAIT),
         _ => timing.wait_or_give_up(format!("the instance is {lifecycle_state}")),
     }
@@ -277,7 +281,7 @@ fn stop(
         "running" if lifecycle_state == "Standby" => {
             find_what_holds(departure.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
         }
-        // Stopping a member in service would only make the group replace it once more.
+        // If a member in service were stopped, the group would replace it once more.
         "running" => timing.wait_or_give_up(format!(
             "the instance is {lifecycle_state} and no longer in Standby"
         )),
@@ -285,7 +289,8 @@ fn stop(
     }
 }
 
-/// The members in service are protected before the call: with nobody to take, the group can end nobody for it.
+/// Returns the next step of a detach.
+/// The members in service are protected before the call, so that the group cannot terminate one of them for it.
 fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
         "Standby" => find_what_holds(departure.node, timing).unwrap_or_else(|| {
@@ -302,7 +307,8 @@ fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> 
     }
 }
 
-/// Out of its group. The protection goes when the group wants nobody more and nobody less, the claim last.
+/// Ends the detach of an instance that is out of its group.
+/// The protection is removed when the group has as many members as it wants, or the time is over. The claim is removed last.
 fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
     let is_settled = departure
         .group
@@ -313,7 +319,7 @@ fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
             "its group has not come to rest, whose members are protected meanwhile".to_owned(),
         );
     }
-    // A call that is made again finds nothing that it may touch: the claim is gone, and whoever investigates has the instance.
+    // A repeated call finds nothing that it may change: the claim is gone, and an operator investigates the instance.
     let last = if departure.has_retired() {
         DisposalStep::Done
     } else {
@@ -402,7 +408,7 @@ mod tests {
         }
     }
 
-    /// The step with the default grace of a minute.
+    /// Returns the step with the default grace of a minute.
     fn step(
         dispose: Dispose,
         node: Option<&NodeFacts>,
@@ -415,7 +421,7 @@ mod tests {
         next_disposal_step(&departure(&old, dispose, node, instance, &group, now))
     }
 
-    /// The group, with the instance in this lifecycle state, all others protected.
+    /// Returns the group with the instance in this lifecycle state and all other members protected.
     fn holding(lifecycle_state: Option<&str>) -> Group {
         let protected = Member {
             protected_from_scale_in: true,
@@ -429,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Ours, with the default grace of a minute.
+    /// Returns the facts of an instance on the way in `before`, with the default grace of a minute.
     fn departure<'a>(
         id: &'a InstanceId,
         dispose: Dispose,
@@ -758,7 +764,7 @@ mod tests {
             );
             assert_eq!(lose(dispose, Some(&with_volume()), "running", 60), terminate);
             assert_eq!(lose(dispose, Some(&with_volume()), "stopping", 60), terminate);
-            // Whoever stopped it may start it again, until right before its end.
+            // An operator who stopped the instance may start it again, until right before its end.
             let stopped = lose(dispose, Some(&with_volume()), "stopped", 0);
             assert!(matches!(stopped, DisposalStep::Wait(60, _)), "{stopped:?}");
             for (state, waited) in [("stopped", 60), ("terminated", 0)] {
@@ -859,7 +865,7 @@ mod tests {
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
         assert_eq!(next(&[]), DisposalStep::Done);
-        // SetInstanceProtection would refuse it, and everybody who is named beside it.
+        // SetInstanceProtection would refuse this member, and with it every member that is named beside it.
         let mut with_pending = group.clone();
         "Pending:Wait".clone_into(&mut with_pending.members[0].lifecycle_state);
         let pending = [with_pending.members[0].instance.clone()];
@@ -909,7 +915,7 @@ mod tests {
             complete(step(WayIn::Hook, &volume, true, true, 60)),
             "a lost node's volumes hang until it is off"
         );
-        // A termination of our own, whose pods and balancers were seen to before.
+        // A termination by an execution of recycle-eks, which has already dealt with the pods and the balancers.
         assert!(complete(step(WayIn::Before, &bare, false, true, 0)));
         assert!(
             matches!(

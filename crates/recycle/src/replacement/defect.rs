@@ -4,13 +4,13 @@ use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::cluster::group::Member;
 use crate::cluster::node::{NodeFacts, Taint};
 
-/// For which instance a Node is reserved as the replacement.
+/// Returns the instance for which a Node is reserved as the replacement.
 pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
     let old = node.annotations.get(REPLACEMENT_FOR_ANNOTATION)?;
     Some(old)
 }
 
-/// Why pods of the old node could not run on this member, in words; none if they could.
+/// Describes why pods of the old node could not run on this member. None if they could.
 pub(crate) fn find_defect(member: &Member, node: Option<&NodeFacts>, old_node: &NodeFacts) -> Option<String> {
     let id = &member.instance;
     if member.lifecycle_state != "InService" {
@@ -41,9 +41,9 @@ pub(crate) fn keeps_pods_away(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
 }
 
-/// Whether pods of the old node could be kept away by this taint: it keeps pods away at all, and the old node has none like it.
-/// Taints of Kubernetes itself (not ready, cordoned, not initialised) and our own speak of a node's state, not of its kind:
-/// they count even if the old node, which may be sick or drained already, has them too.
+/// Checks whether this taint could keep pods of the old node away: it keeps pods away at all, and the old node has none like it.
+/// Taints of Kubernetes itself (not ready, cordoned, not initialised) and of recycle-eks describe a node's state, not its kind.
+/// They count even if the old node, which may be sick or already drained, has them too.
 pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
     const STATES: [&str; 3] = [
         "node.kubernetes.io/",
@@ -56,7 +56,7 @@ pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
     keeps_pods_away(taint) && (is_state || !old_has_it)
 }
 
-/// The first three, and how many more there are: the text travels in every answer.
+/// Lists the first three and counts the rest, because the text is part of every answer.
 pub(crate) fn list_at_most_three(missing: &[String]) -> String {
     const MOST: usize = 3;
     let told = missing[..missing.len().min(MOST)].join("; ");

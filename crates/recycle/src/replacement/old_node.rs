@@ -7,31 +7,32 @@ use crate::cluster::group::{Group, Member};
 use crate::cluster::node::{NodeFacts, Taint};
 use crate::replacement::defect::keeps_pods_away;
 
-/// How many hexadecimal digits at the end of an instance id tell members apart: a newcomer to a group of 500, the most that a group has by
-/// default, has the same as one of them in one case of 30,000, and is then not seen as one.
+/// The number of hexadecimal digits at the end of an instance id that tell members apart.
+/// In one case of 30,000, a newcomer to a group of 500, the most that a group has by default, has the same digits as one of them.
+/// Such a newcomer is not recognised.
 const DIGITS: usize = 6;
-/// Characters by which these digits are written, six bits each: 500 members take 2,000 bytes.
+/// The number of characters that write these digits, six bits each: 500 members take 2,000 bytes.
 const MARK: usize = DIGITS * 4 / 6;
 const SIX_BITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-/// How many bytes the names of taints and resources may have together: they travel with every answer.
+/// The most bytes that the names of taints and resources may have together, because they are part of every answer.
 const NAMES_BUDGET: usize = 500;
 
-/// What the replacement is judged by.
+/// The facts about the old node by which its replacement is judged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldNode {
-    /// Four characters for each member before the termination, made of the end of its id: 500 whole ids would be more than an answer may
-    /// have.
+    /// Four characters for each member before the termination, made of the end of its id.
+    /// 500 whole ids would be larger than an answer may be.
     pub members: String,
-    /// Its extended resources.
+    /// Extended resources of the old node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Its taints that keep pods away, `key:effect`.
+    /// Taints of the old node that keep pods away, each as `key:effect`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<String>,
 }
 
 impl OldNode {
-    /// Takes note of a Node, if there is one, and of who was a member with it.
+    /// Records a Node, if there is one, and the members that its group had at that time.
     #[must_use]
     pub fn new(node: Option<&NodeFacts>, members: &[InstanceId]) -> Self {
         let taints = node.into_iter().flat_map(|node| &node.taints);
@@ -51,13 +52,13 @@ impl OldNode {
         }
     }
 
-    /// Whether anybody remembered who was a member.
+    /// Checks whether the members were recorded.
     #[must_use]
     pub fn knows_members(&self) -> bool {
         !self.members.is_empty()
     }
 
-    /// The members that were none then.
+    /// Returns the members that were not in the group at that time.
     #[must_use]
     pub fn newcomers<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
         let is_new = |member: &&Member| {
@@ -68,7 +69,7 @@ impl OldNode {
         group.members.iter().filter(is_new).collect()
     }
 
-    /// The Node as far as its replacement is compared with it.
+    /// Rebuilds the Node as far as its replacement is compared with it.
     #[must_use]
     pub fn to_facts(&self, name: &NodeName, instance: &InstanceId) -> NodeFacts {
         let taint = |text: &String| {

@@ -9,7 +9,7 @@ use crate::cluster::node::NodeFacts;
 use crate::records::claim::{Phase, StoredClaim};
 use crate::replacement::defect::{find_defect, list_at_most_three, reserved_for};
 
-/// Too few members are usable.
+/// The finding that too few members are usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
     usable: u32,
@@ -29,14 +29,16 @@ impl Shortage {
     }
 }
 
-/// How many members are usable while the old node still serves. It counts itself unless it is not Ready, also if a person has cordoned it.
+/// Counts the usable members while the old node still serves.
+/// The old node counts unless it is not Ready, even if a person has cordoned it.
 #[must_use]
 pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> u32 {
     let (others, _) = count_others(old, old_node, group, nodes);
     others + u32::from(old_node.not_ready_since.is_none())
 }
 
-/// Fewer members are usable than `before` the old node left service, or than the group wants by now; none if enough are.
+/// Returns the shortage if fewer members are usable than are needed. None if enough are usable.
+/// The number needed is `before`, which was usable before the old node left service, or what the group wants by now if that is less.
 #[must_use]
 pub fn find_shortage(
     old: &InstanceId,
@@ -54,16 +56,17 @@ pub fn find_shortage(
     })
 }
 
-/// Whether pods of the old node could run on this member now.
+/// Checks whether pods of the old node could run on this member now.
 #[must_use]
 pub fn is_usable(id: Option<&InstanceId>, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> bool {
     let member = id.and_then(|id| group.member(id));
     member.is_some_and(|member| find_defect(member, find_node(nodes, member), old_node).is_none())
 }
 
-/// The members other than the old node that are usable, and what the others lack.
+/// Counts the usable members other than the old node, and describes what the others lack.
 ///
-/// A member that an execution keeps in Standby counts, as that execution waits for its replacement; the replacement does not count twice.
+/// A member that an execution keeps in Standby counts, because that execution waits for its replacement.
+/// The replacement does not count a second time.
 fn count_others(
     old: &InstanceId,
     old_node: &NodeFacts,
@@ -83,14 +86,14 @@ fn count_others(
     (usable, missing)
 }
 
-/// An execution has put it there, and has not begun to dispose of it.
+/// Whether an execution has put the member into Standby and has not begun to dispose of it.
 fn is_kept_in_standby(member: &Member, node: Option<&NodeFacts>) -> bool {
     let is_in_standby = matches!(member.lifecycle_state.as_str(), "Standby" | "EnteringStandby");
     let claim = node.and_then(NodeFacts::claim);
     is_in_standby && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
 }
 
-/// It stands in for a member that counts itself.
+/// Whether the member stands in for a member in Standby that counts itself.
 fn is_counted_elsewhere(
     node: Option<&NodeFacts>,
     old: &InstanceId,
@@ -156,7 +159,7 @@ mod tests {
     const E: (char, &str) = ('e', "InService");
     const B_TOO: (char, &str) = ('b', "Standby");
 
-    /// Three members were usable before, and all Nodes are Ready but for those that are given.
+    /// Three members were usable before, and all Nodes are Ready except those that are given.
     #[test]
     fn the_group_has_as_many_usable_members_as_before_or_as_it_wants() {
         let silent = NodeFacts {

@@ -19,7 +19,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// It is not leaving the group again.
+    /// Whether the member is neither leaving the group again nor in Standby.
     #[must_use]
     pub fn is_staying(&self) -> bool {
         !self.member.is_leaving() && !self.member.lifecycle_state.ends_with("Standby")
@@ -31,36 +31,36 @@ impl Candidate {
     }
 }
 
-/// What `standby-node` does next.
+/// The next step of `standby-node`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplacementVerdict {
-    /// This one is usable and not yet ours: reserve it.
+    /// This candidate is usable and not yet reserved: reserve it.
     Reserve(InstanceId),
-    /// The reserved one is usable.
+    /// The reserved candidate is usable.
     Ready(InstanceId),
-    /// Not yet; why, in words, and how many seconds to wait.
+    /// No candidate is usable yet: the reason, and the seconds to wait.
     Wait { reason: String, wait_seconds: u32 },
-    /// The time is over; what was missing.
+    /// The time is over; the text says what was missing.
     TimedOut(String),
 }
 
-/// The members that are not among those before EnterStandby, oldest entry of the group's list first.
+/// Returns the members that are not in `members_before`, the members before EnterStandby, in the order of the group's list.
 #[must_use]
 pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
     let is_new = |member: &&Member| !members_before.contains(&member.instance);
     group.members.iter().filter(is_new).collect()
 }
 
-/// How often a drained node looks again whether another replacement has come: the history has room for few looks more.
+/// The number of times that a drained node looks again whether another replacement has come. The history has room for few more looks.
 pub const LOOKS_OF_DRAINED: u32 = 4;
 
-/// How long an execution has waited for a replacement.
+/// The time that an execution has waited for a replacement, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// When it began to wait.
+    /// The time at which the wait began.
     pub since: Timestamp,
     pub now: Timestamp,
-    /// Seconds after which it gives up.
+    /// Seconds after which the execution gives up.
     pub timeout: u32,
 }
 
@@ -73,12 +73,13 @@ impl Patience {
         i64::from(self.timeout) - self.waited()
     }
 
-    /// Seconds to wait before another look at the first replacement; none if the time is over.
+    /// Returns the seconds to wait before another look at the first replacement, or none if the time is over.
     fn next_wait(&self) -> Option<u32> {
         (self.left() > 0).then(|| next_wait(self.waited(), self.left(), 0, None))
     }
 
-    /// The same for another replacement, which a drained node waits for.
+    /// Returns the seconds to wait before another look at a second replacement, for which a drained node waits.
+    /// None if the time is over.
     #[must_use]
     pub fn next_wait_of_drained(&self) -> Option<u32> {
         let left = u32::try_from(self.left()).ok().filter(|left| *left > 0)?;
@@ -88,8 +89,8 @@ impl Patience {
 
 /// Decides on the replacement of `old`, which is in `group`.
 ///
-/// One that is reserved for `old` is waited for as long as it is on its way; only if it is leaving or gone another is taken. As long as
-/// the group is short of members, one may be reserved, but none is enough.
+/// A candidate that is reserved for `old` is awaited as long as it is on its way. If it is leaving or gone, another one is taken.
+/// As long as the group is short of members, a candidate may be reserved, but none is enough.
 #[must_use]
 pub fn judge_replacement(
     old: &InstanceId,
@@ -137,7 +138,7 @@ pub fn judge_replacement(
     })
 }
 
-/// What a candidate still lacks, in words; none if it is usable and free, or reserved for `old`.
+/// Describes what a candidate still lacks. None if it is usable and either free or reserved for `old`.
 fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &NodeFacts) -> Option<String> {
     let Candidate { member, node } = candidate;
     let other = candidate.reserved_for().filter(|other| *other != old.as_str());
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// A newcomer that could stand in for `old` at once.
+    /// A newcomer that could stand in for the old node at once.
     fn fresh() -> NodeFacts {
         NodeFacts {
             taints: vec![taint("team", "NoSchedule")],

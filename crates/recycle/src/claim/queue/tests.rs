@@ -37,7 +37,7 @@ fn rival(node: &str, phase: Phase, seconds: i64) -> Rival {
     }
 }
 
-/// The step of node m, which claimed at second 10.
+/// Decides the step of node m, which claimed at second 10.
 fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> TurnStep {
     decide_turn(&claimed_at(phase, 10), &name("m"), rivals, limits)
 }
@@ -319,30 +319,30 @@ fn a_turn_is_waited_for_by_the_poll_law_for_a_day() {
     assert_eq!((progress.since, progress.until), (at(0), at(86_400)));
 }
 
-/// One node of the group with the execution that has it.
+/// A node of the group, with the execution that works on it.
 #[derive(Debug, Clone)]
 struct Worker {
     node: NodeName,
     urgency: Urgency,
-    /// What is written on the Node.
+    /// The claim on the Node.
     claim: Option<Claim>,
-    /// The moment that the execution's next claim will carry: taken long before it is written, perhaps.
+    /// The time that the execution's next claim carries. It may be taken long before the claim is written.
     stamp: Option<i64>,
     doing: Doing,
-    /// How often it has died, which makes its next life's fence another one.
+    /// How often the execution has died. Each life has another fence.
     lives: u32,
 }
 
-/// What it does next. Each step is one call: others may do anything between two.
+/// The next step of a worker. Each step is one call, and other workers may act between two of them.
 #[derive(Debug, Clone)]
 enum Doing {
-    /// Claims, or takes over its former life's claim.
+    /// Claims the node, or takes over the claim of its former life.
     Claim,
     /// Reads the group's claims.
     List,
-    /// Does what it decided on the list that it had read.
+    /// Carries out the decision that it made from the list.
     Act(TurnStep),
-    /// Was told that it is its turn; the next invocation begins with the work.
+    /// Knows that its turn has come. The next invocation begins the work.
     Begin,
     /// Works, phase by phase.
     Work,
@@ -359,7 +359,7 @@ struct Model {
 impl Model {
     pub(crate) fn new(urgencies: &[Urgency], limits: Limits) -> Self {
         let workers = urgencies.iter().enumerate().map(|(number, urgency)| Worker {
-            // The name decides nothing that the order of claiming does not: it runs against it.
+            // The names run against the order of claiming, so that a decision by name instead of by time is noticed.
             node: name(&format!("node-{}", urgencies.len() - number)),
             urgency: *urgency,
             claim: None,
@@ -391,7 +391,8 @@ impl Model {
             .collect()
     }
 
-    /// The execution dies, and another one comes for its node, perhaps a more urgent one that did not wait for its death.
+    /// Ends the execution and starts another one for its node.
+    /// The new one may be more urgent, and then may not have waited for the death of the first.
     fn die(&mut self, number: usize, urgency: Urgency) {
         let worker = &mut self.workers[number];
         if !matches!(worker.doing, Doing::Ended) {
@@ -455,7 +456,7 @@ impl Model {
         self.check();
     }
 
-    /// At most as many planned ones have their turn as may. Urgent ones come on top, whenever they like.
+    /// Checks that no more planned executions have their turn than the limits allow. Urgent ones come on top at any time.
     fn check(&self) {
         let planned = || {
             self.workers
@@ -480,7 +481,7 @@ impl Model {
             .all(|worker| matches!(worker.doing, Doing::Ended))
     }
 
-    /// Everybody takes one step after the other; answers whether all came through.
+    /// Lets every worker take one step after the other. Returns whether all of them have ended.
     fn run_on(&mut self) -> bool {
         for _ in 0..200 {
             for number in 0..self.workers.len() {
@@ -503,7 +504,7 @@ impl Worker {
         next
     }
 
-    /// It was told so, or its claim was found past the turn.
+    /// Whether the worker was told that its turn has come, or its claim was found past the turn.
     fn has_its_turn(&self) -> bool {
         matches!(self.doing, Doing::Act(TurnStep::Go) | Doing::Begin)
             || self.phase().is_some_and(|phase| phase > Phase::Turn)
@@ -512,7 +513,8 @@ impl Worker {
 
 #[test]
 fn one_that_is_sure_of_its_turn_though_it_came_last_counts_for_those_ahead() {
-    // Two may be busy. The last one is sure of its turn; then the first, whose claim was written late, and the second swap.
+    // Two nodes may be busy. The last one is sure of its turn.
+    // Then the first, whose claim was written late, and the second swap.
     let mut model = Model::new(&[Urgency::Planned; 3], TWO);
     let (first, second, last) = (0, 1, 2);
     model.step(first); // its moment, but not its claim
