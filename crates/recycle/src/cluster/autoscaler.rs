@@ -10,23 +10,23 @@ use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::records::node_record::Record;
 
-/// The annotation's value when it is we who set it; the only one that Cluster Autoscaler heeds.
+/// The annotation's value that recycle-eks sets, and the only one that Cluster Autoscaler heeds.
 pub const DISABLED: &str = "true";
 
-/// Who is about to remove a node, with the taint that says so.
+/// The tool that is about to remove a node, with the taint that announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remover {
     ClusterAutoscaler(&'static str),
     Karpenter(&'static str),
 }
 
-/// Whether somebody has announced by a taint that it removes the node.
+/// Returns the tool that has announced by a taint that it removes the node.
 #[must_use]
 pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
     const ANNOUNCEMENTS: [Remover; 3] = [
         Remover::ClusterAutoscaler("ToBeDeletedByClusterAutoscaler"),
         Remover::Karpenter("karpenter.sh/disrupted"),
-        // Until Karpenter 1.0.
+        // The key until Karpenter 1.0.
         Remover::Karpenter("karpenter.sh/disruption"),
     ];
     ANNOUNCEMENTS.into_iter().find(|remover| {
@@ -35,7 +35,8 @@ pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
     })
 }
 
-/// What to write on the old node, with the record that takes it back; none if it says so already, ours or not.
+/// Returns the record to write together with the annotation on the old node, by which the annotation is later taken back.
+/// None if the node has the annotation already, whether recycle-eks set it or not.
 #[must_use]
 pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
     (!says_disabled(node)).then(|| Record {
@@ -45,13 +46,13 @@ pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
     })
 }
 
-/// What becomes of the annotation for Cluster Autoscaler when an execution lets go of a node.
+/// The change to the annotation for Cluster Autoscaler when an execution lets go of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScaleDown {
-    /// The execution did not set it, or it was changed since: it stays.
+    /// The execution did not set the annotation, or it was changed since: leave it.
     Keep,
     Remove,
-    /// It gets the value that it had before.
+    /// Set the value that the annotation had before.
     Set(String),
 }
 
@@ -60,7 +61,8 @@ pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
     let_go(record.kept && says_disabled(node), record.kept_before.as_ref())
 }
 
-/// What an old node's annotation said before us, if it said anything else: for the person who brings a stopped instance back.
+/// Returns what an old node's annotation said before recycle-eks set it, if it said anything else.
+/// An operator who brings a stopped instance back needs the value.
 #[must_use]
 pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     if record.kept {
@@ -70,7 +72,7 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     found.filter(|value| *value != DISABLED).cloned()
 }
 
-/// Whether an execution may keep this newcomer: not if a person or another execution keeps it already.
+/// Checks whether an execution may keep this newcomer. It may not if a person or another execution already keeps it.
 #[must_use]
 pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
     !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)
@@ -82,7 +84,7 @@ pub fn is_kept_for(newcomer: &NodeFacts, old: &InstanceId) -> bool {
     kept_for.is_some_and(|id| id == old.as_str())
 }
 
-/// What becomes of the annotation of a newcomer that an execution kept for an old node.
+/// Decides what becomes of the annotation of a newcomer that an execution kept for an old node.
 #[must_use]
 pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> ScaleDown {
     let before = newcomer.annotations.get(KEPT_BEFORE_ANNOTATION);
@@ -101,9 +103,9 @@ fn says_disabled(node: &NodeFacts) -> bool {
     value.is_some_and(|value| value == DISABLED)
 }
 
-/// That the replacement was taken away together with its place in the group, which is what Cluster Autoscaler does, in one sentence. The
-/// group has all the members that it wants: no other replacement will come.
-/// `staying` is how many newcomers are left.
+/// Describes, in one sentence, that the replacement was removed together with its place in the group, as Cluster Autoscaler does.
+/// None if the group still has a newcomer or the place, or launches another member.
+/// If the group has all the members that it wants, no other replacement comes. `staying` is the number of newcomers that are left.
 #[must_use]
 pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
     let before = record.desired_before?;
@@ -139,7 +141,7 @@ mod tests {
         for (record, found, before) in [
             (kept(None), Some("true"), None),
             (kept(Some("false")), Some("true"), Some("false")),
-            // A person's, from before us.
+            // An operator's value, from before the execution.
             (Record::default(), Some("true"), None),
             (Record::default(), Some("false"), Some("false")),
             (Record::default(), None, None),
@@ -154,7 +156,7 @@ mod tests {
         let cases = [
             (None, None),
             (Some("node.kubernetes.io/unschedulable"), None),
-            // Only a preference: it may be taken back.
+            // Only a preference, which Cluster Autoscaler may take back.
             (Some("DeletionCandidateOfClusterAutoscaler"), None),
             (
                 Some("ToBeDeletedByClusterAutoscaler"),

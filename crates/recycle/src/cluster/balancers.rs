@@ -6,7 +6,7 @@
 use crate::base::ids::InstanceId;
 use crate::cluster::group::Group;
 
-/// What a group is attached to (DescribeAutoScalingGroups).
+/// The load balancers that a group is attached to (DescribeAutoScalingGroups).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attachments {
     /// Target groups, by ARN.
@@ -20,26 +20,26 @@ pub struct Attachments {
 /// A load balancer, or a target group of one, in which the instance has a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balancer {
-    /// How people know it.
+    /// The name that operators know.
     pub name: String,
-    /// How many others serve there.
+    /// The number of other instances that serve there.
     pub others: usize,
 }
 
 /// A target of a target group (DescribeTargetHealth).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// An instance id; an address in target groups of that type.
+    /// An instance id, or an address in target groups of that type.
     pub id: String,
     /// `TargetHealth.State`.
     pub state: String,
 }
 
-/// The target group as the instance leaves it; none if it gets no traffic there.
+/// Returns the target group that the instance leaves, with its other healthy targets. None if the instance gets no traffic there.
 #[must_use]
 pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) -> Option<Balancer> {
     let is_ours = |target: &&Target| target.id == instance.as_str();
-    // `unused`: no listener sends anything there. `draining`: it is on its way out already.
+    // `unused`: no listener sends traffic there. `draining`: the target is on its way out already.
     let gets_traffic = |target: &Target| !matches!(target.state.as_str(), "unused" | "draining");
     let can_serve = |target: &&Target| !is_ours(target) && target.state == "healthy";
     let is_served = targets.iter().filter(is_ours).any(gets_traffic);
@@ -49,7 +49,8 @@ pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) 
     })
 }
 
-/// Classic and other balancers, by who is in service: their health is not asked for. Only a member in service is in them.
+/// Returns classic and other balancers with the other members in service, whose health is not read.
+/// Only members in service are in these balancers, so the list is empty for any other instance.
 #[must_use]
 pub fn judge_other_balancers(
     attachments: &Attachments,
@@ -120,7 +121,7 @@ mod tests {
                 vec![(OLD, "healthy"), (OTHER, "draining")],
                 Some(0),
             ),
-            // With no healthy target at all, traffic goes to the sick ones.
+            // If no target is healthy, traffic goes to the unhealthy ones.
             (
                 "all are sick",
                 vec![(OLD, "unhealthy"), (OTHER, "unhealthy")],

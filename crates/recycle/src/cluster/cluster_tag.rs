@@ -12,20 +12,20 @@ const PREFIX: &str = "kubernetes.io/cluster/";
 /// The values of the tag that count.
 pub const CLUSTER_TAG_VALUES: [&str; 2] = ["owned", "shared"];
 
-/// The key of the tag for `cluster`.
+/// Returns the key of the tag for `cluster`.
 #[must_use]
 pub fn cluster_tag(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }
 
-/// Whether these tags say that their bearer belongs to `cluster`.
+/// Checks whether these tags say that their bearer belongs to `cluster`.
 #[must_use]
 pub fn has_cluster_tag(tags: &BTreeMap<String, String>, cluster: &ClusterName) -> bool {
     tags.get(&cluster_tag(cluster.as_str()))
         .is_some_and(|value| CLUSTER_TAG_VALUES.contains(&value.as_str()))
 }
 
-/// The cluster that an instance's tags name, if they name another one only.
+/// Returns the cluster that an instance's tags name, if they name only other clusters.
 #[must_use]
 pub fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
     let named = ["aws:eks:cluster-name", "eks:cluster-name"]
@@ -40,7 +40,7 @@ pub fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&
     clusters.first().copied()
 }
 
-/// The command that sets the tag on instances.
+/// Returns the command that sets the tag on instances.
 #[must_use]
 pub fn tag_instances(ids: &[InstanceId], cluster: &str) -> String {
     let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
@@ -52,10 +52,10 @@ pub fn tag_instances(ids: &[InstanceId], cluster: &str) -> String {
     )
 }
 
-/// The command that sets the tag on a group, and so on each instance that the group launches from then on.
+/// Returns the command that sets the tag on a group, and so on each instance that the group launches from then on.
 #[must_use]
 pub fn tag_group(group: &GroupName, cluster: &ClusterName) -> String {
-    // The shorthand of the AWS CLI takes a value with a comma or an equals sign in quotation marks only: JSON needs no such rule.
+    // The AWS CLI's shorthand needs quotation marks around a value with a comma or an equals sign. JSON needs no such rule.
     let tag = serde_json::json!({
         "ResourceId": group,
         "ResourceType": "auto-scaling-group",

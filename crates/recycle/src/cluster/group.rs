@@ -13,26 +13,26 @@ pub struct Member {
 }
 
 impl Member {
-    /// It will not be in service again.
+    /// Whether the member will not be in service again.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         is_leaving(&self.lifecycle_state)
     }
 
-    /// SetInstanceProtection takes it. A call that names one member in another state is refused as a whole.
+    /// Whether SetInstanceProtection accepts the member. A call that names one member in another state is refused as a whole.
     #[must_use]
     pub fn can_be_protected(&self) -> bool {
         ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
     }
 }
 
-/// Whether a member in this lifecycle state will not be in service again.
+/// Checks whether a member in this lifecycle state will not be in service again.
 #[must_use]
 pub fn is_leaving(lifecycle_state: &str) -> bool {
     lifecycle_state.starts_with("Terminat") || lifecycle_state.starts_with("Detach")
 }
 
-/// How many members one SetInstanceProtection takes (its API reference).
+/// The most members that one call of SetInstanceProtection takes (its API reference).
 pub const MOST_PROTECTED: usize = 50;
 
 /// An Auto Scaling group at this moment (DescribeAutoScalingGroups).
@@ -52,14 +52,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// The member with this instance, if it is one.
+    /// Returns the member with this instance, if there is one.
     #[must_use]
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
     }
 
-    /// Of these instances, those whose protection can be taken away now, or that have lost it because they leave or have left. One on
-    /// its way into service has to wait: a sweep finds its tag.
+    /// Returns the instances whose protection can be removed now, or that have lost it because they leave or have left.
+    /// A member on its way into service has to wait: a later sweep finds its tag.
     #[must_use]
     pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
         let is_ready = |id: &&InstanceId| {
@@ -69,7 +69,7 @@ impl Group {
         protected.iter().filter(is_ready).cloned().collect()
     }
 
-    /// Members that a scale-in could choose: those in service, and `returning`, which will be, if there is one.
+    /// Returns the unprotected members that a scale-in could choose: members in service, and `returning`, which will be in service.
     #[must_use]
     pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
         self.members
@@ -82,13 +82,13 @@ impl Group {
             .collect()
     }
 
-    /// How many members are in service.
+    /// Counts the members in service.
     #[must_use]
     pub fn in_service(&self) -> u32 {
         self.count(|state| state == "InService")
     }
 
-    /// How many members are on their way into service.
+    /// Counts the members on their way into service.
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.count(|state| state.starts_with("Pending"))

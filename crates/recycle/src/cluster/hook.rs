@@ -16,52 +16,53 @@ use crate::input::way_in::WayIn;
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;
 const MOST_HEARTBEATS: i64 = 100;
-/// The shortest heartbeat time-out, in seconds, that the module takes: looks at the pods come every 15 minutes at most.
+/// The shortest heartbeat time-out, in seconds, that the module accepts. Up to 15 minutes pass between two looks at the pods.
 pub const SHORTEST_HEARTBEAT: u32 = 900;
 
-/// A member that waits for a hook.
+/// The lifecycle state of a member that waits for a hook.
 pub const WAITING: &str = "Terminating:Wait";
-/// A member whose hook was abandoned in a group that retains instances: it stays until it is terminated in its group.
+/// The lifecycle state of a member whose hook was abandoned in a group that retains instances.
+/// The member stays until it is terminated in its group.
 pub const RETAINED: &str = "Terminating:Retained";
 
-/// Seconds for which a hook with this heartbeat time-out can hold a member, however often it is kept alive.
+/// Returns the seconds for which a hook with this heartbeat time-out can hold a member, however often it is kept alive.
 #[must_use]
 pub fn longest_hold(heartbeat_timeout: u32) -> i64 {
     LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout))
 }
 
-/// Whether the group is terminating the member, and waits with it.
+/// Checks whether the group is terminating the member, but still keeps it.
 #[must_use]
 pub fn is_held(lifecycle_state: Option<&str>) -> bool {
     matches!(lifecycle_state, Some(WAITING | RETAINED))
 }
 
-/// Our hook, while it holds a member: it travels in [`crate::contract::run::Run`].
+/// The lifecycle hook of recycle-eks while it holds a member. Travels in [`crate::contract::run::Run`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldByHook {
-    /// Its name: ours.
+    /// The hook's name, always [`LIFECYCLE_HOOK`].
     pub name: String,
-    /// Seconds that it waits for a heartbeat.
+    /// Seconds for which the hook waits for a heartbeat.
     pub heartbeat_timeout: u32,
-    /// When it fired or was kept alive last; none if nobody knows.
+    /// The time at which the hook fired or was last kept alive; none if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_at: Option<Timestamp>,
-    /// When it ends, however often it is kept alive; none if nobody knows when it fired.
+    /// The time at which the hook ends, however often it is kept alive; none if it is unknown when the hook fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<Timestamp>,
-    /// The group retains an instance whose hook was not completed.
+    /// Whether the group retains an instance whose hook was not completed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
-    /// The member does not wait for it any more.
+    /// Whether the member no longer waits for the hook.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_over: bool,
-    /// A heartbeat was recorded, or tried, since the last look at the pods: first comes a look.
+    /// Whether a heartbeat was recorded, or tried, since the last look at the pods. The next step is then a look.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_tried: bool,
 }
 
 impl HeldByHook {
-    /// The hook as its group has it.
+    /// Creates the hook as its group has it.
     #[must_use]
     pub fn new(heartbeat_timeout: u32, fired_at: Option<Timestamp>, retain: bool) -> Self {
         let longest = SignedDuration::from_secs(longest_hold(heartbeat_timeout));
@@ -77,14 +78,14 @@ impl HeldByHook {
         }
     }
 
-    /// Seconds that it waits for a heartbeat, while it can be kept alive.
+    /// Returns the seconds for which the hook waits for a heartbeat. None if the hook can no longer be kept alive.
     #[must_use]
     pub fn heartbeat_timeout(&self) -> Option<u32> {
         (!self.is_over).then_some(self.heartbeat_timeout)
     }
 
-    /// Whether a heartbeat is due in a drain that began at `since`, before the wait that comes next; if so, it counts as tried. One that
-    /// is refused counts, too: what became of the member, the look that follows tells.
+    /// Checks whether a heartbeat is due before the next wait of a drain that began at `since`. If it is due, it counts as tried.
+    /// A heartbeat that is refused counts, too: the look that follows shows what became of the member.
     #[must_use]
     pub fn try_heartbeat(&mut self, since: Timestamp, now: Timestamp, drain_timeout: u32) -> bool {
         let Some(timeout) = self.heartbeat_timeout() else {
@@ -105,12 +106,12 @@ impl HeldByHook {
         is_due
     }
 
-    /// Takes note of the member: one that is retained, or gone, has no hook that waits.
+    /// Records whether the member waits for the hook. A member that is retained or gone does not.
     pub fn see(&mut self, is_waiting: bool) {
         self.is_over = !is_waiting;
     }
 
-    /// What happens when the drain's time is over and pods are left.
+    /// Describes what happens when the drain's time is over and pods are left.
     #[must_use]
     pub fn describe_end(&self) -> String {
         if self.retain {
@@ -125,8 +126,8 @@ impl HeldByHook {
         }
     }
 
-    /// What a person should know beforehand: the hook ends before the drain may, by more than a heartbeat, since a drain begins a little
-    /// after its hook.
+    /// Warns an operator that the hook ends more than a heartbeat before the drain may end. None if the group retains the instance.
+    /// The heartbeat is allowed for because a drain begins a little after its hook.
     #[must_use]
     pub fn warn(&self, until: Timestamp) -> Option<String> {
         let is_short = |at: Timestamp| until.duration_since(at).as_secs() > i64::from(self.heartbeat_timeout);
@@ -138,7 +139,7 @@ impl HeldByHook {
     }
 }
 
-/// What a person should know if the group does not retain instances, although the module's variable says so.
+/// Warns an operator if the group does not retain instances although the module's variable says so.
 #[must_use]
 pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
     (hook.retain == Some(true) && !retain).then(|| {
@@ -150,8 +151,8 @@ pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
     })
 }
 
-/// Why there is nothing to wait for with this member, so that its hook is completed at once. The cluster was asked: `node` is what it
-/// knows of the instance.
+/// Describes why there is nothing to wait for with this member, so that its hook is completed at once.
+/// `node` is the Node of the instance in the cluster, which was read before.
 #[must_use]
 pub fn find_release(
     hook: &Hook,
@@ -178,7 +179,7 @@ pub fn find_release(
     })
 }
 
-/// How an execution comes in: by what is asked for, and by what the group is at.
+/// Returns the way in, from the input and the lifecycle state of the member.
 #[must_use]
 pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> WayIn {
     if input.hook.is_some() || is_held(lifecycle_state) {
@@ -186,7 +187,7 @@ pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> WayIn {
     }
     let is_standby = lifecycle_state.is_some_and(|state| state.ends_with("Standby"));
     match input.replacement {
-        // Whom EC2 takes away, nobody puts into Standby; one that is there already stays there.
+        // An instance that EC2 takes away is not put into Standby. If it is there already, it stays there.
         Replacement::After if input.interrupted_at.is_some() && is_standby => WayIn::Before,
         Replacement::After => WayIn::After,
         Replacement::Before => WayIn::Before,

@@ -18,19 +18,20 @@ pub struct Instance {
     /// `PrivateDnsName`: the first hint for the Node's name.
     pub private_dns_name: Option<String>,
     pub tags: BTreeMap<String, String>,
-    /// `SpotInstanceRequestId` is set.
+    /// Whether `SpotInstanceRequestId` is set.
     pub is_spot: bool,
 }
 
 impl Instance {
-    /// When recycle-eks stopped it as asked, if it is stopped since then.
+    /// Returns the time at which recycle-eks stopped the instance as asked, if the instance is still stopped.
     #[must_use]
     pub fn stopped_at(&self) -> Option<&str> {
         let stopped_at = self.tags.get(STOPPED_TAG)?;
         (self.state == "stopped").then_some(stopped_at)
     }
 
-    /// Whether recycle-eks stopped it as asked, and has not put it into Standby since then. Whether it runs again is a person's affair.
+    /// Checks whether recycle-eks stopped the instance as asked, and has not put it into Standby since then.
+    /// An operator decides whether the instance runs again.
     #[must_use]
     pub fn was_stopped(&self) -> bool {
         self.is_newer_than_standby(STOPPED_TAG)
@@ -56,20 +57,20 @@ impl Instance {
         })
     }
 
-    /// That it is a person's to see to.
+    /// Returns the record that recycle-eks gave up the instance, which an operator then has to see to.
     #[must_use]
     pub fn gave_up(&self) -> Option<GaveUp> {
         self.tags.get(GAVE_UP_TAG)?.parse().ok()
     }
 
-    /// EC2 will not bring it back: it is terminated or about to be.
+    /// Whether the instance is terminated or about to be, so that EC2 does not bring it back.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.state.as_str(), "shutting-down" | "terminated")
     }
 }
 
-/// The instance as the functions speak of it: one sentence's subject.
+/// Describes the instance as the subject of a sentence.
 #[must_use]
 pub fn describe_instance(instance: &InstanceId, node: Option<&NodeName>) -> String {
     match node {

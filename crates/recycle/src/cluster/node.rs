@@ -30,34 +30,34 @@ pub struct Taint {
     pub time_added: Option<Timestamp>,
 }
 
-/// Never `NoExecute`, which would bypass disruption budgets.
+/// The effect of the draining, stopped and detached taints. Never `NoExecute`, which would bypass disruption budgets.
 const DRAINING_EFFECT: &str = "NoSchedule";
 
-/// The taint as we set it; its value says for which instance.
+/// Returns the draining taint that recycle-eks sets. Its value is the id of the instance.
 #[must_use]
 pub fn draining_taint(instance: &InstanceId) -> Taint {
     taint_for(DRAINING_TAINT, instance)
 }
 
-/// Whether a taint stands where ours does: Kubernetes allows one of a key and an effect.
+/// Checks whether a taint has the key and effect of the draining taint. A node can have only one taint with both.
 #[must_use]
 pub fn is_draining_taint(taint: &Taint) -> bool {
     taint.key == DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
-/// Whether a person asks by it for the node to be recycled.
+/// Checks whether the taint is an operator's request to recycle the node.
 #[must_use]
 pub fn is_request_taint(taint: &Taint) -> bool {
     taint.key == REQUEST_TAINT
 }
 
-/// The taint of a Node whose instance is stopped, and stays in its group.
+/// Returns the taint of a Node whose instance is stopped, and stays in its group.
 #[must_use]
 pub fn stopped_taint(instance: &InstanceId) -> Taint {
     taint_for(STOPPED_TAINT, instance)
 }
 
-/// The taint of a Node whose instance has left its group, and runs on for an investigation.
+/// Returns the taint of a Node whose instance has left its group, and runs on for an investigation.
 #[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
     taint_for(DETACHED_TAINT, instance)
@@ -72,8 +72,9 @@ fn taint_for(key: &str, instance: &InstanceId) -> Taint {
     }
 }
 
-/// The taint by which Kubernetes lets go of a machine that is off: its pods are deleted by force, its volumes detached at once (Kubernetes
-/// documentation, "Non-graceful node shutdown"). The one taint of ours that ends pods, and they have ended.
+/// Returns the taint that makes Kubernetes let go of a machine that is off.
+/// The machine's pods are deleted by force and its volumes detached at once (Kubernetes documentation, "Non-graceful node shutdown").
+/// This is the only taint of recycle-eks that ends pods, and they have already ended.
 #[must_use]
 pub fn out_of_service_taint() -> Taint {
     Taint {
@@ -84,31 +85,31 @@ pub fn out_of_service_taint() -> Taint {
     }
 }
 
-/// Whether it is that taint, set by us.
+/// Checks whether a taint is the out-of-service taint, set by recycle-eks.
 #[must_use]
 pub fn is_out_of_service_taint(taint: &Taint) -> bool {
     taint.key == OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
 }
 
-/// The value of the taint, which means nothing to Kubernetes: a person's stays apart.
+/// The value of the out-of-service taint, which means nothing to Kubernetes. A taint that an operator set has another value.
 const OUT_OF_SERVICE_BY_US: &str = "recycle-eks";
 
-/// What we need to know of a Node.
+/// The facts about a Node that the decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     /// `metadata.name`.
     pub name: NodeName,
-    /// `metadata.resourceVersion`: every write of ours carries it.
+    /// `metadata.resourceVersion`, which every write of recycle-eks carries.
     pub resource_version: String,
     /// The instance id at the end of `spec.providerID`.
     pub instance: Option<InstanceId>,
-    /// Condition Ready is True.
+    /// Whether the condition Ready is True.
     pub ready: bool,
-    /// Since when condition Ready is False or Unknown: its `lastTransitionTime`.
+    /// The time since which the condition Ready is False or Unknown: its `lastTransitionTime`.
     pub not_ready_since: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// Who wrote `spec.unschedulable` last, by `metadata.managedFields`.
+    /// The client that wrote `spec.unschedulable` last, according to `metadata.managedFields`.
     pub cordoned_by: Option<String>,
     /// `spec.taints`, all of them.
     pub taints: Vec<Taint>,
@@ -131,7 +132,7 @@ impl NodeFacts {
         Some(Claim::from_annotation(value))
     }
 
-    /// The story in its annotation; none also if somebody edited it.
+    /// Returns the progress in the annotation. None if there is none, or if it was edited and cannot be read.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         let text = self.annotations.get(PROGRESS_ANNOTATION)?;
@@ -139,7 +140,8 @@ impl NodeFacts {
         read_value(&printable_document(document)).ok()
     }
 
-    /// Nobody has written the field since we did. Where nobody can tell, it was us.
+    /// Whether the node is cordoned, and recycle-eks wrote `spec.unschedulable` last. If the last writer is unknown, it counts as
+    /// recycle-eks.
     #[must_use]
     pub fn is_cordoned_by_us(&self) -> bool {
         let ours = |manager: &str| manager == FIELD_MANAGER;
@@ -151,13 +153,13 @@ impl NodeFacts {
         self.taints.iter().any(is_request_taint)
     }
 
-    /// Since when the Node says that it is being put back. What somebody wrote there instead of a time counts for nothing.
+    /// Returns the time since which, according to its annotation, the node is being put back. A value that is not a time counts as none.
     #[must_use]
     pub fn queued_since(&self) -> Option<Timestamp> {
         self.annotations.get(PUT_BACK_ANNOTATION)?.parse().ok()
     }
 
-    /// The record in its annotation; an unreadable one is an error that names the annotation.
+    /// Returns the record in the annotation. An unreadable record is an error that names the annotation.
     pub fn record(&self) -> Result<Record, UnreadableRecord> {
         match self.annotations.get(RECORD_ANNOTATION) {
             None => Ok(Record::default()),
@@ -175,29 +177,30 @@ pub struct UnreadableNode {
     /// `metadata.name`, if it is a text.
     pub name: String,
     pub instance: Option<InstanceId>,
-    /// Which of its fields, and what is wrong with it.
+    /// The field that cannot be read, and what is wrong with it.
     pub why: String,
 }
 
-/// Nodes, and those among them that cannot be read: a kubelet writes most of its own Node, and one Node hides no other.
+/// Nodes, with those among them that cannot be read.
+/// A kubelet writes most of its own Node, so one unreadable Node must not hide the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeList {
     pub readable: Vec<NodeFacts>,
     pub unreadable: Vec<UnreadableNode>,
 }
 
-/// How many Nodes that cannot be read one sentence names.
+/// The most unreadable Nodes that one sentence names.
 const MOST_UNREADABLE_NAMED: usize = 3;
 
 impl NodeList {
-    /// The Node of an instance, if it is one that cannot be read.
+    /// Returns the Node of an instance, if it cannot be read.
     #[must_use]
     pub fn find_unreadable(&self, instance: &InstanceId) -> Option<&UnreadableNode> {
         let mut unreadable = self.unreadable.iter();
         unreadable.find(|node| node.instance.as_ref() == Some(instance))
     }
 
-    /// Which Nodes cannot be read, and why, in one short sentence; none if all can be.
+    /// Describes, in one short sentence, which Nodes cannot be read, and why. None if all can be read.
     #[must_use]
     pub fn describe_unreadable(&self) -> Option<String> {
         let count = self.unreadable.len();

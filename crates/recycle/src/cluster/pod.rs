@@ -8,13 +8,13 @@ use crate::base::text::cut_given;
 use crate::base::time::later;
 use crate::cluster::node::Taint;
 
-/// Set by the kubelet on pods that it runs from a file.
+/// The annotation that the kubelet sets on pods that it runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// Who controls a pod (`metadata.ownerReferences`, the one with `controller: true`).
+/// The controller of a pod (the entry with `controller: true` in `metadata.ownerReferences`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
-    /// Its kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
+    /// The kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
     pub kind: String,
     pub name: String,
     pub uid: String,
@@ -23,19 +23,19 @@ pub struct Controller {
 /// A toleration of a pod (`spec.tolerations`). A tenant may write any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toleration {
-    /// `key`; none or empty with the operator `Exists`: every taint.
+    /// `key`. None, or empty with the operator `Exists`, means every taint.
     pub key: Option<String>,
-    /// `operator`: `Equal` (also if there is none) or `Exists`. Others tolerate no taint of ours.
+    /// `operator`: `Equal` (also if there is none) or `Exists`. Other operators tolerate no taint of recycle-eks.
     pub operator: Option<String>,
     pub value: Option<String>,
-    /// `effect`; none: every effect.
+    /// `effect`. None means every effect.
     pub effect: Option<String>,
-    /// `tolerationSeconds`; none: for ever.
+    /// `tolerationSeconds`. None means for ever.
     pub seconds: Option<i64>,
 }
 
 impl Toleration {
-    /// As the scheduler sees it (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
+    /// Checks whether the pod tolerates a taint, as the scheduler does (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
     #[must_use]
     pub fn tolerates(&self, taint: &Taint) -> bool {
         let same = |mine: &Option<String>, other: &str| mine.as_deref().unwrap_or_default() == other;
@@ -51,7 +51,7 @@ impl Toleration {
     }
 }
 
-/// What we need to know of a pod.
+/// The facts about a pod that the decisions need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// `metadata.namespace`.
@@ -60,13 +60,13 @@ pub struct PodFacts {
     pub name: String,
     /// `metadata.uid`, the precondition of an eviction.
     pub uid: String,
-    /// Which of its fields cannot be read, and why; none if all can be. All other facts of such a pod but its names are empty.
+    /// The field that cannot be read, and why; none if all can be read. All other facts of an unreadable pod except its names are empty.
     pub unreadable: Option<String>,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// Who controls it; none for a bare pod.
+    /// The controller of the pod; none for a bare pod.
     pub controller: Option<Controller>,
     /// `status.phase`: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
@@ -76,7 +76,7 @@ pub struct PodFacts {
     pub started_at: Option<Timestamp>,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
-    /// `metadata.deletionTimestamp`: it includes the grace period.
+    /// `metadata.deletionTimestamp`, which includes the grace period.
     pub deletion_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
@@ -88,7 +88,7 @@ pub struct PodFacts {
 pub struct PodContainers {
     /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
     pub restart_policy: String,
-    /// A debug container (`kubectl debug`) runs in it.
+    /// Whether a debug container (`kubectl debug`) runs in the pod.
     pub is_debugged: bool,
 }
 
@@ -96,12 +96,12 @@ pub struct PodContainers {
 pub struct PodVolumes {
     /// The PersistentVolumeClaims in `spec.volumes`, which outlive the pod.
     pub claims: Vec<String>,
-    /// It has a volume of the type emptyDir, whose content ends with the pod.
+    /// Whether the pod has a volume of the type emptyDir, whose content ends with the pod.
     pub has_empty_dir: bool,
 }
 
 impl PodFacts {
-    /// A pod that cannot be read. Its names are empty if they cannot be read, either.
+    /// Creates the facts of a pod that cannot be read. Its names are empty if they cannot be read, either.
     #[must_use]
     pub fn unreadable(namespace: String, name: String, uid: String, why: &str) -> Self {
         Self {
@@ -135,35 +135,36 @@ impl PodFacts {
         self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
     }
 
-    /// Its node's end takes nothing away: it has finished, or every node has one like it.
+    /// Whether the end of the node takes nothing away: the pod has finished, or every node has one like it.
     pub(crate) fn leaves_nothing(&self) -> bool {
         self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
     }
 
-    /// It has a place, and its containers have not all begun: images are pulled, volumes attached, init containers run.
+    /// Whether the pod has a node, and not all of its containers have begun.
+    /// Its images are pulled, its volumes attached, or its init containers run.
     pub(crate) fn is_pending(&self) -> bool {
         self.phase == "Pending" && self.deletion_at.is_none()
     }
 
-    /// When it will be gone at the latest, if it is asked to go now or was before.
+    /// Returns the time at which the pod is gone at the latest, if it is asked to go now or was asked before.
     pub(crate) fn ends_at(&self, now: Timestamp) -> Timestamp {
         self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
     }
 
-    /// Nothing would bring it back elsewhere.
+    /// Whether no controller would bring the pod back elsewhere.
     pub(crate) fn is_bare(&self) -> bool {
         self.controller.is_none()
     }
 
-    /// It may come to an end without anybody asking. With restartPolicy Always it is restarted for ever, unless a controller
-    /// that we do not know removes it when its work is done.
+    /// Whether the pod may come to an end without a request. With restartPolicy Always it is restarted for ever,
+    /// unless a controller of an unknown kind removes it when its work is done.
     pub(crate) fn can_end(&self) -> bool {
         self.containers.restart_policy != "Always"
             || !(self.is_bare()
                 || self.is_controlled_by(&["ReplicaSet", "StatefulSet", "ReplicationController"]))
     }
 
-    /// Its containers end, and its controller counts on that: a Job, a workflow, a task.
+    /// Whether the pod's containers end, and its controller counts on that: a Job, a workflow, a task.
     pub(crate) fn runs_to_completion(&self) -> bool {
         !self.is_bare() && self.containers.restart_policy != "Always"
     }

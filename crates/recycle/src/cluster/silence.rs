@@ -3,7 +3,7 @@
 use crate::base::time::later;
 use crate::cluster::node::NodeFacts;
 
-/// That a node is not Ready, and when it counts as lost, in one sentence; none if it is Ready.
+/// Describes, in one sentence, that a node is not Ready, and when it counts as lost. None if it is Ready.
 #[must_use]
 pub fn describe_silence(node: &NodeFacts, patience: u32) -> Option<String> {
     let since = node.not_ready_since?;

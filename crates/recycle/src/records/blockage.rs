@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What keeps a drain from going on, and what people were told of it. Travels in `run`: an execution that goes on from the records tells
-/// again.
+/// The time since which a drain is blocked, and the time of the last report about it.
+/// Travels in `run`, so an execution that resumes from the records reports again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blockage {
-    /// Since when something blocks without a break; none if nothing does.
+    /// The time since which something blocks the drain without a break; none if nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When people were told last.
+    /// The time of the last report to operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_at: Option<Timestamp>,
 }

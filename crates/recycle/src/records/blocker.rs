@@ -5,32 +5,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::text::{cut_text, list_names};
 
-/// Seconds after which people are told of what stands in the way. A budget that lets pods go one after the other, and the API server's
-/// first minutes with a new one, are no news.
+/// Seconds after which an obstacle is reported to operators.
+/// A budget that lets pods go one after the other is not worth a report, nor are the API server's first minutes with a new budget.
 pub const NEWS_AFTER: i64 = 300;
 
-/// To how many characters the sentence is cut that travels in answers, which stay under 8 KB.
+/// The length, in characters, to which the sentence in an answer is cut. Answers stay under 8 KB.
 const LONGEST_NEWS: usize = 300;
 
-/// Something that stands in the way of evictions.
+/// An obstacle to evictions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// What, such as `budget shop/web`.
+    /// The obstacle, such as `budget shop/web`.
     pub what: String,
     /// The API server's own text about the first of the pods.
     pub says: String,
-    /// Since when it has kept at least one pod of this node.
+    /// The time since which it has kept at least one pod of this node.
     pub since: Timestamp,
-    /// How many pods it keeps.
+    /// The number of pods that it keeps.
     pub count: u32,
-    /// The first five of them.
+    /// The names of the first five of these pods.
     pub names: Vec<String>,
-    /// There is an Event about it.
+    /// Whether there is an Event about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
 }
 
-/// How many pods they keep. A person may have written any number.
+/// Adds up the pods that the blockers keep. The sum cannot overflow, because a person may have written any number.
 #[must_use]
 pub fn count_all(blockers: &[Blocker]) -> u32 {
     let counts = blockers.iter().map(|blocker| blocker.count);
@@ -38,7 +38,7 @@ pub fn count_all(blockers: &[Blocker]) -> u32 {
 }
 
 impl Blocker {
-    /// People should know of it.
+    /// Checks whether operators should know of the blocker.
     #[must_use]
     pub fn is_news(&self, now: Timestamp) -> bool {
         now.duration_since(self.since).as_secs() >= NEWS_AFTER
@@ -50,7 +50,7 @@ impl Blocker {
         text
     }
 
-    /// In one sentence, the names last: they are what can be missed if it is cut.
+    /// Describes the blocker in one sentence. The names come last, because they can be missed if the sentence is cut.
     #[must_use]
     pub fn describe(&self) -> String {
         let noun = if self.count == 1 { "pod" } else { "pods" };

@@ -14,19 +14,19 @@ use crate::input::urgency::Urgency;
 use crate::records::owner::Owner;
 use crate::records::schema::SCHEMA;
 
-/// How far the work on a node has come. Later phases have touched more.
+/// The phase that the work on a node has reached. Later phases have touched more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Claimed; nothing was touched.
     Claimed,
-    /// It may be the node's turn ([`crate::claim::queue`]); nothing was touched.
+    /// The node's turn may have come ([`crate::claim::queue`]); nothing was touched.
     Turn,
     /// EnterStandby was or is about to be called.
     Standby,
     /// The node is tainted and cordoned, pods are leaving.
     Draining,
-    /// All that could leave has left: it only waits for pods that end by themselves.
+    /// All pods that could leave have left. The node only waits for pods that end by themselves.
     Waiting,
     /// The instance is being taken out of balancers, stopped or terminated.
     Disposing,
@@ -38,17 +38,17 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Who works on this node. Stored on the Node as JSON and on the instance as a tag.
+/// The claim of the execution that works on this node. Stored on the Node as JSON and on the instance as a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// [`SCHEMA`] of the writer.
     pub schema: u32,
-    /// The execution, and its life.
+    /// The execution that holds the claim, and how often it had been redriven.
     pub fence: Fence,
     pub group: GroupName,
     pub phase: Phase,
     pub urgency: Urgency,
-    /// When this owner took the claim.
+    /// The time at which this owner took the claim.
     pub claimed_at: Timestamp,
 }
 
@@ -56,14 +56,14 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredClaim {
     Known(Claim),
-    /// One of a newer schema, whose owner this version cannot read.
+    /// A claim of a newer schema, whose owner this version cannot read.
     Newer(u32),
-    /// Not a claim at all: somebody edited it.
+    /// A value that is not a claim, because it was edited.
     Unreadable(String),
 }
 
 impl StoredClaim {
-    /// What `document` says; if it is no claim, as much of its `text` as a sentence has room for.
+    /// Reads the claim in `document`. If there is none, keeps as much of its `text` as a sentence has room for.
     fn read(document: &Value, text: &str) -> Self {
         let schema = document["schema"].as_u64();
         match schema.and_then(|schema| u32::try_from(schema).ok()) {
@@ -75,30 +75,31 @@ impl StoredClaim {
     }
 }
 
-/// What to do about a claim that was found.
+/// The decision about a claim that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// Nobody holds it: take it.
+    /// No execution holds the claim: take it.
     Take,
-    /// It is ours already: go on.
+    /// This execution already holds the claim: go on.
     Ours(Claim),
-    /// Its owner no longer runs: take it over and go on from the phase that it reached.
+    /// The owner of the claim no longer runs: take the claim over and go on from the phase that it reached.
     Resume(Claim),
-    /// Its owner runs, but is less urgent: the same. It ends by itself when it sees that.
+    /// The owner of the claim runs, but is less urgent: take the claim over and go on from the phase that it reached.
+    /// The owner ends by itself when it sees that.
     TakeOver(Claim),
-    /// Ask Step Functions whether its owner still runs.
+    /// Ask Step Functions whether the owner of the claim still runs.
     AskOwner(ExecutionArn),
-    /// Somebody else works on this node; the text says who.
+    /// Another execution works on this node; the text says which.
     Duplicate(String),
-    /// No execution of this installation and version has written the claim; the text says what it is. Only a more urgent execution takes
-    /// such a claim over, and only if it can read it.
+    /// The claim was not written by an execution of this installation and version; the text says what it is.
+    /// Only a more urgent execution takes such a claim over, and only if it can read the claim.
     Foreign(String),
-    /// The annotation is not a claim; a person has to remove it.
+    /// The annotation or tag does not hold a claim; an operator has to remove it.
     Unreadable(String),
 }
 
 impl Claim {
-    /// A new claim on nothing touched yet.
+    /// Creates a claim whose execution has touched nothing yet.
     #[must_use]
     pub fn new(fence: Fence, group: GroupName, urgency: Urgency, claimed_at: Timestamp) -> Self {
         Self {
@@ -111,14 +112,14 @@ impl Claim {
         }
     }
 
-    /// Whether its owner may be an execution of the installation that the execution `me` belongs to.
+    /// Checks whether the claim's owner may be an execution of the installation that the execution `me` belongs to.
     #[must_use]
     pub fn is_of_installation(&self, me: &ExecutionArn) -> bool {
         self.fence.execution.may_claim_beside(me)
     }
 
-    /// The value of the tag `recycle-eks:claim`: `schema urgency phase claimed-at fence`, at most 256 characters as EC2 demands
-    /// (the module keeps the state machine's name short enough). The group has its own tag.
+    /// Returns the value of the tag `recycle-eks:claim`: `schema urgency phase claimed-at fence`. The group has its own tag.
+    /// The value has at most 256 characters, as EC2 demands. The module keeps the state machine's name short enough for that.
     #[must_use]
     pub fn to_tag(&self) -> String {
         format!(
@@ -127,7 +128,7 @@ impl Claim {
         )
     }
 
-    /// Reads a claim's tag, given the group's.
+    /// Reads a claim from its tag, given the name of the group, which has its own tag.
     #[must_use]
     pub fn from_tag(value: &str, group: &GroupName) -> StoredClaim {
         let parts: Vec<&str> = value.split(' ').collect();
@@ -152,7 +153,7 @@ impl Claim {
     }
 }
 
-/// Decides what a newcomer does about the claim it found. `owner` is what Step Functions said when it was asked.
+/// Decides what an execution does about the claim that it found. `owner` is the answer of Step Functions, if it was asked.
 #[must_use]
 pub fn decide_claim(
     found: Option<&StoredClaim>,
@@ -173,10 +174,10 @@ pub fn decide_claim(
     if claim.fence == *me {
         return ClaimDecision::Ours(claim.clone());
     }
-    // What is being disposed of is as good as gone: two would only call for the same end.
+    // An instance that is being disposed of is as good as gone: two executions would only call for the same end.
     let is_more_urgent = claim.urgency < urgency && claim.phase < Phase::Disposing;
     if !claim.is_of_installation(&me.execution) {
-        // Step Functions may not be asked about it.
+        // This execution may not ask Step Functions about an execution of another installation.
         return if is_more_urgent {
             ClaimDecision::TakeOver(claim.clone())
         } else {
@@ -198,26 +199,26 @@ pub fn decide_claim(
     ))
 }
 
-/// Whether a status, or the error that the question met, means that the execution no longer runs. Anything unknown, a missing
-/// permission above all, means that it does: a claim is never stolen on a guess.
+/// Checks whether a status, or the error of the request for it, means that the execution no longer runs.
+/// Anything unknown, above all a missing permission, means that it still runs. A claim is never taken over on a guess.
 #[must_use]
 pub fn has_ended(status: &str) -> bool {
     matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED") || is_forgotten(status)
 }
 
-/// Whether a status means that Step Functions does not know the execution any more: it ended 90 days ago.
+/// Checks whether a status means that Step Functions no longer knows the execution, because it ended 90 days ago or earlier.
 #[must_use]
 pub fn is_forgotten(status: &str) -> bool {
     status.ends_with("ExecutionDoesNotExist") || status.ends_with("ExecutionDoesNotExistException")
 }
 
-/// Whether a step may act: the claim that it read again is still its own.
+/// Checks whether a step may act: the claim, read again, is still that of its execution.
 #[must_use]
 pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
     matches!(found, Some(StoredClaim::Known(claim)) if claim.fence == *me)
 }
 
-/// The claim is not, or no longer, this execution's.
+/// The error that this execution does not hold the claim, or no longer holds it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} is no longer ours: {holder}")]
 pub struct ClaimLost {
@@ -236,8 +237,8 @@ impl NamedFailure for ClaimLost {
     }
 }
 
-/// What every acting step does first: the claim that it read again, if it is still its own. `urgency` is this execution's: a claim
-/// that a more urgent one has taken was taken over, and nothing went wrong.
+/// Returns the claim, read again, if this execution still holds it. Every step that acts calls this first.
+/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and nothing went wrong.
 pub fn check_claim(
     found: Option<StoredClaim>,
     me: &Fence,
@@ -580,7 +581,8 @@ mod tests {
 
     #[test]
     fn a_tag_fits_into_ec2s_limit_with_the_longest_names() {
-        // The longest partition and region names that AWS has, a machine's name as the module limits it, an execution's of 80.
+        // The longest partition and region names that AWS has, the longest state machine name that the module allows,
+        // and an execution name of 80 characters.
         let execution = format!(
             "arn:aws-iso-b:states:us-isob-east-1:123456789012:execution:{}:{}",
             "m".repeat(40),

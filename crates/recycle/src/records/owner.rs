@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::base::ids::ExecutionArn;
 use crate::base::strict::unreadable_is_none;
 
-/// What Step Functions said about the execution that holds a claim.
+/// The answer of Step Functions about the execution that holds a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Who was asked for.
+    /// The execution that Step Functions was asked about.
     pub execution: ExecutionArn,
-    /// The execution's status, or the name of the error that the question met.
+    /// The execution's status, or the name of the error that the request met.
     pub status: String,
-    /// When it ended; `None` if it has not, or if the time that Step Functions gave is missing or unreadable. How an SDK integration
-    /// writes a time is not documented.
+    /// The time at which the execution ended. `None` if it has not, or if the time from Step Functions is missing or unreadable.
+    /// The format in which an SDK integration writes a time is not documented.
     #[serde(
         default,
         deserialize_with = "unreadable_is_none",

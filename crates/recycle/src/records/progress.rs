@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::records::blocker::Blocker;
 
-/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, until when. `kubectl describe node` shows its
-/// first 140 characters: what comes first is short, and says the most.
+/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, and until when.
+/// `kubectl describe node` shows its first 140 characters, so the first field is short and says the most.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// In a few words.
+    /// A summary in a few words.
     pub summary: String,
-    /// When the drain began.
+    /// The time at which the drain, or the wait for a turn, began.
     pub since: Timestamp,
-    /// When it ends at the latest.
+    /// The time at which it ends at the latest.
     pub until: Timestamp,
-    /// What happens then.
+    /// The action that follows at that time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub then: String,
-    /// What stands in the way of evictions, the longest first.
+    /// Obstacles to evictions, the one that has lasted longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocker>,
-    /// What came up from outside, such as an instance refresh.
+    /// Events from outside, such as an instance refresh.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meanwhile: Vec<String>,
-    /// What holds pods back, such as a volume that no other node can use.
+    /// Reasons that hold pods back, such as a volume that no other node can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<String>,
-    /// How many pods of each class.
+    /// The number of pods in each class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u32>,
     /// The first five names of each class.
@@ -38,7 +38,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A story without pods.
+    /// Creates a progress without pods.
     #[must_use]
     pub fn new(summary: String, since: Timestamp, until: Timestamp) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Whether something is told of that was not told of `before`, in the same drain.
+    /// Checks whether pods of a class are named that `before` did not count, or `before` is of another drain.
     #[must_use]
     pub fn has_news(&self, before: Option<&Self>) -> bool {
         let known = |class: &str| {

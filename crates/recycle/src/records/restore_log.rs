@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use crate::base::ids::InstanceId;
 use crate::base::text::cut_given;
 
-/// All deeds of a put-back, the first one first.
+/// All deeds of a put-back, in the order in which they were recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deeds(pub(crate) Vec<Deed>);
 
 impl Deeds {
-    /// The same with one more. One that had not taken effect, and is recorded anew with what is there now, counts once.
+    /// Returns these deeds and one more.
+    /// A deed that had not taken effect, and is recorded again with the current value, counts once.
     #[must_use]
     pub fn with(&self, deed: Deed) -> Self {
         let mut deeds = self.0.clone();
@@ -25,7 +26,7 @@ impl Deeds {
         Self(deeds)
     }
 
-    /// The desired capacity before our ExitStandby, if we called it.
+    /// Returns the desired capacity before ExitStandby, if the put-back recorded that call.
     pub(crate) fn exited_from(&self) -> Option<u32> {
         self.0.iter().rev().find_map(|deed| match deed {
             Deed::Exit(from) => Some(*from),
@@ -61,11 +62,11 @@ impl FromStr for Deeds {
     }
 }
 
-/// The tag `recycle-eks:gave-up`: people were told that the instance is theirs to see to.
+/// The tag `recycle-eks:gave-up`: operators were told that they have to see to the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
     pub at: Timestamp,
-    /// AWS or Kubernetes refused the way back; otherwise there was none.
+    /// Whether AWS or Kubernetes refused the way back. If not, there was no way back.
     pub was_refused: bool,
 }
 
@@ -88,7 +89,7 @@ impl FromStr for GaveUp {
     }
 }
 
-/// A change of the group's size that was recorded before it was called for, in the tag `recycle-eks:put-back`.
+/// A change of the group's size, recorded in the tag `recycle-eks:put-back` before it was called for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
     /// SetDesiredCapacity to one less than this.
@@ -109,7 +110,7 @@ impl fmt::Display for Deed {
     }
 }
 
-/// The tag `recycle-eks:put-back` was edited by somebody.
+/// The error that the tag `recycle-eks:put-back` cannot be read, because it was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failed to read the tag recycle-eks:put-back: {0:?} is no step of a put-back")]
 pub struct UnreadableDeed(String);

@@ -1,4 +1,4 @@
 //! The version of records and answers.
 
-/// The version of everything in this module and of the records; a reader of a newer schema than its own stops.
+/// The version of all records and answers. A reader stops at a schema that is newer than its own.
 pub const SCHEMA: u32 = 1;
