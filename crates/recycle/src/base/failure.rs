@@ -6,7 +6,7 @@ use std::error::Error;
 
 use serde::Serialize;
 
-/// Why an execution ends FAILED, or why a step is tried again.
+/// The reason why an execution ends FAILED, or why a step is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Failure {
     /// The input is wrong; nothing was touched.
@@ -15,7 +15,8 @@ pub enum Failure {
     PreflightRefused,
     /// The node's turn did not come within 24 hours; nothing was touched.
     TurnTimedOut,
-    /// The node was lost while we worked on it: its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`.
+    /// The node was lost while the execution worked on it.
+    /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`.
     NodeLost,
     /// No usable replacement came in time.
     ReplacementTimedOut,
@@ -23,7 +24,7 @@ pub enum Failure {
     DrainTimedOut,
     /// The group's limits allow no way back from Standby.
     StandbyLeftBehind,
-    /// The node is no longer ours; nothing was done.
+    /// The execution no longer holds the node; nothing was done.
     ClaimLost,
     /// A more urgent execution has taken the node over; nothing was done. The machine ends with [`Outcome::Superseded`].
     Superseded,
@@ -31,7 +32,7 @@ pub enum Failure {
     ServiceUnavailable,
     /// AWS or Kubernetes refused a call that should have been allowed, such as for a missing permission.
     ServiceRefused,
-    /// Our own fault: an answer that we did not understand, or a record that nobody can have written.
+    /// A fault of recycle-eks: an answer that it did not understand, or a record that it cannot have written.
     InternalError,
 }
 
@@ -70,13 +71,13 @@ impl Failure {
         }
     }
 
-    /// Whether an execution ends FAILED under this name. One that was superseded has nothing left to do, and SUCCEEDED.
+    /// Checks whether an execution ends FAILED under this name. A superseded execution has nothing left to do, and ends SUCCEEDED.
     #[must_use]
     pub fn ends_failed(self) -> bool {
         self != Self::Superseded
     }
 
-    /// How the node is then, for the documentation.
+    /// Describes the state in which the node is left, for the documentation.
     #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
@@ -109,14 +110,14 @@ impl Failure {
     }
 }
 
-/// How an execution ends SUCCEEDED; the field `outcome` of its output.
+/// The result of an execution that ends SUCCEEDED: the field `outcome` of its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Recycled,
     /// There was nothing to do.
     AlreadyGone,
-    /// Our hook held what has no pods to wait for.
+    /// The lifecycle hook of recycle-eks held an instance that has no pods to wait for.
     Released,
     /// A dry run.
     Planned,
@@ -169,7 +170,7 @@ pub trait NamedFailure: Error {
     fn failure(&self) -> Failure;
 }
 
-/// An error with all its causes in one line: `failed to taint node a: failed to reach …: connection refused`.
+/// Returns an error with all its causes in one line: `failed to taint node a: failed to reach …: connection refused`.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let errors = std::iter::successors(Some(error), |&error| error.source());

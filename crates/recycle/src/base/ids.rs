@@ -11,9 +11,9 @@ use crate::base::text::cut_given;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be {expected}, but is {given:?}")]
 pub struct InvalidId {
-    /// What the identifier must look like, in words.
+    /// The form that the identifier must have, in words.
     pub expected: &'static str,
-    /// What was given, cut if it is long.
+    /// The text that was given, cut if it is long.
     pub given: String,
 }
 
@@ -108,8 +108,8 @@ identifier!(
 );
 
 identifier!(
-    /// The ARN of a Step Functions execution, in any partition. That of an item of a Distributed Map names its machine and the Map, perhaps
-    /// with the run of that.
+    /// The ARN of a Step Functions execution, in any partition.
+    /// The ARN of an item of a Distributed Map names its state machine and the Map, and in some cases the run of the Map.
     ExecutionArn,
     "the ARN of a Step Functions execution",
     |text| {
@@ -119,21 +119,22 @@ identifier!(
     }
 );
 
-/// The state machines of an installation, by what follows its name and a hyphen (`terraform/main.tf`).
+/// The state machines of an installation: the part of each name after the installation's name and a hyphen (`terraform/main.tf`).
 const MACHINES: [&str; 3] = ["recycle-node", "rotate-nodes", "sweep"];
-/// Those of them that write claims.
+/// The state machines of an installation that write claims.
 const CLAIMING_MACHINES: [&str; 2] = ["recycle-node", "sweep"];
 
 impl ExecutionArn {
-    /// Whether an execution that writes claims has this ARN: one of the same installation, so of the same account, region and module name,
-    /// as the execution `me`. If `me` is no execution of an installation, no other can be told apart.
+    /// Checks whether this is the ARN of an execution that writes claims, in the same installation as the execution `me`.
+    /// An installation has one account, region and module name.
+    /// If `me` belongs to no installation, other executions cannot be told apart, so all of them may claim.
     #[must_use]
     pub fn may_claim_beside(&self, me: &Self) -> bool {
         let mine = me.installation(&MACHINES);
         mine.is_none() || self.installation(&CLAIMING_MACHINES) == mine
     }
 
-    /// Everything before one of these names at the end of the state machine's name. A Distributed Map's own label is cut.
+    /// Returns everything before one of these names at the end of the state machine's name. The label of a Distributed Map is cut off.
     fn installation(&self, machines: &[&str]) -> Option<&str> {
         let (last, _) = self.0.match_indices(':').nth(6)?;
         let machine = self.0.get(..last)?.split('/').next()?;
@@ -151,7 +152,8 @@ identifier!(
     }
 );
 
-/// Whether these are parts of an ARN of Step Functions. A space and `#` stand between an ARN and what else is in a claim's tag.
+/// Checks whether these are the parts of an ARN of Step Functions.
+/// No part may have a space or `#`, which separate an ARN from the rest of a claim's tag.
 fn is_arn(parts: &[&str], kind: &str) -> bool {
     let ends_it = |c: char| c.is_whitespace() || c.is_control() || c == '#';
     matches!(parts, ["arn", _, "states", _, _, found, ..] if *found == kind)
@@ -165,7 +167,7 @@ fn is_arn(parts: &[&str], kind: &str) -> bool {
 #[serde(try_from = "String", into = "String")]
 pub struct Fence {
     pub execution: ExecutionArn,
-    /// How often it had been redriven when it took the claim.
+    /// The number of times that the execution had been redriven when it took the claim.
     pub redrive_count: u32,
 }
 
@@ -207,7 +209,7 @@ impl From<Fence> for String {
     }
 }
 
-/// The first 8 hexadecimal digits of FNV-1a (64 bits): stable between versions, and nobody is kept out by it.
+/// Returns the first 8 hexadecimal digits of FNV-1a (64 bits). The hash is stable between versions, and is no protection against attacks.
 #[must_use]
 pub fn short_hash(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

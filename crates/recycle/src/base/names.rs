@@ -3,57 +3,59 @@
 /// Node annotation: the claim, as JSON ([`crate::records::claim::Claim`]).
 pub const CLAIM_ANNOTATION: &str = "recycle-eks/claim";
 
-/// Node annotation: what was there before we changed it, as JSON ([`crate::records::node_record::Record`]).
+/// Node annotation: the Node's state before recycle-eks changed it, as JSON ([`crate::records::node_record::Record`]).
 pub const RECORD_ANNOTATION: &str = "recycle-eks/record";
 
-/// Node annotation: the story for people, as JSON ([`crate::records::progress::Progress`]).
+/// Node annotation: the progress for operators, as JSON ([`crate::records::progress::Progress`]).
 pub const PROGRESS_ANNOTATION: &str = "recycle-eks/progress";
 
-/// Node annotation that a person sets: an RFC 3339 time or `now`; moves the end of a running drain.
+/// Node annotation that an operator sets: an RFC 3339 time or `now`, which moves the end of a running drain.
 pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 
 /// Node annotation on a replacement: the instance id of the node that it stands in for.
 pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
 
-/// Node annotation on a replacement: the instance id of the node for whose put-back we cordoned it.
+/// Node annotation on a replacement: the instance id of the node for whose put-back it was cordoned.
 pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
 
-/// Node label on replacements: the instance id of the node for which we keep Cluster Autoscaler from removing them.
+/// Node label on replacements: the instance id of the node for which recycle-eks keeps Cluster Autoscaler from removing them.
 pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
 
-/// Node annotation on a replacement, or on the Node of a stopped instance: what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before us.
+/// Node annotation on a replacement, or on the Node of a stopped instance.
+/// Holds what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before recycle-eks set it.
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 
-/// Node annotation: since when (RFC 3339) this node is being put back. The oldest of a group goes first.
+/// Node annotation: since when (RFC 3339) this node is being put back. The node of a group with the oldest time goes first.
 pub const PUT_BACK_ANNOTATION: &str = "recycle-eks/put-back";
 
-/// Pod annotation that a person sets: `wait`, `evict` or `ignore`; wins over every selector.
+/// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 
 /// Node label: a short hash of the group's name, on every claimed Node.
 pub const GROUP_LABEL: &str = "recycle-eks/group";
 
-/// Taint key, effect `NoSchedule`.
+/// Taint key, effect `NoSchedule`: the node is being drained.
 pub const DRAINING_TAINT: &str = "recycle-eks/draining";
 
-/// Taint key, of any effect and value: a person asks for the node to be recycled. The sweep starts that once, and it goes.
+/// Taint key, of any effect and value: an operator requests that the node is recycled.
+/// The sweep starts an execution for it once, and the taint is removed.
 pub const REQUEST_TAINT: &str = "recycle-eks/request";
 
-/// Taint key, effect `PreferNoSchedule` or `NoSchedule`: a rotation is about to recycle the node, and new pods had better go elsewhere.
+/// Taint key, effect `PreferNoSchedule` or `NoSchedule`: a rotation is about to recycle the node, and new pods should go elsewhere.
 pub const OUTDATED_TAINT: &str = "recycle-eks/outdated";
 
-/// Node annotation beside that taint: the ARN of the rotation that set it.
+/// Node annotation beside [`OUTDATED_TAINT`]: the ARN of the rotation that set it.
 pub const OUTDATED_ANNOTATION: &str = "recycle-eks/outdated";
 
-/// Node label on a replacement: the instance id of the node that it stands in for. It says what [`REPLACEMENT_FOR_ANNOTATION`] says,
-/// where the API server can select by it. A result, not a leftover.
+/// Node label on a replacement: the instance id of the node that it stands in for. A result, not a leftover.
+/// The label says what [`REPLACEMENT_FOR_ANNOTATION`] says, in a form by which the API server can select.
 pub const REPLACES_LABEL: &str = "recycle-eks/replaces";
 
-/// Node annotation on a replacement: short hashes of the uids of the controllers whose pods we evicted from the node that it stands in for.
-/// A result, not a leftover.
+/// Node annotation on a replacement: short hashes of the uids of the controllers whose pods were evicted.
+/// The pods were on the node that the replacement stands in for. A result, not a leftover.
 pub const EVICTED_ANNOTATION: &str = "recycle-eks/evicted";
 
-/// Tag that a person sets on an Auto Scaling group, value `true`: rotations begin no node of it as long as it is there.
+/// Tag that an operator sets on an Auto Scaling group, value `true`: rotations begin no node of the group while it is there.
 pub const PAUSED_TAG: &str = "recycle-eks:paused";
 
 /// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: stop` has stopped. A result, not a leftover.
@@ -71,17 +73,18 @@ pub const CLAIM_TAG: &str = "recycle-eks:claim";
 /// EC2 tag: the name of the group that the instance belonged to when it was claimed.
 pub const GROUP_TAG: &str = "recycle-eks:group";
 
-/// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of us.
+/// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of recycle-eks.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 
-/// EC2 tag, written before each change of the group by a put-back: what was done so far ([`crate::records::restore_log::Deeds`]).
+/// EC2 tag, written before each change of the group by a put-back: the changes so far ([`crate::records::restore_log::Deeds`]).
 pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
 
-/// EC2 tag on other members of the group: the instance id of the node for whose put-back, or for whose way out of the group
-/// (`dispose: detach`), we protect them from scale-in.
+/// EC2 tag on members of the group that recycle-eks protects from scale-in.
+/// Holds the instance id of the node that is being put back, or leaves the group (`dispose: detach`), meanwhile.
 pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
 
-/// EC2 tag: since when (RFC 3339) an instance is a person's to see to, because we could not put it back. The sweep tries on, in silence.
+/// EC2 tag: since when (RFC 3339) an operator has to see to an instance that recycle-eks could not put back.
+/// The sweep keeps trying, and repeats the report only if it is refused again.
 pub const GAVE_UP_TAG: &str = "recycle-eks:gave-up";
 
 /// EC2 tag: when (RFC 3339) an instance was stopped by `dispose: stop`. A result, not a leftover.
@@ -90,14 +93,14 @@ pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// EC2 tag: when (RFC 3339) an instance left its group by `dispose: detach`. A result, not a leftover.
 pub const DETACHED_TAG: &str = "recycle-eks:detached";
 
-/// The lifecycle hook that the module creates: the only one that is worked on, kept alive or completed.
+/// The lifecycle hook that the module creates. No other hook is worked on, kept alive or completed.
 pub const LIFECYCLE_HOOK: &str = "recycle-eks";
 
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).
 pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Node annotation that keeps Cluster Autoscaler from removing a node (its own name), on the old node and on its replacement while an
-/// execution works on them.
+/// Node annotation (Cluster Autoscaler's own name) that keeps Cluster Autoscaler from removing a node.
+/// Set on the old node and on its replacement while an execution works on them.
 pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
 /// Field manager of every write to the Kubernetes API.

@@ -4,23 +4,25 @@
 
 use crate::base::ids::InstanceId;
 
-/// The shortest wait in seconds: below it a drain of minutes would cost more history than it tells.
+/// The shortest wait in seconds. With a shorter one, a drain of minutes would cost more history than it is worth.
 pub const SHORTEST_WAIT: u32 = 30;
-/// The longest wait in seconds for time-outs up to 7.5 days: trouble is noticed within 15 minutes.
+/// The longest wait in seconds for time-outs up to 7.5 days. Trouble is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
-/// How many times one execution may check its pods. A drain of 30 days takes 1,203 polls by the law below; the rest is for
-/// a drain whose end a person moved. With an eviction in every one of them, a day in the queue, an hour of waiting for the replacement,
-/// another for the one after it, a slow disposal, a put-back and a notification each day, 1,700 of Step Functions' 25,000 history events are left for retries (the tests below count them).
+/// The number of times that one execution may check its pods.
+/// A drain of 30 days takes 1,203 polls by the law below; the rest is for a drain whose end an operator moved.
+/// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
+/// That includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
+/// a slow disposal, a put-back, and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
-/// The same for a member that our hook holds. It has no turn and no replacement to wait for, and is looked at more often while the hook
-/// can live: a drain of 30 days takes 1,293 polls with the shortest time-out that the module allows.
+/// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member has no turn and no replacement to wait for.
+/// Looks are more frequent while the hook can live: a drain of 30 days takes 1,293 polls with the shortest time-out that the module allows.
 pub const HOOK_POLL_BUDGET: u32 = 1_300;
-/// The first wait under a hook is longer by up to so many seconds: of fifty nodes that a group terminates at once, not all come back at
-/// the same moment.
+/// The range, in seconds, by which first waits under a hook and in a rotation are longer.
+/// Fifty nodes that begin at once, such as those that a group terminates together, then do not all come back at the same moment.
 const SPREAD: u64 = 30;
 
-/// Seconds by which the first wait of this node is longer, always the same.
+/// Returns the seconds by which the first wait of this node is longer. The result is always the same for a node.
 #[must_use]
 pub fn spread(instance: &InstanceId) -> u32 {
     let sum = instance.as_str().bytes().fold(0_u64, |sum, byte| {
@@ -29,10 +31,10 @@ pub fn spread(instance: &InstanceId) -> u32 {
     u32::try_from(sum % SPREAD).unwrap_or_default()
 }
 
-/// Seconds to wait: 1 % of what was waited so far, between the bounds, and never past the next deadline.
+/// Returns the seconds to wait: 1 % of the time waited so far, between the bounds, and never past the next deadline.
 ///
-/// `waited` and `left` (to the next deadline, may be past) are seconds; `drain_timeout` is the input's, 0 outside a drain;
-/// `heartbeat_timeout` is the hook's, while it can still be kept alive.
+/// `waited` and `left` are in seconds; `left` is the time to the next deadline, which may be past.
+/// `drain_timeout` is the input's, or 0 outside a drain. `heartbeat_timeout` is the hook's, while the hook can still be kept alive.
 #[must_use]
 pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
     let longest = i64::from(LONGEST_WAIT.max(drain_timeout / 720));
@@ -42,7 +44,8 @@ pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: 
     u32::try_from(wait).unwrap_or(LONGEST_WAIT)
 }
 
-/// Whether a hook's heartbeat has to be recorded before waiting `wait` seconds more; `since_last` is the time since the last one.
+/// Checks whether a hook's heartbeat has to be recorded before a wait of `wait` more seconds.
+/// `since_last` is the time since the last heartbeat, in seconds.
 #[must_use]
 pub fn is_heartbeat_due(since_last: i64, wait: u32, heartbeat_timeout: u32) -> bool {
     since_last + i64::from(wait) > i64::from(heartbeat_timeout / 3)
@@ -64,26 +67,26 @@ mod tests {
     use crate::replacement::usable::{LOOKS_OF_DRAINED, Patience, ReplacementVerdict, judge_replacement};
     use crate::restore::step::MOST_STEPS;
 
-    // What the states of the machine cost in history events, as counted on the real ASL (a Task that succeeds at once: scheduled,
-    // started, succeeded, entered, exited).
+    // The history events that the states of the machine cost, as counted on the real ASL.
+    // A Task that succeeds at once is scheduled, started, succeeded, entered and exited.
     const TASK: u32 = 5;
     const CHOICE: u32 = 2;
     const WAIT: u32 = 2;
     /// Task, Choice, Wait.
     const POLL: u32 = TASK + CHOICE + WAIT;
-    /// The same with an eviction between.
+    /// A poll with an eviction in it.
     const EVICTING_POLL: u32 = POLL + TASK;
-    /// A heartbeat in a poll: another Task, and the poll's own Task and Choice once more.
+    /// A heartbeat in a poll: another Task, and the Task and the Choice of the poll once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
-    /// A notification in a poll: another Task, and the poll's Choice once more.
+    /// A notification in a poll: another Task, and the Choice of the poll once more.
     const TELL: u32 = TASK + CHOICE;
-    /// Execution started and ended, the Parallel around all, Begin, one question for the owner of a claim, the last state.
+    /// The start and end of the execution, the Parallel around all, Begin, one request about the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
-    /// A put-back at the end of its patience, and then what cleans up.
+    /// A put-back at the end of its patience, and then the cleanup.
     const LONGEST_PUT_BACK: u32 = (MOST_STEPS + 4) * POLL;
-    /// Step Functions ends an execution at so many.
+    /// The number of events at which Step Functions ends an execution.
     const LIMIT: u32 = 25_000;
-    /// What has to be left for retries, each of which costs three.
+    /// The number of events that have to be left for retries, each of which costs three.
     const RETRIES: u32 = 1_700;
 
     #[test]
@@ -178,7 +181,7 @@ mod tests {
         assert!(is_heartbeat_due(901, 300, 3_600));
     }
 
-    /// Polls of a wait of so many seconds in which nothing happens, by the law alone.
+    /// Counts the polls of a wait of `length` seconds in which nothing happens, by the law alone.
     fn count_polls(length: i64, mut wait: impl FnMut(i64) -> u32) -> u32 {
         let (mut now, mut polls) = (0, 0);
         while now < length {
@@ -188,7 +191,7 @@ mod tests {
         polls
     }
 
-    /// Looks at the queue of a node whose turn comes after so many seconds, or at the end of its patience.
+    /// Counts the looks at the queue of a node whose turn comes after `turn` seconds, or at the end of its patience.
     fn count_turn_polls(turn: i64) -> u32 {
         count_polls(turn, |now| {
             pace_turn(at(0), at(now)).expect("its time is not over")
@@ -202,8 +205,8 @@ mod tests {
         }
     }
 
-    /// Drains a node whose eviction is refused for ever; `moved` is when a person writes which deadline. Answers the polls and when
-    /// it ended.
+    /// Drains a node whose eviction is refused for ever. `moved` is the time at which an operator writes a deadline, and the deadline.
+    /// Returns the number of polls and the time of the end.
     fn drain(drain_timeout: u32, moved: Option<(i64, i64)>) -> (u32, i64) {
         let (mut now, mut polls, mut last_eviction_tried) = (0, 0, false);
         loop {
@@ -255,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
+    /// Counts the polls of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
         use crate::disposal::next_step::{Departure, DisposalStep, next_disposal_step};
         let old = id(OLD);
@@ -336,7 +339,7 @@ mod tests {
             + TELL * (2 + count_reminders()) // its start and its end
     }
 
-    /// A drain that blocks all the time is told of after five minutes and then daily.
+    /// Counts the notifications about a drain that blocks all the time: one after five minutes, and then one a day.
     fn count_reminders() -> u32 {
         1 + u32::try_from(i64::from(LONGEST_DRAIN) / REMINDER).unwrap()
     }
@@ -344,7 +347,7 @@ mod tests {
     #[test]
     fn the_longest_execution_of_all_leaves_room_for_retries() {
         let disposals = [Dispose::Terminate, Dispose::Stop, Dispose::Detach];
-        // After a long grace it is looked at less often.
+        // After a long grace period the looks are less frequent.
         for (dispose, grace) in disposals
             .into_iter()
             .flat_map(|dispose| [(dispose, 0), (dispose, 3_600)])
@@ -358,7 +361,7 @@ mod tests {
         }
     }
 
-    /// A hook's drain with an eviction in every poll; it skips the queue and has no replacement to wait for.
+    /// Counts the events of a hook's drain with an eviction in every poll. Such a drain skips the queue and waits for no replacement.
     fn count_hook_events(drain_timeout: u32, heartbeat_timeout: u32) -> u32 {
         let hook_lives = i64::from(heartbeat_timeout * 100).min(48 * 3_600);
         let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK);
@@ -377,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_longest_drain_under_a_hook_leaves_room_for_retries() {
-        // Under 900 seconds the module refuses a hook's time-out; 7,200 is the longest that Auto Scaling allows.
+        // The module refuses a time-out of a hook under 900 seconds. Auto Scaling allows 7,200 at most.
         for heartbeat_timeout in (900..=7_200).step_by(300) {
             let events = count_hook_events(LONGEST_DRAIN, heartbeat_timeout);
             assert!(
@@ -471,7 +474,7 @@ mod tests {
             let when = (f64::from(drain_timeout) * moved) as i64;
             let (polls, ended) = drain(drain_timeout, Some((when, until)));
             prop_assert!(polls <= POLL_BUDGET + 2, "{} polls", polls);
-            // It is noticed at the next poll, which is at most 15 minutes away, and the last eviction takes half a minute.
+            // The next poll notices the change after at most 15 minutes, and the last eviction takes half a minute.
             prop_assert!(ended >= until && ended <= until.max(when) + 900 + 30, "ended at {}", ended);
         }
 

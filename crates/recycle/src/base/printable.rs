@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The same text without characters that steer a terminal or turn the direction of writing (Unicode Technical Report 36, "Bidirectional
-/// Text Spoofing"): each becomes U+FFFD, but for line feeds.
+/// Replaces each character that steers a terminal or turns the direction of writing by U+FFFD, but for line feeds
+/// (Unicode Technical Report 36, "Bidirectional Text Spoofing").
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(steers) {
@@ -15,7 +15,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for every string and every name in a document.
+/// Makes every string and every name in a document printable.
 #[must_use]
 pub fn printable_document(document: Value) -> Value {
     match document {

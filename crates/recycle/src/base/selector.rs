@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::text::cut_given;
 
-/// A parsed selector; written back as text. It has no requirement only if it is `*`.
+/// A parsed selector, which is written back as text. Only `*` has no requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selector {
@@ -24,7 +24,7 @@ pub struct Selector {
 #[error("{0}")]
 pub struct InvalidSelector(pub String);
 
-/// What one label has to be like.
+/// The condition that one label has to meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
@@ -102,7 +102,7 @@ impl fmt::Display for Requirement {
 
 fn join(values: &BTreeSet<String>) -> String {
     if values.iter().all(String::is_empty) {
-        // `()` is refused: a list of nothing but the empty value needs its comma.
+        // `()` is refused, so a list of nothing but the empty value needs its comma.
         return ",".to_owned();
     }
     values.iter().map(String::as_str).collect::<Vec<_>>().join(",")
@@ -145,12 +145,12 @@ impl From<Selector> for String {
 
 struct Parser<'a> {
     text: &'a str,
-    /// What has not been read yet, from the next word or symbol on.
+    /// The text that has not been read yet, from the next word or symbol on.
     left: &'a str,
 }
 
 impl<'a> Parser<'a> {
-    /// The next word, or the next of the symbols `= == != ! ( ) , < >`; empty at the end.
+    /// Returns the next word, or the next of the symbols `= == != ! ( ) , < >`. Empty at the end.
     fn peek(&self) -> &'a str {
         let ends_word = |c: char| c.is_whitespace() || is_symbol(c);
         let length = if self.left.starts_with("==") || self.left.starts_with("!=") {
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
         self
     }
 
-    /// Positions are counted in characters from 1, for people.
+    /// Creates an error that says what was expected and what was found. Positions are counted in characters from 1.
     fn refuse<T>(&self, expected: &str) -> Result<T, InvalidSelector> {
         let end = self.text.chars().count();
         Err(InvalidSelector(match self.peek() {
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
         Ok(key.to_owned())
     }
 
-    /// A value may be empty: `key=` asks for the label with an empty value.
+    /// Reads a value, which may be empty: `key=` asks for the label with an empty value.
     fn read_value(&mut self) -> Result<String, InvalidSelector> {
         let value = self.peek();
         if value.starts_with(is_symbol) {
@@ -267,7 +267,7 @@ fn is_symbol(character: char) -> bool {
     matches!(character, '=' | '!' | '(' | ')' | ',' | '<' | '>')
 }
 
-/// `[DNS subdomain/]name` (Kubernetes, "Labels and Selectors").
+/// Checks for the form `[DNS subdomain/]name` (Kubernetes, "Labels and Selectors").
 fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text
         .split_once('/')
@@ -289,7 +289,7 @@ fn is_dns_subdomain(text: &str) -> bool {
     (1..=253).contains(&text.len()) && text.split('.').all(is_dns_label)
 }
 
-/// A DNS label, as namespaces are named: at most 63 lower-case letters, digits and hyphens, no hyphen at an end.
+/// Checks for a DNS label, such as the name of a namespace: at most 63 lower-case letters, digits and hyphens, no hyphen at an end.
 pub(crate) fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_predecessors_comma_list_means_what_it_meant() {
-        // The example of its README; it passed the text to the API server as it was.
+        // The example of the predecessor's README. The predecessor passed the text to the API server as it was.
         let selector: Selector = "airflow_version=1.2.3,airflow-worker".parse().unwrap();
         assert!(selector.matches(&strings([("airflow_version", "1.2.3"), ("airflow-worker", "")])));
         assert!(!selector.matches(&strings([("airflow_version", "1.2.3")])));
@@ -442,7 +442,7 @@ mod tests {
         prop::collection::vec(requirement, 0..5).prop_map(|requirements| Selector { requirements })
     }
 
-    /// A model that knows nothing of the types above: it reads the text again with Kubernetes' words.
+    /// Matches without the types above, as an independent model: reads the text again with Kubernetes' words.
     fn naive_match(text: &str, labels: &BTreeMap<String, String>) -> bool {
         if text == "*" {
             return true;

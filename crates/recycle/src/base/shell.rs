@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use crate::base::printable::printable;
 
-/// A value as one word of a POSIX shell, and on one line. A character that steers a terminal becomes U+FFFD.
+/// Returns a value as one word of a POSIX shell, on one line. A character that steers a terminal becomes U+FFFD.
 #[must_use]
 pub fn quote(value: &str) -> Cow<'_, str> {
     let on_a_line = printable(value).replace('\n', "\u{fffd}");
     if on_a_line != value {
         return Cow::Owned(quote(&on_a_line).into_owned());
     }
-    // Only NUL cannot be quoted, which is a control character.
+    // Only NUL cannot be quoted. It is a control character, and was replaced above.
     shlex::try_quote(value).unwrap_or(Cow::Borrowed("''"))
 }
 

@@ -15,13 +15,13 @@ use serde_json::{Map, Value};
 
 use crate::base::text::cut_text;
 
-/// How many characters of a text that cannot be read are told: the place is what helps.
+/// The most characters of an error's text. The place helps more than the text.
 const LONGEST: usize = 300;
 
 /// JSON that is not what it should be: where, what was expected, what is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Such as `run.input.evict`; empty: the whole.
+    /// The place, such as `run.input.evict`. Empty for the whole document.
     place: String,
     what: String,
 }
@@ -67,7 +67,7 @@ pub fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
     read_value(&value)
 }
 
-/// A part of a document that another reader goes through, and that is read like this.
+/// A part of a document that another reader goes through, read as strictly as by [`read_value`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Strict<T>(pub T);
 
@@ -78,7 +78,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Strict<T> {
     }
 }
 
-/// A value, and where it stands.
+/// A value, and its place in the document.
 pub(crate) struct At<'a> {
     value: &'a Value,
     place: String,
@@ -110,12 +110,13 @@ impl<'a> At<'a> {
         }
     }
 
-    /// What went wrong, went wrong here, unless it did further inside.
+    /// Adds this place to an error, unless the error names a place further inside.
     fn here<T>(&self, read: Result<T, Unreadable>) -> Result<T, Unreadable> {
         read.map_err(|error| error.within(&self.place))
     }
 
-    /// The same for a reader that says no after it has read, as those of identifiers do.
+    /// Reads the value with `seed`, and adds this place to its error.
+    /// Some readers, such as those of identifiers, refuse a value only after they have read it.
     pub(crate) fn read<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, Unreadable> {
         let place = self.place.clone();
         seed.deserialize(self).map_err(|error| error.within(&place))
@@ -217,7 +218,7 @@ impl<'de> Deserializer<'de> for At<'de> {
         self.deserialize_any(visitor)
     }
 
-    /// A word, or an object with a word as its only field.
+    /// Reads a word, or an object with a word as its only field.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,

@@ -1,12 +1,13 @@
 //! Cuts names and texts so that answers, sentences and Events stay within their limits.
 
-/// How many names of a class an answer gives.
+/// The number of names of a class that an answer gives.
 pub const NAMES_PER_CLASS: usize = 5;
 
-/// To how many characters names are cut, one after the other, until all fit into a budget. With the last, five names in each class do.
+/// The lengths, in characters, to which names are cut, one after the other, until all fit into a budget.
+/// With the last length, five names in each class fit.
 const CUT_NAMES: [usize; 8] = [120, 80, 60, 40, 28, 20, 16, 12];
 
-/// Cuts all names if together they have more than so many bytes: answers are small by construction, whatever pods are called.
+/// Cuts all names if together they have more than `budget` bytes. Answers stay small by construction, whatever pods are called.
 pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
     for length in CUT_NAMES {
         if names.iter().map(|name| name.len()).sum::<usize>() <= budget {
@@ -18,24 +19,24 @@ pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
     }
 }
 
-/// Cuts a text to so many characters, the last of which tells that it was cut.
+/// Cuts a text to `length` characters, the last of which shows that it was cut.
 pub(crate) fn cut_text(text: &mut String, length: usize) {
     if text.chars().count() > length {
         *text = text.chars().take(length - 1).chain(['…']).collect();
     }
 }
 
-/// How many characters of what somebody wrote are told again.
+/// The most characters of a given text that a message repeats.
 const LONGEST_GIVEN: usize = 120;
 
-/// What somebody wrote, for a sentence about it: cut if it is long.
+/// Returns a text that a user or another system gave, for a sentence about it: cut if it is long.
 pub(crate) fn cut_given(text: &str) -> String {
     let mut text = text.to_owned();
     cut_text(&mut text, LONGEST_GIVEN);
     text
 }
 
-/// These names, and whether there are more: `count` in all.
+/// Lists these names, and shows whether there are more. `count` is the number of all names.
 pub(crate) fn list_names(names: &[String], count: usize) -> String {
     let more = if count > names.len() { ", …" } else { "" };
     format!("{}{more}", names.join(", "))

@@ -72,7 +72,7 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     found.filter(|value| *value != DISABLED).cloned()
 }
 
-/// Checks whether an execution may keep this newcomer. It may not if a person or another execution already keeps it.
+/// Checks whether an execution may keep this newcomer. It may not if an operator or another execution already keeps it.
 #[must_use]
 pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
     !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)

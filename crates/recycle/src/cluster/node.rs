@@ -140,8 +140,8 @@ impl NodeFacts {
         read_value(&printable_document(document)).ok()
     }
 
-    /// Whether the node is cordoned, and recycle-eks wrote `spec.unschedulable` last. If the last writer is unknown, it counts as
-    /// recycle-eks.
+    /// Whether the node is cordoned, and recycle-eks wrote `spec.unschedulable` last.
+    /// If the last writer is unknown, recycle-eks counts as the writer.
     #[must_use]
     pub fn is_cordoned_by_us(&self) -> bool {
         let ours = |manager: &str| manager == FIELD_MANAGER;

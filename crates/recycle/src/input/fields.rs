@@ -6,27 +6,27 @@ use crate::base::ids::ClusterName;
 use crate::input::limits::Limits;
 use crate::input::model::LONGEST_DRAIN;
 
-/// The module's settings: its cluster, how many nodes of a group at once, and defaults for the fields of the input.
+/// The module's settings: its cluster, its limits, and defaults for the fields of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The module's cluster; the input's must be the same.
+    /// The module's cluster. The input must name the same one.
     pub cluster_name: ClusterName,
-    /// How many nodes of a group may be worked on at once.
+    /// The limits on the nodes of a group that may be worked on at once.
     pub limits: Limits,
-    /// Defaults by field name, checked like an input's; `null` is Terraform's way to say that there is none.
+    /// Defaults by field name, checked like the values of an input. `null` is Terraform's way to say that there is none.
     pub defaults: Map<String, Value>,
 }
 
 /// One value of a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// As it is written.
+    /// The value as it is written.
     pub value: &'static str,
-    /// What it means, for the documentation.
+    /// The meaning of the value, for the documentation.
     pub meaning: &'static str,
 }
 
-/// What a field may hold.
+/// The values that a field may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An identifier with a type of its own ([`crate::base::ids`]).
@@ -35,11 +35,11 @@ pub enum Kind {
     Selector,
     /// A list of namespaces.
     Namespaces,
-    /// A whole number of seconds within limits; both are allowed.
+    /// A whole number of seconds within limits, both of which are allowed.
     Seconds { least: u32, most: u32 },
     /// `true` or `false`.
     Flag,
-    /// One of a closed list.
+    /// One value of a closed list.
     OneOf(&'static [Choice]),
     /// A list of values of a closed list, each at most once.
     SomeOf(&'static [Choice]),
@@ -54,10 +54,10 @@ pub enum Kind {
 pub struct Field {
     pub name: &'static str,
     pub kind: Kind,
-    /// Its default, as JSON; empty if the field is required or may be absent.
+    /// The default as JSON; empty if the field is required or may be absent.
     pub default: &'static str,
     pub required: bool,
-    /// The module may set another default.
+    /// Whether the module may set another default.
     pub setting: bool,
     pub meaning: &'static str,
 }
@@ -77,7 +77,7 @@ const fn required(name: &'static str, meaning: &'static str) -> Field {
     }
 }
 
-/// A field for which the module may set another default.
+/// Creates a field for which the module may set another default.
 const fn setting(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Field {
     Field {
         setting: true,
@@ -85,7 +85,7 @@ const fn setting(name: &'static str, kind: Kind, default: &'static str, meaning:
     }
 }
 
-/// A field that triggers set; also the base of the other kinds.
+/// Creates a field that triggers set. The other kinds of fields start from it.
 const fn field(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Field {
     Field {
         name,
@@ -156,8 +156,9 @@ pub(crate) const DISPOSE: Field = setting(
     "what becomes of the drained instance",
 );
 
-/// At least a minute, because no instance boots faster. At most an hour, because a group that has launched nothing by then is
-/// not slow but broken, and because longer polling would cost history events that a drain of 30 days needs ([`crate::base::poll`]).
+/// At least a minute, because no instance boots faster.
+/// At most an hour, because a group that has launched nothing by then is broken and not slow.
+/// Longer polling would also cost history events that a drain of 30 days needs ([`crate::base::poll`]).
 pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout_seconds",
     seconds(60, 3_600),
@@ -165,7 +166,8 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
 );
 
-/// At least Kubernetes' own default toleration of a node that is not Ready: a restart of the kubelet takes one or two minutes. At most a day.
+/// At least Kubernetes' own default toleration of a node that is not Ready, because a restart of the kubelet takes one or two minutes.
+/// At most a day.
 pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after_seconds",
     seconds(300, 86_400),
@@ -198,7 +200,7 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
     "what happens if the pods need longer",
 );
 
-/// At most an hour: the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
+/// At most an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace_seconds",
     seconds(0, 3_600),
@@ -206,7 +208,7 @@ pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "between leaving the load balancers and disposal",
 );
 
-/// At least a second: 0 would be no eviction but an end without warning. At most 30 days, as a drain.
+/// At least a second, because with 0 pods would end without warning instead of being evicted. At most 30 days, like a drain.
 pub(crate) const GRACE_PERIOD: Field = setting(
     "grace_period_seconds",
     seconds(1, LONGEST_DRAIN),
@@ -289,7 +291,7 @@ pub const FIELDS: [Field; 18] = [
     HOOK,
 ];
 
-/// The values of a field with a closed list; none for other fields.
+/// Returns the values of a field with a closed list, and none for other fields.
 #[must_use]
 pub fn choices(field: &Field) -> &'static [Choice] {
     let (Kind::OneOf(choices) | Kind::SomeOf(choices)) = field.kind else {

@@ -2,18 +2,20 @@
 
 use crate::input::model::Replacement;
 
-/// How many nodes of a group may be worked on.
+/// The number of nodes of a group that may be worked on at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// `max_parallel_per_group`: nodes being replaced, or whose pods are being moved.
+    /// `max_parallel_per_group`: nodes that are being replaced, or whose pods are being moved.
     pub parallel: usize,
-    /// `max_surge_per_group`: these, and nodes that only wait for pods or are on their way out. Each of them has its replacement already.
+    /// `max_surge_per_group`: the nodes above, and nodes that only wait for pods or are on their way out.
+    /// Each of the latter already has its replacement.
     pub surge: usize,
 }
 
 impl Default for Limits {
-    /// One at a time, so that pods that were moved have time to start before more are. Five beside each other while they only wait:
-    /// with pods of 20 hours a group of 50 nodes is through in about nine days, and never pays for more than five extra instances.
+    /// One node is replaced at a time, so that pods that were moved have time to start before more are moved.
+    /// Up to five nodes are underway, of which the others only wait.
+    /// With pods of 20 hours a group of 50 nodes is through in about nine days, and never pays for more than five extra instances.
     fn default() -> Self {
         Self {
             parallel: 1,
@@ -23,8 +25,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of a node whose replacement comes so. With `after` a node is missing from the moment that it is tainted to the end: none beside
-    /// it has its replacement already, so that all that are underway count as being replaced.
+    /// Returns the limits for a node with this replacement mode.
+    /// With `after` a node is missing from the moment that it is tainted until the end.
+    /// No node underway has its replacement already, so all of them count as being replaced.
     #[must_use]
     pub fn of(self, replacement: Replacement) -> Self {
         match replacement {
@@ -36,7 +39,7 @@ impl Limits {
         }
     }
 
-    /// Whether there is room for one more beside so many.
+    /// Checks whether there is room for one more node beside `busy` and `underway` ones.
     pub(crate) fn allow(self, busy: usize, underway: usize) -> bool {
         busy < self.parallel && underway < self.surge
     }

@@ -26,7 +26,7 @@ pub struct Input {
     pub drain_timeout_seconds: u32,
     pub on_drain_timeout: OnDrainTimeout,
     pub load_balancer_grace_seconds: u32,
-    /// `grace_period_seconds`; none: each pod's own.
+    /// `grace_period_seconds`. None means each pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u32>,
     pub urgency: Urgency,
@@ -41,9 +41,9 @@ pub struct Input {
 /// The pods to wait for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaited {
-    /// Which labels; none: no pod is awaited by label.
+    /// The labels of the pods. None means that no pod is awaited by label.
     pub selector: Option<Selector>,
-    /// In which namespaces; empty: in all.
+    /// The namespaces of the pods. Empty means all.
     #[serde(default)]
     pub namespaces: BTreeSet<String>,
 }
@@ -51,18 +51,18 @@ pub struct Awaited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evict {
-    /// What is not waited for is evicted at once.
+    /// Pods that are not awaited are evicted at once.
     Others,
-    /// The same, and pods that run to completion are not waited for because of that.
+    /// Like [`Evict::Others`], and pods that run to completion are not awaited for that reason.
     OthersAndJobs,
-    /// What is not waited for is left alone.
+    /// Pods that are not awaited are left alone.
     None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replacement {
-    /// Standby: the replacement first.
+    /// Standby: the replacement comes first.
     Before,
     /// No Standby.
     After,
@@ -71,11 +71,11 @@ pub enum Replacement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispose {
-    /// Terminated, its place in the group refilled.
+    /// The instance is terminated, and its place in the group refilled.
     Terminate,
-    /// Stopped in Standby.
+    /// The instance is stopped in Standby.
     Stop,
-    /// Out of the group, running.
+    /// The instance leaves the group and keeps running.
     Detach,
 }
 
@@ -84,30 +84,31 @@ pub enum Dispose {
 pub enum OnDrainTimeout {
     /// The node is put back.
     Restore,
-    /// The pods that were waited for are evicted, early enough for the longest grace period.
+    /// The pods that were awaited are evicted, each early enough for its grace period.
     Evict,
-    /// The node goes, whatever runs on it.
+    /// The node goes, even if pods still run on it.
     Terminate,
 }
 
-/// `hook`: the lifecycle action that the group waits for. Its time-out is the hook's own, and read from there.
+/// `hook`: the lifecycle action that the group waits for. Its time-out is read from the hook itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// The hook's name: only ours is worked on.
+    /// The hook's name. Only the hook of recycle-eks is worked on.
     pub name: String,
     pub auto_scaling_group_name: GroupName,
-    /// Where the instance goes: `EC2`, or `WarmPool`, which is completed at once.
+    /// The destination of the instance: `EC2`, or `WarmPool`, for which the action is completed at once.
     pub destination: String,
-    /// When it fired; none if a sweep has found the member, and nobody knows.
+    /// The time at which the hook fired. None if a sweep has found the member, because the time is then unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired_at: Option<Timestamp>,
-    /// What the module's variable says of the group: its instance lifecycle policy retains instances. None if nobody said.
+    /// Whether the group's instance lifecycle policy retains instances, according to the module's variable.
+    /// None if the input does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain: Option<bool>,
 }
 
-/// Where an instance goes that is terminated (EC2 Auto Scaling user guide, "Example lifecycle hook events").
+/// The destination of an instance that is terminated (EC2 Auto Scaling user guide, "Example lifecycle hook events").
 pub const TO_EC2: &str = "EC2";
 
 /// A refusal that may be overridden.
@@ -115,19 +116,19 @@ pub const TO_EC2: &str = "EC2";
 #[serde(rename_all = "snake_case")]
 pub enum Force {
     ScaleInProtection,
-    /// It is the last InService target of a target group.
+    /// The instance is the last healthy target of a load balancer.
     LastTarget,
     /// Pods may still run when the drain's time is over.
     RunningPods,
     SuspendedProcess,
 }
 
-/// One sentence: the field, what is allowed, what was given.
+/// An error in one sentence: the field, what is allowed, and what was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidInput(pub String);
 
-/// Seconds of the longest drain: 30 days. Longer ones would not fit into an execution's history ([`crate::base::poll`]).
+/// The longest drain in seconds: 30 days. A longer one would not fit into an execution's history ([`crate::base::poll`]).
 pub const LONGEST_DRAIN: u32 = 30 * 86_400;
 
 #[cfg(test)]
@@ -593,7 +594,7 @@ mod tests {
         }
     }
 
-    /// The values that a type reads, from what serde says of one that it does not.
+    /// Returns the values that a type reads, taken from serde's error about a value that it does not read.
     fn values_of<T: DeserializeOwned>() -> Vec<String> {
         let error = serde_json::from_value::<T>(json!("?")).err().unwrap().to_string();
         error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
@@ -608,7 +609,7 @@ mod tests {
                 "replacement" => values_of::<Replacement>(),
                 "dispose" => values_of::<Dispose>(),
                 "on_drain_timeout" => values_of::<OnDrainTimeout>(),
-                // An interruption is told by its time.
+                // The input expresses an interruption by its time.
                 "urgency" => values_of::<Urgency>()
                     .into_iter()
                     .filter(|word| word != "interruption")
@@ -671,7 +672,7 @@ mod tests {
             let more: Map<String, Value> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             match parse_input(&input_json(Value::Object(more)), &settings()) {
                 Ok(input) => {
-                    // What travels in `run` is read again as it was.
+                    // The input that travels in `run` is read again as it was.
                     let carried = serde_json::to_value(&input).unwrap();
                     prop_assert_eq!(serde_json::from_value::<Input>(carried).unwrap(), input);
                 }

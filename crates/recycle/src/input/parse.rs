@@ -21,10 +21,10 @@ use crate::input::model::{Awaited, Dispose, Force, Hook, Input, InvalidInput, On
 use crate::input::suggest::{name_given, suggest};
 use crate::input::urgency::Urgency;
 
-/// How many characters a selector may have: it travels in every answer, and answers stay under 8 KB.
+/// The most characters that a selector may have. A selector is part of every answer, and answers stay under 8 KB.
 const LONGEST_SELECTOR: usize = 512;
 
-/// How many namespaces may be given, for the same reason.
+/// The most namespaces that may be given, for the same reason.
 const MOST_NAMESPACES: usize = 16;
 
 pub fn parse_input(input: &Value, settings: &Settings) -> Result<Input, InvalidInput> {
@@ -49,7 +49,7 @@ struct Given {
 }
 
 impl Given {
-    /// What `read` makes of the value; an error if that is nothing.
+    /// Returns what `read` makes of the value. Fails if that is nothing.
     fn read<'a, T>(
         &'a self,
         expected: &str,
@@ -59,7 +59,7 @@ impl Given {
             .ok_or_else(|| self.refuse(format!("must be {expected}, but is {}", describe(&self.value))))
     }
 
-    /// The same for each value of a list.
+    /// Reads each value of a list like [`Given::read`]. Fails also if the list has a value twice.
     fn read_list<T: Ord>(
         &self,
         expected: &str,
@@ -148,7 +148,7 @@ impl Reader<'_> {
         } else {
             self.read_choice(&URGENCY)?
         };
-        // How an instance goes that others end, is not ours to choose, nor the module's defaults.
+        // If the group or EC2 ends the instance, neither the execution nor the module's defaults choose how it goes.
         let is_ended_by_others = hook.is_some() || interrupted_at.is_some();
         let (replacement, dispose) = if is_ended_by_others {
             (Replacement::After, Dispose::Terminate)
@@ -200,7 +200,7 @@ impl Reader<'_> {
                     "narrows label_selector, but there is none; write label_selector \"*\" to wait for every pod in these namespaces",
                 ));
             }
-            // The execution said "none by label": the module's namespaces have nothing to narrow.
+            // The execution asks for no pods by label, so the module's namespaces have nothing to narrow.
             namespaces.clear();
         }
         Ok(Awaited { selector, namespaces })
@@ -256,7 +256,7 @@ impl Reader<'_> {
         self.find(&HOOK).map(read).transpose()
     }
 
-    /// Values that are right one by one and make no sense together.
+    /// Refuses values that are right one by one but make no sense together.
     fn check_combinations(&self, input: &Input) -> Result<(), InvalidInput> {
         let refused = |text: &str| Err(InvalidInput(text.to_owned()));
         if input.hook.is_some() {
@@ -287,7 +287,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The input does not say how an instance goes that its group or EC2 ends.
+    /// Refuses an input that says how an instance goes although its group or EC2 ends it.
     fn check_way(&self, field: &str, why: &str) -> Result<(), InvalidInput> {
         for way in [REPLACEMENT.name, DISPOSE.name] {
             if self.given.contains_key(way) {
@@ -342,7 +342,7 @@ fn list_choices(field: &Field) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-/// A value as people wrote it, cut if it is long.
+/// Returns a value as the user wrote it, cut if it is long.
 fn describe(value: &Value) -> String {
     cut_given(&value.to_string())
 }

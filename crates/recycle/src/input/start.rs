@@ -8,10 +8,10 @@ use crate::input::model::Hook;
 /// An execution of `recycle-node` to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// Its name: who starts it again finds it there.
+    /// The execution's name. A second start under the same name finds the execution there.
     pub name: String,
     pub instance_id: InstanceId,
-    /// The hook that holds it, if that is why.
+    /// The hook that holds the instance, if the execution starts for that reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Hook>,
 }

@@ -3,26 +3,26 @@
 use crate::base::text::cut_given;
 use crate::input::fields::{FIELDS, Field};
 
-/// A name that somebody gave to a field: as it is, if it could be one.
+/// Returns the name that a user gave to a field: as it is if it could be a field's name, and quoted if not.
 pub(crate) fn name_given(name: &str) -> String {
     let could_be_one = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
     let name = cut_given(name);
     if could_be_one { name } else { format!("{name:?}") }
 }
 
-/// "did you mean …", or all names.
+/// Returns "did you mean …", or all names.
 pub(crate) fn suggest(name: &str, allowed: fn(&Field) -> bool) -> String {
     let fields = FIELDS.iter().filter(|field| allowed(field));
     let names: Vec<&str> = fields.map(|field| field.name).collect();
     let nearest = names.iter().min_by_key(|known| edit_distance(name, known));
     match nearest {
-        // A third of the letters wrong is still a slip of the pen; more is another word.
+        // A name with a third of its letters wrong is still a typo. With more it is another word.
         Some(known) if edit_distance(name, known) * 3 <= known.len() => format!("did you mean {known}?"),
         Some(_) | None => format!("allowed are {}", names.join(", ")),
     }
 }
 
-/// Levenshtein's distance.
+/// Returns the Levenshtein distance.
 pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

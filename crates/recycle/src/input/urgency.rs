@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How urgent the work is; the more urgent may take over.
+/// The urgency of the work. A more urgent execution may take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Urgency {
-    /// A person, a schedule, an alarm.
+    /// The work of an operator, a schedule or an alarm.
     Planned,
     /// EC2 is likely to take the instance away.
     Spot,

@@ -30,7 +30,7 @@ pub struct Blocker {
     pub told: bool,
 }
 
-/// Adds up the pods that the blockers keep. The sum cannot overflow, because a person may have written any number.
+/// Adds up the pods that the blockers keep. The sum cannot overflow, because an operator may have written any number.
 #[must_use]
 pub fn count_all(blockers: &[Blocker]) -> u32 {
     let counts = blockers.iter().map(|blocker| blocker.count);

@@ -8,8 +8,8 @@ use crate::cluster::node::{NodeFacts, Taint};
 use crate::replacement::defect::keeps_pods_away;
 
 /// The number of hexadecimal digits at the end of an instance id that tell members apart.
-/// In one case of 30,000, a newcomer to a group of 500, the most that a group has by default, has the same digits as one of them.
-/// Such a newcomer is not recognised.
+/// A group has at most 500 members by default. In one case of 30,000 a newcomer to such a group has the same digits as a member,
+/// and is then not recognised.
 const DIGITS: usize = 6;
 /// The number of characters that write these digits, six bits each: 500 members take 2,000 bytes.
 const MARK: usize = DIGITS * 4 / 6;

@@ -30,7 +30,7 @@ impl Shortage {
 }
 
 /// Counts the usable members while the old node still serves.
-/// The old node counts unless it is not Ready, even if a person has cordoned it.
+/// The old node counts unless it is not Ready, even if an operator has cordoned it.
 #[must_use]
 pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> u32 {
     let (others, _) = count_others(old, old_node, group, nodes);
