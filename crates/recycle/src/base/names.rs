@@ -79,8 +79,8 @@ pub const STANDBY_TAG: &str = "recycle-eks:standby";
 /// EC2 tag, written before each change of the group by a put-back: the changes so far ([`crate::records::restore_log::Deeds`]).
 pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
 
-/// EC2 tag on members of the group that recycle-eks protects from scale-in.
-/// Holds the instance id of the node that is being put back, or leaves the group (`dispose: detach`), meanwhile.
+/// EC2 tag on members that recycle-eks protects from scale-in: the instance id of another node of their group.
+/// That node is being put back, or leaves the group (`dispose: detach`).
 pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
 
 /// EC2 tag: since when (RFC 3339) an operator has to see to an instance that recycle-eks could not put back.

@@ -11,7 +11,7 @@ pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
 /// A drain of 30 days takes 1,203 polls by the law below; the rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
-/// That includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
+/// The count includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
 /// a slow disposal, a put-back, and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
