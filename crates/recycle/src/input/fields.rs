@@ -156,8 +156,8 @@ pub(crate) const DISPOSE: Field = setting(
     "what becomes of the drained instance",
 );
 
-/// At least a minute, because no instance boots faster.
-/// At most an hour, because a group that has launched nothing by then is broken and not slow.
+/// The least value is a minute, because no instance boots faster.
+/// The greatest is an hour, because a group that has launched nothing by then is broken and not slow.
 /// Longer polling would also cost history events that a drain of 30 days needs ([`crate::base::poll`]).
 pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout_seconds",
@@ -166,8 +166,8 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
 );
 
-/// At least Kubernetes' own default toleration of a node that is not Ready, because a restart of the kubelet takes one or two minutes.
-/// At most a day.
+/// The least value is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
+/// A restart of the kubelet takes one or two minutes. The greatest value is a day.
 pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after_seconds",
     seconds(300, 86_400),
@@ -175,7 +175,8 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
     "how long a node may be not Ready until it counts as lost, and is disposed of with its pods; never less than the pods' own `tolerationSeconds`; at once if its machine is off",
 );
 
-/// At least a minute, which is two polls. At most 30 days, which is what 25,000 history events allow ([`crate::base::poll`]).
+/// The least value is a minute, which is two polls. The greatest is 30 days, which is what 25,000 history events allow
+/// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout_seconds",
     seconds(60, LONGEST_DRAIN),
@@ -200,7 +201,7 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
     "what happens if the pods need longer",
 );
 
-/// At most an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
+/// The greatest value is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace_seconds",
     seconds(0, 3_600),
@@ -208,7 +209,7 @@ pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "between leaving the load balancers and disposal",
 );
 
-/// At least a second, because with 0 pods would end without warning instead of being evicted. At most 30 days, like a drain.
+/// The least value is a second: with 0, pods would end without warning. The greatest is 30 days, like that of a drain.
 pub(crate) const GRACE_PERIOD: Field = setting(
     "grace_period_seconds",
     seconds(1, LONGEST_DRAIN),

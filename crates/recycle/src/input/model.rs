@@ -53,7 +53,7 @@ pub struct Awaited {
 pub enum Evict {
     /// Pods that are not awaited are evicted at once.
     Others,
-    /// Like [`Evict::Others`], and pods that run to completion are not awaited for that reason.
+    /// Like [`Evict::Others`], but pods that run to completion are also evicted, unless they are awaited for another reason.
     OthersAndJobs,
     /// Pods that are not awaited are left alone.
     None,
