@@ -8,7 +8,8 @@ use crate::rotation::request::Rotation;
 use crate::rotation::terms::Part;
 
 impl Gate {
-    /// As the state machine is told. Whoever has waited for a day is left.
+    /// Builds the answer for the state machine.
+    /// If a node has waited for the same reason for a day, neither it nor the nodes after it start.
     #[must_use]
     pub fn answer(self, rotation: &Rotation, part: &Part, turn: &Turn) -> Answer<SelectVerdict> {
         match self {

@@ -19,19 +19,19 @@ pub struct Answer<V: Verdict> {
     pub verdict: V,
     /// Seconds that a Wait state waits if it comes next; 0 otherwise.
     pub wait_seconds: u32,
-    /// Why, in one sentence for people.
+    /// The reason, in one sentence for people.
     pub reason: String,
-    /// How many pods of each class ([`crate::drain::classify`]).
+    /// The number of pods of each class ([`crate::drain::classify`]).
     pub counts: BTreeMap<String, u32>,
     /// The first five names of each class, `namespace/name`.
     pub names: BTreeMap<String, Vec<String>>,
     /// The notification that the state machine publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tell: Option<Box<Notification>>,
-    /// What is counted. It goes into the log and not to the state machine.
+    /// The metrics. They go into the log and not to the state machine.
     #[serde(skip)]
     pub metrics: Vec<Metric>,
-    /// What to carry; absent where nothing was fetched.
+    /// The state to carry; None (`{}` on the wire) if nothing was fetched.
     #[serde(serialize_with = "none_is_empty_object")]
     pub run: Option<Run>,
     /// The fields of this function alone, beside the others on the wire.
@@ -40,7 +40,7 @@ pub struct Answer<V: Verdict> {
 }
 
 impl<V: Verdict> Answer<V> {
-    /// An answer without counts, names or anything to carry.
+    /// Builds an answer without counts, names or a state to carry.
     pub fn new(verdict: V, reason: impl Into<String>) -> Self {
         Self {
             schema: SCHEMA,
@@ -68,7 +68,7 @@ impl<V: Verdict> Answer<V> {
         self
     }
 
-    /// The same with the pods that ended with the node, if there are any.
+    /// Adds the pods that ended with the node, if there are any.
     #[must_use]
     pub fn naming_ended(mut self, run: &Run) -> Self {
         for (class, ended) in [
@@ -83,14 +83,14 @@ impl<V: Verdict> Answer<V> {
         self
     }
 
-    /// The same with what people are to be told, if anything.
+    /// Sets the notification, if there is one.
     #[must_use]
     pub fn telling(mut self, tell: Option<Notification>) -> Self {
         self.tell = tell.map(Box::new);
         self
     }
 
-    /// The same, if its verdict is `end`, with what people are told of a recycled node, and how long its drain took.
+    /// Adds the notification about a recycled node and the metrics of its drain if the verdict is `end`.
     #[must_use]
     pub fn telling_end(self, execution: &ExecutionArn, end: V) -> Self
     where
@@ -117,7 +117,7 @@ impl<V: Verdict> Answer<V> {
     }
 }
 
-/// Why the owner of a claim is asked about.
+/// Explains why the owner of a claim is asked about.
 #[must_use]
 pub fn explain_question(owner: &ExecutionArn) -> String {
     format!("{owner} holds the claim; whether it still runs is asked")

@@ -6,7 +6,7 @@ use crate::contract::verdicts::StartVerdict;
 use crate::rotation::start::{LONGEST_REASON, Starts};
 
 impl Starts {
-    /// The answer, when they are started.
+    /// Builds the answer once the rotations are started.
     #[must_use]
     pub fn answer(&self) -> Answer<StartVerdict> {
         let verdict = if self.starts.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::base::ids::{ExecutionArn, Fence};
 
-/// The part of the Step Functions context object that we read (Step Functions guide, "Context object").
+/// The part of the Step Functions context object that the functions read (Step Functions guide, "Context object").
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Context {
@@ -21,10 +21,10 @@ pub struct ExecutionContext {
     pub id: ExecutionArn,
     /// The execution's input, as it was given.
     pub input: Value,
-    /// When the execution started; Step Functions always gives it.
+    /// The time at which the execution started; Step Functions always gives it.
     #[serde(default)]
     pub start_time: Option<Timestamp>,
-    /// How often the execution was redriven; absent in the context of one that never was.
+    /// The number of times that the execution was redriven; absent in the context of one that never was.
     #[serde(default)]
     pub redrive_count: u32,
 }
@@ -33,21 +33,21 @@ pub struct ExecutionContext {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StateContext {
-    /// When the state was entered: the "now" of every decision.
+    /// The time at which the state was entered: the "now" of every decision.
     pub entered_time: Timestamp,
-    /// How often the state has been tried again since then.
+    /// The number of times that the state has been tried again since then.
     #[serde(default)]
     pub retry_count: u32,
 }
 
 impl Context {
-    /// The moment for which decisions are made: when the calling state was entered.
+    /// Returns the time for which decisions are made: when the calling state was entered.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.state.entered_time
     }
 
-    /// The fence that the execution's claims carry.
+    /// Returns the fence that the execution's claims carry.
     #[must_use]
     pub fn fence(&self) -> Fence {
         Fence {

@@ -14,64 +14,65 @@ use crate::records::owner::Owner;
 use crate::rotation::admission::Turn;
 use crate::rotation::terms::{Marking, Part, Unmarking};
 
-/// What `claim-node` is given.
+/// The request to `claim-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ClaimRequest {
     pub context: Context,
-    /// What DescribeExecution said of a claim's owner, if it was asked; `{}` before that.
+    /// DescribeExecution's answer about a claim's owner, if it was asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub owner: Option<Owner>,
-    /// What the answer carried with which this execution has waited for its turn: it had claimed the node then. `{}` before that.
+    /// The run that the answer carried with which this execution has waited for its turn. It had claimed the node then.
+    /// `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub run: Option<Run>,
 }
 
-/// What every function after `claim-node` is given.
+/// The request to every function after `claim-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct StepRequest {
     pub context: Context,
-    /// What `claim-node` fetched once, and the moments since.
+    /// The facts that `claim-node` fetched once, and the times that later steps added.
     pub run: Run,
 }
 
-/// What `restore-node` is given: no variables of the machine's branch, so it works from the records.
+/// The request to `restore-node`. It has no variables of the machine's branch, so the function works from the records.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RestoreRequest {
     pub context: Context,
-    /// The error that led here; none in a sweep.
+    /// The error that led here; None in a sweep.
     #[serde(default)]
     pub failure: Option<CaughtError>,
-    /// What a sweep has found; none in an execution of `recycle-node`, whose input names its node.
+    /// The instance that a sweep has found; None in an execution of `recycle-node`, whose input names its node.
     #[serde(default)]
     pub leftover: Option<Leftover>,
-    /// What DescribeExecution said of a claim's owner, if a sweep asked; `{}` before that.
+    /// DescribeExecution's answer about a claim's owner, if a sweep asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub owner: Option<Owner>,
-    /// What the last step of the put-back answered; `{}` before the first.
+    /// The answer of the last step of the put-back; `{}` before the first.
     #[serde(default)]
     pub put_back: PutBack,
 }
 
-/// An instance for which something of ours is on a Node, on an instance or on a member of its group.
+/// An instance for which something of recycle-eks is left: on its Node, on the instance, or on a member of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Leftover {
     pub instance_id: InstanceId,
     pub cluster_name: ClusterName,
 }
 
-/// What `select-nodes` is given.
+/// The request of a state machine to `select-nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SelectRequest {
     pub context: Context,
     pub select: Selection,
     pub cluster_name: ClusterName,
-    /// Of which group, in which rotation; none outside a group's own execution.
+    /// The group and the rotation; None outside a group's own execution.
     #[serde(default)]
     pub rotation: Option<Part>,
-    /// What [`Selection::Group`] answered, for [`Selection::MayStart`].
+    /// The answer to [`Selection::Group`], for [`Selection::MayStart`].
     #[serde(default)]
     pub members: Option<Members>,
-    /// Which node asks, for [`Selection::MayStart`].
+    /// The node that asks, for [`Selection::MayStart`].
     #[serde(default)]
     pub turn: Option<Turn>,
 }
@@ -79,33 +80,33 @@ pub struct SelectRequest {
 /// The nodes of a group as they travel through its execution.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Members {
-    /// In the order in which they are recycled.
+    /// The nodes in the order in which they are recycled.
     pub nodes: Vec<InstanceId>,
-    /// How many of them at once.
+    /// The number of nodes that are recycled at the same time.
     pub at_once: u32,
-    /// What the group launched from when it was begun.
+    /// The launch source of the group when the rotation began this group.
     pub aim: String,
 }
 
-/// Which nodes `select-nodes` selects.
+/// The nodes that `select-nodes` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// Those for which something of ours is left, whether somebody works on them or not: for the sweep.
+    /// Instances for which something of recycle-eks is left, whether an execution works on them or not: for the sweep.
     Leftovers,
-    /// Those that the execution's input asks for ([`crate::rotation::selection`]), or their groups: for `rotate-nodes`.
+    /// Nodes that the execution's input asks for ([`crate::rotation::selection`]), or their groups: for `rotate-nodes`.
     Rotation,
-    /// Those of one group, in order ([`crate::rotation::outdated`]).
+    /// Nodes of one group, in order ([`crate::rotation::outdated`]).
     Group,
-    /// One of them: may it start ([`crate::rotation::admission`])?
+    /// One node of a group: may it start ([`crate::rotation::admission`])?
     MayStart,
 }
 
-/// What `select-nodes` is given, by whomever.
+/// The request to `select-nodes`, from a state machine or from a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     ByMachine(Box<SelectRequest>),
-    /// A person's command line, which invokes it directly.
+    /// A question from a person's command line, which invokes the function directly.
     ByPerson(Question),
 }
 
@@ -121,20 +122,20 @@ impl Asked {
     }
 }
 
-/// What a person wants to know. The answer travels through no state machine.
+/// A person's question. The answer travels through no state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WrittenQuestion")]
 pub enum Question {
-    /// Which nodes are worked on, and how far that is ([`crate::notify::status`]).
+    /// The nodes that are worked on, and their progress ([`crate::notify::status`]).
     Status {
         cluster_name: ClusterName,
-        /// Of this node only, worked on or not: an instance id, or the name of a Node.
+        /// The only node to report, worked on or not: an instance id, or the name of a Node. None for all that are worked on.
         node: Option<String>,
     },
-    /// Whether the cluster and AWS are reached from here ([`crate::doctor::checks`]).
+    /// Whether the function reaches the cluster and AWS ([`crate::doctor::checks`]).
     Doctor {
         cluster_name: ClusterName,
-        /// An execution of `recycle-node` that Step Functions is asked about, whether there is one or not.
+        /// An execution of `recycle-node` that Step Functions is asked about, whether it exists or not.
         execution: Option<ExecutionArn>,
     },
 }
@@ -172,38 +173,38 @@ impl From<WrittenQuestion> for Question {
     }
 }
 
-/// What `taint-node` is given: a node of `recycle-node`, the nodes that a rotation marks, or what a person wants.
+/// The request to `taint-node`: a node of `recycle-node`, the nodes that a rotation marks, or a person's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaintRequest {
-    /// A rotation's.
+    /// The nodes that a rotation marks.
     Mark { marking: Marking },
     /// A step of `recycle-node`.
     Step(Box<StepRequest>),
-    /// A person's command line, which invokes the function directly.
+    /// A request from a person's command line, which invokes the function directly.
     ByPerson {
-        /// To move the end of a drain.
+        /// The new end of a drain.
         drain_until: DrainUntil,
     },
 }
 
-/// What `restore-node` is given: a node, or the rotations whose marks go.
+/// The request to `restore-node`: a node, or the rotations whose marks go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreCall {
-    /// A rotation's, or the sweep's.
+    /// The rotations whose marks go, from a rotation or the sweep.
     Unmark { unmarking: Unmarking },
     /// A node to put back.
     Node(Box<RestoreRequest>),
 }
 
-/// What a put-back carries from step to step. Whatever it did is in the records.
+/// The state that a put-back carries from step to step. Its changes are in the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct PutBack {
-    /// When it began; none before the first step.
+    /// The time at which the put-back began; None before the first step.
     #[serde(default)]
     pub since: Option<Timestamp>,
     #[serde(default)]
     pub steps: u32,
-    /// Why the last step waited.
+    /// The reason why the last step waited.
     #[serde(default)]
     pub reason: String,
 }
@@ -219,7 +220,7 @@ pub struct CaughtError {
     pub cause: String,
 }
 
-// Not `#[serde(untagged)]`: that says of what it cannot read no more than that, and takes a list for a record.
+// Not `#[serde(untagged)]`: its error does not say what cannot be read, and it takes a list for a record.
 
 impl<'de> Deserialize<'de> for Asked {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

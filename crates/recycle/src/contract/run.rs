@@ -18,7 +18,7 @@ use crate::records::blockage::Blockage;
 use crate::records::claim::Phase;
 use crate::replacement::old_node::OldNode;
 
-/// What travels in the state machine's variable `run`: fetched once, a convenience. The records on Node and instance decide.
+/// The state machine's variable `run`: facts that were fetched once, as a convenience. The records on Node and instance decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Run {
@@ -28,65 +28,66 @@ pub struct Run {
     pub group: GroupName,
     pub node: NodeName,
     pub claimed_at: Timestamp,
-    /// When this execution began to wait for the replacement.
+    /// The time at which this execution began to wait for the replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement_since: Option<Timestamp>,
-    /// Since when the drained node has waited for its group to have enough usable members ([`crate::replacement::shortage`]).
+    /// The time since which the drained node has waited for its group to have enough usable members ([`crate::replacement::shortage`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_since: Option<Timestamp>,
-    /// When this execution began to dispose of the instance.
+    /// The time at which this execution began to dispose of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposing_since: Option<Timestamp>,
-    /// That the node is lost: it is disposed of, whatever is on it.
+    /// The finding that the node is lost: it is disposed of, whatever is on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
-    /// What its replacement is judged by, for the way in `after`: the node is gone when that comes.
+    /// The facts that the replacement is judged by, for the way in `after`: the node is gone when the replacement comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<OldNode>,
-    /// The hook that holds the member, if one of ours does.
+    /// The lifecycle hook of this installation that holds the member, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<HeldByHook>,
-    /// Whose pods were evicted while there was no replacement to note it on ([`crate::drain::evicted`]).
+    /// The controllers whose pods were evicted while there was no replacement to note them on ([`crate::drain::evicted`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<String>,
     #[serde(flatten, skip_deserializing)]
     pub drain: DrainState,
 }
 
-/// How far the drain of a node has come. Its fields stand beside those of [`Run`] on the wire.
+/// The progress of a node's drain. Its fields stand beside those of [`Run`] on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,
-    /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot.
+    /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_until: Option<Timestamp>,
-    /// How many times the pods have been checked, for the poll budget.
+    /// The number of times that the pods have been checked, for the poll budget.
     #[serde(default)]
     pub polls: u32,
-    /// When the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::verdict::judge_drain`]).
+    /// The time at which the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::verdict::judge_drain`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_eviction: Option<Timestamp>,
-    /// The pods that the end of the instance ends, because the drain's time was over and the input says so; none: pods that matter
-    /// hold the instance.
+    /// The pods that the end of the instance ends, because the drain's time was over and the input says so.
+    /// None: pods that matter hold the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_pods: Option<EndedPods>,
-    /// Since when no pod holds the node but those that came after our taint and tolerate it ([`crate::drain::classify::LATE_PATIENCE`]).
+    /// The time since which only late pods are left: pods that came after the draining taint and tolerate it
+    /// ([`crate::drain::classify::LATE_PATIENCE`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emptied_at: Option<Timestamp>,
-    /// Those of them that the end of the instance ends.
+    /// The late pods that the end of the instance ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_pods: Option<EndedPods>,
-    /// What keeps the drain from going on, and what people were told of it.
+    /// The time since which the drain is blocked, and the time of the last notification about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
-    /// The pods that held the node when they were seen last: whom to name if it is lost.
+    /// The pods that held the node when they were seen last: they are named if it is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holders: Option<Holders>,
 }
 
 impl Run {
-    /// An execution that has just taken the claim.
+    /// Returns the state of an execution that has just taken the claim.
     #[must_use]
     pub fn new(input: Input, way_in: WayIn, group: GroupName, node: NodeName, claimed_at: Timestamp) -> Self {
         Self {
@@ -106,7 +107,7 @@ impl Run {
         }
     }
 
-    /// The pods that end with the instance, for people; empty if there are none.
+    /// Describes the pods that end with the instance, for the text of an answer; empty if there are none.
     #[must_use]
     pub fn describe_ended(&self) -> String {
         let (over, late) = (self.drain.ended_pods.iter(), self.drain.late_pods.iter());
@@ -115,7 +116,7 @@ impl Run {
         over.chain(late).collect()
     }
 
-    /// How far this execution has come, as its claim says it; `draining` also while the node only waits.
+    /// Returns the phase that this execution has reached, as its claim names it. It is `draining` also while the node only waits.
     #[must_use]
     pub fn phase(&self) -> Phase {
         if self.disposing_since.is_some() {
@@ -136,8 +137,8 @@ impl Serialize for Run {
     }
 }
 
-/// Reads the fields of both parts from one object. (serde's own `flatten` would take a list for a record, which [`crate::base::strict`]
-/// refuses.)
+/// Reads the fields of both parts from one object. serde's own `flatten` would take a list for a record,
+/// which [`crate::base::strict`] refuses.
 impl<'de> Deserialize<'de> for Run {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
@@ -147,23 +148,24 @@ impl<'de> Deserialize<'de> for Run {
     }
 }
 
-/// Pods that ran when the instance was ended ([`crate::input::model::OnDrainTimeout::Terminate`]).
+/// Pods that end with the instance: the pods that still hold it with [`crate::input::model::OnDrainTimeout::Terminate`], or late pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedPods {
-    /// How many, as seen last.
+    /// The number of pods, as seen last.
     pub count: u32,
-    /// The first five of them.
+    /// The names of the first five.
     pub names: Vec<String>,
 }
 
 impl EndedPods {
-    /// Those that hold the node now.
+    /// Lists the pods that hold the node now.
     #[must_use]
     pub fn of(survey: &PodSurvey) -> Self {
         Self::list(&survey.holding())
     }
 
-    /// Those that do not hold it because they tolerate our taint and came after it, if there are any.
+    /// Lists the late pods, which tolerate the draining taint and came after it, so that they do not hold the node.
+    /// None if there are none.
     #[must_use]
     pub fn late(survey: &PodSurvey) -> Option<Self> {
         (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
@@ -178,7 +180,7 @@ impl EndedPods {
         }
     }
 
-    /// The end of a sentence; empty if there are none.
+    /// Writes the end of a sentence about them; empty if there are none.
     fn describe(&self, what: &str) -> String {
         let names = self.names.join(", ");
         match self.count {
@@ -189,5 +191,5 @@ impl EndedPods {
     }
 }
 
-/// How many bytes the names of ended pods may have together: they travel in every answer from then on.
+/// The bytes that the names of ended pods may have together: they travel in every answer from then on.
 const ENDED_BUDGET: usize = 200;

@@ -48,20 +48,20 @@ macro_rules! verdict {
 }
 
 verdict!(
-    /// What `claim-node` answers.
+    /// The verdict of `claim-node`.
     ClaimVerdict with ClaimBody {
-        /// The claim is ours: on to `standby-node`.
+        /// The claim is this execution's: on to `standby-node`.
         Standby,
-        /// The claim is ours: on to `taint-node` (ways in `after` and `hook`).
+        /// The claim is this execution's: on to `taint-node` (ways in `after` and `hook`, and `before` with `replacement: after`).
         Taint,
-        /// It is not the node's turn yet: wait, then call again.
+        /// The node's turn has not come yet: wait, then call again.
         Wait,
         /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
         AskOwner,
         /// Another execution works on this node.
         Duplicate,
         AlreadyGone,
-        /// Our hook holds what has no pods to wait for: it was completed.
+        /// The hook was completed, because the member that it holds has no pods to wait for.
         Released,
         /// Dry run: the plan is in the answer.
         Planned,
@@ -69,7 +69,8 @@ verdict!(
 );
 
 impl ClaimVerdict {
-    /// Where an execution goes that has its turn: into Standby only one that came in by it, and whom the input does not send after.
+    /// Returns the first step of an execution that has its turn.
+    /// It enters Standby only if its way in is `before` and its input does not say `replacement: after`.
     #[must_use]
     pub fn first_step(way_in: WayIn, replacement: Replacement) -> Self {
         match (way_in, replacement) {
@@ -80,7 +81,7 @@ impl ClaimVerdict {
 }
 
 verdict!(
-    /// What `standby-node` answers.
+    /// The verdict of `standby-node`.
     StandbyVerdict with Nothing {
         /// The replacement is usable: on to `taint-node`.
         Taint,
@@ -91,7 +92,7 @@ verdict!(
 );
 
 verdict!(
-    /// What `taint-node` answers.
+    /// The verdict of `taint-node`.
     TaintVerdict with Nothing {
         CheckPods,
         /// A rotation only: its nodes are marked.
@@ -100,9 +101,9 @@ verdict!(
 );
 
 verdict!(
-    /// What `check-pods` answers.
+    /// The verdict of `check-pods`.
     CheckVerdict with Nothing {
-        /// Nothing that matters is left: on to `detach-terminate`.
+        /// No pod that matters is left: on to `detach-terminate`.
         Dispose,
         /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
         Lost,
@@ -115,7 +116,7 @@ verdict!(
 );
 
 verdict!(
-    /// What `evict-pods` answers; `check-pods` said how long to wait.
+    /// The verdict of `evict-pods`. `check-pods` has said how long to wait.
     EvictVerdict with Nothing {
         /// Wait for the pods to go.
         Wait,
@@ -123,7 +124,7 @@ verdict!(
 );
 
 verdict!(
-    /// What `detach-terminate` answers.
+    /// The verdict of `detach-terminate`.
     DisposeVerdict with Nothing {
         /// The instance is out of its group, or stopped as asked.
         Recycled,
@@ -136,20 +137,22 @@ verdict!(
 );
 
 verdict!(
-    /// What `restore-node` answers.
+    /// The verdict of `restore-node`.
     RestoreVerdict with RestoreBody {
-        /// Nothing of ours is on the node: it is as it was found.
+        /// Nothing of recycle-eks is on the node, which is as it was found. A sweep also answers this for a node that it leaves alone,
+        /// because an execution works on it or a person was told of it before.
         Untouched,
-        /// Something was, and it is as it was found again.
+        /// Something was left on the node, and it is as it was found again.
         Restored,
         /// The next step of the put-back comes after a wait.
         Wait,
-        /// The group allows no way back from Standby; the reason has the commands for a person.
+        /// The node stays in Standby, for example because the group allows no way back. The reason has the commands for a person.
         StandbyLeftBehind,
-        /// It is lost, or cannot be seen: the reason says what is left, and what a person may do.
+        /// The node is not put back: it is lost, cannot be seen, has an unreadable claim, or a call stays refused.
+        /// The reason says what is left, and what a person may do.
         Kept,
-        /// A sweep only: our hook holds the member, or a person asks for the node by a taint, and nobody works on it: `recycle-node`
-        /// is to be started.
+        /// A sweep only: start `recycle-node`.
+        /// This installation's hook holds the member, or a person asks for the node by a taint, and no execution works on it.
         Start,
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
         AskOwner,
@@ -159,39 +162,40 @@ verdict!(
 );
 
 verdict!(
-    /// What `select-nodes` answers.
+    /// The verdict of `select-nodes`.
     SelectVerdict with SelectBody {
         EachNode,
         /// A rotation only: on to each of the groups.
         EachGroup,
         /// A group of a rotation only: its nodes are marked first.
         MarkNodes,
-        /// A rotation only: there is none; the reason says why.
+        /// A rotation only: there is no node to recycle; the reason says why.
         NothingSelected,
         /// A node of a rotation only: it may start.
         Start,
-        /// A node of a rotation only: not yet.
+        /// A node of a rotation only: it may not start yet.
         Wait,
-        /// A node of a rotation only: not yet, as the input says. This is no waiting for others.
+        /// A node of a rotation only: it may not start yet, because of a pause in the input or between two tries.
+        /// The pause does not count as waiting for others.
         Pause,
         /// A node of a rotation only: it does not start.
         Skip,
-        /// A node of a rotation only: neither it nor those after it start.
+        /// A node of a rotation only: neither it nor the nodes after it start.
         Stop,
     }
 );
 
 verdict!(
-    /// What `start-rotation` answers, to whom it tells: SNS, or Terraform.
+    /// The verdict of `start-rotation`, for its caller: SNS, or Terraform.
     StartVerdict with Nothing {
-        /// Rotations were started, or found as they had been.
+        /// Rotations were started, or exist already under their names.
         Started,
-        /// There is none to start; the reason says why.
+        /// There is no rotation to start; the reason says why.
         NothingToStart,
     }
 );
 
-/// What only `claim-node` answers.
+/// The fields that only `claim-node` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimBody {
@@ -204,7 +208,7 @@ pub enum ClaimBody {
     Nothing,
 }
 
-/// What only `restore-node` answers.
+/// The fields that only `restore-node` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestoreBody {
@@ -215,9 +219,9 @@ pub enum RestoreBody {
     /// After a step.
     #[serde(untagged)]
     Step {
-        /// When the restore began.
+        /// The time at which the restore began.
         since: Timestamp,
-        /// How many steps it has taken, with this one.
+        /// The number of steps that it has taken, with this one.
         steps: u32,
     },
     #[default]
@@ -225,7 +229,7 @@ pub enum RestoreBody {
     Nothing,
 }
 
-/// What only `select-nodes` answers.
+/// The fields that only `select-nodes` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectBody {
@@ -233,9 +237,9 @@ pub enum SelectBody {
     Groups(Vec<GroupName>),
     /// The execution that a node of a rotation begins with.
     Start(Start),
-    /// What a node of a rotation passes after its wait.
+    /// The fields that a node of a rotation passes after its wait.
     AfterWait(Waited),
-    /// How a node or a group ends that is not begun.
+    /// The end of a node or a group that is not begun.
     Ended(Ended),
     /// For a sweep.
     #[serde(untagged)]
@@ -249,7 +253,7 @@ pub enum SelectBody {
     #[serde(untagged)]
     Starts {
         starts: Vec<Start>,
-        /// The fields of their input beside the node.
+        /// The fields of the executions' input beside the node.
         recycle: Map<String, Value>,
     },
     /// For a group of a rotation.
@@ -260,20 +264,20 @@ pub enum SelectBody {
     Nothing,
 }
 
-/// How a rotation goes through a group.
+/// The way in which a rotation goes through a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupBody {
-    /// In the order in which they are recycled.
+    /// The nodes in the order in which they are recycled.
     pub nodes: Vec<InstanceId>,
-    /// Which of the nodes, by their places, meet which criterion; of a dry run.
+    /// The criteria that nodes meet, each with the places of these nodes in `nodes`; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<BTreeMap<Criterion, Vec<usize>>>,
-    /// How many nodes at once.
+    /// The number of nodes that are recycled at the same time.
     pub at_once: u32,
-    /// What the group launches from now.
+    /// The group's launch source now.
     pub aim: String,
     pub mark: Mark,
-    /// The fields of their input beside the node.
+    /// The fields of the executions' input beside the node.
     pub recycle: Map<String, Value>,
     /// The rotations whose marks this one takes over.
     pub ended_rotations: BTreeSet<ExecutionArn>,

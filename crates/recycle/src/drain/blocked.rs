@@ -10,30 +10,30 @@ use jiff::Timestamp;
 use crate::base::text::{NAMES_PER_CLASS, cut_text, fit_names};
 use crate::records::blocker::Blocker;
 
-/// How many are remembered. A node has as many budgets in its way as it has workloads.
+/// The number of blockers that are remembered. A node has as many budgets in its way as it has workloads.
 const MOST_BLOCKERS: usize = 20;
 
-/// To how many characters the API server's text is cut; its own sentences are shorter.
+/// The number of characters to which the API server's text is cut. The API server's own sentences are shorter.
 const LONGEST_TEXT: usize = 300;
 
-/// How many bytes the names of one of them may have together.
+/// The bytes that the names of one blocker may have together.
 const NAMES_BUDGET: usize = 300;
 
-/// Why a pod may not go now, in the way the API server tells it.
+/// The reason why a pod may not go now, as the API server reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalKind {
     /// A disruption budget is full (429 with the cause `DisruptionBudget`).
     BudgetFull,
-    /// The controller of budgets has not seen the budget yet (the same with `Retry-After`).
+    /// The controller of budgets has not seen the budget yet (429 with the same cause, and `Retry-After`).
     BudgetNotReady,
-    /// Several budgets select the pod, which the API server refuses whatever they allow (500).
+    /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
     SeveralBudgets,
-    /// Anything else: no right, an admission policy, no answer.
+    /// Any other refusal: no right, an admission policy, no answer.
     Failed,
 }
 
 impl RefusalKind {
-    /// Its key in the answer of `evict-pods`.
+    /// Returns the key in the answer of `evict-pods`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl RefusalKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: RefusalKind,
-    /// The pod's namespace, where its budgets are, too.
+    /// The pod's namespace, which is also the namespace of its budgets.
     pub namespace: String,
     /// `namespace/name`.
     pub pod: String,
@@ -58,7 +58,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// What stands in the way. The same as long as it is the same, unlike the text, which has figures in it.
+    /// Names what stands in the way.
+    /// The name stays the same as long as the cause does, unlike the API server's text, which has figures in it.
     fn obstacle(&self) -> String {
         let namespace = &self.namespace;
         match self.kind {
@@ -72,20 +73,23 @@ impl Refusal {
     }
 }
 
-/// `The disruption budget web needs 2 healthy pods and has 2 currently`, `The disruption budget web is still being processed …`.
+/// Reads the budget's name from the API server's text.
+/// Examples are `The disruption budget web needs 2 healthy pods and has 2 currently`
+/// and `The disruption budget web is still being processed …`.
 fn read_budget(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("disruption budget ")?;
     rest.split_whitespace().next()
 }
 
-/// The first five, one short sentence each: the end of a failure's text.
+/// Describes the first five, one short sentence each: the end of a failure's text.
 #[must_use]
 pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
     let first = blockers.iter().take(NAMES_PER_CLASS);
     first.map(Blocker::describe_shortly).collect()
 }
 
-/// What stands in the way now, the longest first. `before` is what stood in the way at the last look: what still does keeps its time.
+/// Returns what stands in the way now, the longest first.
+/// `before` is what stood in the way at the last check. A blocker that was there before keeps its start time.
 #[must_use]
 pub fn find_blockers(refusals: &[Refusal], before: &[Blocker], now: Timestamp) -> Vec<Blocker> {
     let mut by_obstacle: BTreeMap<String, Vec<&Refusal>> = BTreeMap::new();
@@ -123,7 +127,8 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
     }
 }
 
-/// The oldest of those that people should know of, in one sentence, and how many more there are; none if there are none.
+/// Describes in one sentence the oldest blocker that is reported ([`Blocker::is_news`]), and counts the others.
+/// None if there is no such blocker.
 #[must_use]
 pub fn describe_news(blockers: &[Blocker], now: Timestamp) -> Option<String> {
     let mut news = blockers.iter().filter(|blocker| blocker.is_news(now));
@@ -202,7 +207,7 @@ mod tests {
         let first = find_blockers(&[full("b"), full("a")], &[], at(0));
         assert_eq!((first.len(), first[0].count, first[0].since), (1, 2, at(0)));
         assert_eq!(first[0].names, ["shop/a", "shop/b"]);
-        // Another pod, other figures, the same budget.
+        // The pod and the figures differ, the budget is the same.
         let other = Refusal {
             says: FULL.replace("has 2", "has 1"),
             ..full("c")

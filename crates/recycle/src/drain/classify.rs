@@ -10,33 +10,33 @@ use crate::base::time::later;
 use crate::cluster::pod::PodFacts;
 use crate::input::model::{Awaited, Evict};
 
-/// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck. A kubelet that is well
-/// removes a pod within a minute of its last second.
+/// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck.
+/// A healthy kubelet removes a pod within a minute of its last second.
 const STUCK_AFTER: u32 = 300;
 
-/// Seconds for which pods that came after our taint, and tolerate it, are asked to go once nothing else holds the node. Their controller
-/// may send others for ever, and an hourly CronJob with a toleration of everything would keep a node for ever.
+/// Seconds for which late pods, which came after the draining taint and tolerate it, are evicted once nothing else holds the node.
+/// Without a limit their controllers could keep the node for ever, such as an hourly CronJob that tolerates every taint.
 pub const LATE_PATIENCE: u32 = 300;
 
 /// Karpenter's "leave this pod alone": `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
 const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 
-/// Cluster Autoscaler's "leave this pod alone", if it is `false`, or `on-completion`: until it has finished.
+/// Cluster Autoscaler's "leave this pod alone": `false`, or `on-completion`, which means until the pod has finished.
 const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// What a drain does with a pod.
+/// The treatment of a pod by a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PodClass {
-    /// Left alone; it does not hold the node.
+    /// The pod is left alone and does not hold the node.
     Ignore,
-    /// Waited for: it ends by itself.
+    /// The pod is waited for: it ends by itself.
     Wait,
-    /// Evicted through the Eviction API.
+    /// The pod is evicted through the Eviction API.
     Evict,
 }
 
-/// Decides a pod's class, and by which rule: the first that matches wins.
+/// Decides a pod's class and names the rule: the first that matches wins.
 #[must_use]
 pub fn explain_class(
     pod: &PodFacts,
@@ -55,7 +55,7 @@ pub fn explain_class(
     }
 }
 
-/// What a selector or an annotation asks for, or what it is on every node.
+/// Returns the class that a selector or an annotation asks for, or that a pod of this kind has on every node. None if no rule applies.
 pub(crate) fn find_asked_class(
     pod: &PodFacts,
     awaited: &Awaited,
@@ -93,19 +93,19 @@ fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
     in_namespace && selector.is_some_and(|selector| selector.matches(&pod.labels))
 }
 
-/// Whether a node has no pods but those that every node has: DaemonSets' and mirrors. Finished ones do not count.
+/// Checks whether a node has only pods that every node has: DaemonSets' and mirrors. Finished pods do not count.
 #[must_use]
 pub fn is_empty_node(pods: &[PodFacts]) -> bool {
     pods.iter().all(PodFacts::leaves_nothing)
 }
 
 impl PodFacts {
-    /// It should have been gone five minutes ago.
+    /// Checks whether the pod should have been gone five minutes ago.
     pub(crate) fn is_stuck(&self, now: Timestamp) -> bool {
         self.deletion_at.is_some_and(|at| now > later(at, STUCK_AFTER))
     }
 
-    /// Another tool was told to leave it alone.
+    /// Checks whether Karpenter or Cluster Autoscaler was told to leave the pod alone.
     pub(crate) fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
         let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
         let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
@@ -119,12 +119,12 @@ impl PodFacts {
         is_protected || matches!(value(SAFE_TO_EVICT_ANNOTATION), Some("false" | "on-completion"))
     }
 
-    /// Our annotation says `evict`.
+    /// Checks whether the pod's annotation `recycle-eks/drain` is `evict`.
     pub(crate) fn is_told_to_go(&self) -> bool {
         self.annotated_class() == Ok(Some(PodClass::Evict))
     }
 
-    /// What our annotation says; none if there is none, an error if it says nothing that we know.
+    /// Returns what the pod's annotation `recycle-eks/drain` says; None if there is none, an error if the value is unknown.
     pub(crate) fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
         match self.annotations.get(DRAIN_ANNOTATION).map(String::as_str) {
             None => Ok(None),
@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// The cases are those of Kubernetes' own `TestTolerationToleratesTaint`, as far as they are about key, value and effect.
+    /// The cases are from Kubernetes' own `TestTolerationToleratesTaint`, as far as they are about key, value and effect.
     #[test]
     fn a_toleration_is_read_as_the_scheduler_reads_it() {
         let tolerates = |key: &str, operator: &str, value: &str, effect: &str| {
@@ -516,8 +516,7 @@ mod tests {
         }
     }
 
-    /// Who came after the taint: what becomes of it, by what it tolerates and what somebody has asked for.
-    /// Whatever else is known of it or asked for, and when the drain's time is over or EC2 takes the instance away, too.
+    /// An unreadable pod has this effect whatever the input asks for, after the end of the drain, and if EC2 takes the instance away.
     #[test]
     fn a_pod_that_cannot_be_read_holds_the_node_and_is_never_asked_to_go() {
         let broken =
@@ -929,7 +928,7 @@ mod tests {
         assert!(!survey_pods(&[leaving], &terms()).is_clear());
     }
 
-    /// As many pods as no node has, of the longest names.
+    /// More pods than any node has, with the longest names.
     fn longest_pods() -> Vec<PodFacts> {
         let name = |number: u32| format!("{:p<243}{number:010}", "");
         (0..200)
@@ -940,7 +939,7 @@ mod tests {
             .collect()
     }
 
-    /// The longest of everything that travels in an answer beside the pods.
+    /// The longest values of everything that travels in an answer beside the pods.
     fn longest_run() -> Run {
         let namespaces: Vec<String> = (0..16).map(|number| format!("{:a<61}{number:02}", "")).collect();
         let selector = format!("{},b", vec!["a=b"; 127].join(","));
@@ -1073,7 +1072,7 @@ mod tests {
             prop_assert!(bytes <= 8_192, "{} bytes: {} of names, {} of reason, {} of run", bytes,
                 serde_json::to_string(&answer.names).unwrap().len(), answer.reason.len(),
                 serde_json::to_string(&answer.run).unwrap().len());
-            // One that tells people what blocks has neither names nor the whole story beside it.
+            // An answer with a notification about blockers has neither names nor the whole progress beside it.
             let mut run = longest_run();
             run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();

@@ -13,33 +13,34 @@ use crate::cluster::node::NodeFacts;
 use crate::input::way_in::WayIn;
 use crate::records::node_record::Record;
 
-/// What is seen at a poll, as far as it could be asked.
+/// The facts of one poll, as far as they could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
     pub id: &'a InstanceId,
     pub way_in: WayIn,
     pub node: &'a NodeFacts,
-    /// What was there before us.
+    /// The node record: the state that the execution found.
     pub record: &'a Record,
     pub group: &'a Group,
     /// The status of an instance refresh that is under way.
     pub refresh: Option<&'a str>,
-    /// The status of the EKS managed node group that it belongs to.
+    /// The status of the EKS managed node group that the node belongs to.
     pub node_group_status: Option<&'a str>,
 }
 
 /// Whether the drain still makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on, also while somebody else's hook holds a member that its group terminates: its pods run as long as its node is Ready.
+    /// The drain goes on. That includes a member that its group terminates and another tool's hook holds:
+    /// its pods run as long as its node is Ready.
     Goes,
-    /// Somebody has put the node to use again, or has taken it out of its group; one sentence.
+    /// A person or another tool has put the node to use again, or has taken it out of its group; one sentence.
     TakenAway(String),
 }
 
 #[must_use]
 pub fn judge_fate(sight: &Sight<'_>) -> Fate {
-    // The group ends it, and waits for us.
+    // The group is terminating the member, and waits for this installation's hook.
     if sight.way_in == WayIn::Hook {
         return Fate::Goes;
     }
@@ -62,13 +63,13 @@ pub fn judge_fate(sight: &Sight<'_>) -> Fate {
     }
 }
 
-/// What a person should know, one sentence each, under the names that pre-flight uses.
+/// Lists what a person should know, one sentence each, under the names that pre-flight uses.
 #[must_use]
 pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     let name = &sight.group.name;
     let mut remarks = Vec::new();
     if sight.way_in == WayIn::Hook {
-        // Whatever the group is at, is why it ends the member.
+        // On the hook path the group terminates the member itself. The state of the group is the cause, not a remark.
         return remarks;
     }
     if let Some(remover) = find_remover(sight.node) {
@@ -117,7 +118,8 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     remarks
 }
 
-/// The replacement had been accepted, and is gone with its place.
+/// Returns a remark if the replacement that had been accepted is gone.
+/// Its place in the group may be gone with it, so that no other replacement comes.
 fn find_removed_replacement(sight: &Sight<'_>) -> Option<Refusal> {
     let replacement = sight.record.replacement.as_ref()?;
     let member = sight.group.member(replacement);

@@ -13,7 +13,7 @@ use crate::input::model::{InvalidInput, LONGEST_DRAIN};
 use crate::records::claim::{Phase, StoredClaim};
 use crate::records::progress::Progress;
 
-/// What a person's command line asks of `taint-node`.
+/// The request of a person's command line to `taint-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DrainUntil {
     pub instance_id: InstanceId,
@@ -21,11 +21,11 @@ pub struct DrainUntil {
     pub until: DrainEnd,
 }
 
-/// When a drain is to end.
+/// The requested end of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum DrainEnd {
-    /// As soon as its execution looks again.
+    /// At the next check of its execution.
     Now,
     At(Timestamp),
 }
@@ -45,7 +45,7 @@ impl TryFrom<String> for DrainEnd {
     }
 }
 
-/// As the annotation has it.
+/// The value of the annotation.
 impl fmt::Display for DrainEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,8 +55,10 @@ impl fmt::Display for DrainEnd {
     }
 }
 
-/// When the drain will end. Only a node that somebody works on has a drain, or will have one; what is being disposed of has had it. Whether
-/// its execution still runs, the annotation does not change: it goes with the put-back.
+/// Returns the end that the drain gets, or an error if there is no drain whose end can be moved.
+///
+/// Only a claimed node has a drain, or will have one. If the instance is being disposed of, the drain is over.
+/// This function does not check whether the execution still runs: if it does not, the put-back removes the annotation.
 pub fn judge_drain_end(
     instance: &InstanceId,
     node: Option<&NodeFacts>,
@@ -71,7 +73,7 @@ pub fn judge_drain_end(
             refuse("has a claim that this version cannot read")
         }
         Some(Some(StoredClaim::Known(claim))) => match claim.phase {
-            // When it begins nobody knows: what is too long is cut then.
+            // The drain has not begun, so its latest end is unknown. An end that is too late is cut when it begins.
             Phase::Claimed | Phase::Turn | Phase::Standby => Ok(asked),
             Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(NodeFacts::progress))),
             Phase::Disposing => refuse("is being disposed of: its drain is over"),
@@ -79,7 +81,7 @@ pub fn judge_drain_end(
     }
 }
 
-/// A drain lasts 30 days at most, since it began.
+/// Cuts an end that is more than 30 days after the start of the drain.
 fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
     match (asked, progress) {
         (DrainEnd::At(end), Some(progress)) => DrainEnd::At(end.min(later(progress.since, LONGEST_DRAIN))),

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use crate::base::ids::short_hash;
 use crate::cluster::pod::PodFacts;
 
-/// How many controllers are noted on a Node: as many as it usually has pods.
+/// The number of controllers that are noted on a Node: as many as it usually has pods.
 pub const MOST: usize = 110;
-/// How many travel as long as there is no replacement: an answer of 8 KB has room for no more.
+/// The number of controllers that travel as long as there is no replacement. An answer of 8 KB has no room for more.
 pub const MOST_CARRIED: usize = 5;
 
-/// What is noted, of `most` controllers, after these pods are asked to go; none if nothing is new.
+/// Returns the note with the controllers of `pods`, which are about to be evicted, at most `most` in all.
+/// None if no controller is new, or if `before` is full.
 #[must_use]
 pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Option<String> {
     let noted: BTreeSet<String> = before
@@ -25,13 +26,13 @@ pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Opt
     (all.len() > noted.len() && noted.len() < most).then(|| fitting.join(" "))
 }
 
-/// Whether a pod's like is among those that were noted.
+/// Checks whether a pod's controller was noted.
 #[must_use]
 pub fn is_noted(noted: &BTreeSet<&str>, pod: &PodFacts) -> bool {
     hash_controller(pod).is_some_and(|hash| noted.contains(hash.as_str()))
 }
 
-/// A pod without a controller comes back nowhere.
+/// Hashes the uid of a pod's controller. None without a controller: such a pod does not come back.
 fn hash_controller(pod: &PodFacts) -> Option<String> {
     let controller = pod.controller.as_ref()?;
     Some(short_hash(&controller.uid))

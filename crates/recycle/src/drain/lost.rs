@@ -10,20 +10,21 @@ use crate::cluster::node::{NodeFacts, Taint};
 use crate::cluster::pod::PodFacts;
 use crate::drain::survey::{PodSurvey, first_names};
 
-/// Seconds without Ready after which a node is lost where no execution's input says anything else: half an hour, as long as EKS' node repair
-/// waits (EKS user guide, "Detect node health issues and enable automatic node repair").
+/// Seconds without Ready after which a node is lost, if no execution's input says anything else: half an hour.
+/// EKS' node repair waits as long (EKS user guide, "Detect node health issues and enable automatic node repair").
 pub const LOST_AFTER: u32 = 1_800;
 
 /// The taints by which Kubernetes gives up the pods of a node that is not Ready, each after the pod's own `tolerationSeconds`.
 const GIVING_UP: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
 
-/// The taint that the cloud controller sets on a node that is not Ready, when EC2 says that its machine is off.
+/// The taint that the cloud controller sets on a node that is not Ready if EC2 reports that its machine is off.
 const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// How many bytes the names of lost pods may have together: they travel with every answer.
+/// The bytes that the names of lost pods may have together: they travel with every answer.
 const NAMES_BUDGET: usize = 150;
 
-/// The pods that held a node when they were seen last. Where the Node is gone, its pods are soon gone, too, and nobody else remembers them.
+/// The pods that held a node when they were seen last.
+/// If the Node is gone, its pods are soon gone, too, and there is no other record of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holders {
     pub count: u32,
@@ -32,10 +33,10 @@ pub struct Holders {
     pub seen_at: Timestamp,
 }
 
-/// That a node is lost.
+/// The finding that a node is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// What was seen, in words.
+    /// The reason, in words.
     pub why: String,
     pub at: Timestamp,
 }
@@ -50,8 +51,10 @@ impl Lost {
     }
 }
 
-/// Seconds for which a node that is not Ready is waited for: what was asked for, and never less than its pods tolerate, but for those that
-/// every node has. At most [`u32::MAX`]: a pod may tolerate it for ever.
+/// Returns the seconds without Ready after which a node counts as lost.
+/// That is `asked`, or the longest time that its pods tolerate this state if that is longer.
+/// Pods that are leaving, have finished, or run on every node (DaemonSets, mirrors) do not count.
+/// A pod that tolerates the state for ever counts as [`u32::MAX`].
 #[must_use]
 pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
     let staying = pods
@@ -61,7 +64,8 @@ pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
     tolerated.max().unwrap_or_default().max(asked)
 }
 
-/// As the taint eviction controller counts (`getMinTolerationTime`): the shortest of the tolerations that name a time.
+/// Returns the seconds for which a pod tolerates a taint, as the taint eviction controller counts them (`getMinTolerationTime`):
+/// the shortest of the tolerations that name a time. 0 if the pod does not tolerate it.
 fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
     let taint = Taint {
         key: key.to_owned(),
@@ -78,7 +82,9 @@ fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
     u32::try_from(shortest).unwrap_or(u32::MAX)
 }
 
-/// Why a Node counts as lost, if it does: it is gone, its machine is off, or it has not been Ready for `patience` seconds.
+/// Returns why a Node counts as lost, or None if it does not.
+/// A Node is lost if it is gone, or if it is not Ready and its machine is off.
+/// A Node is also lost if it has not been Ready for `patience` seconds.
 #[must_use]
 pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Option<Lost> {
     let Some(node) = node else {
@@ -94,7 +100,7 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
     })
 }
 
-/// Notes who holds the node now. Where nobody does, or nobody can be seen any more, the last ones that were seen are `before`.
+/// Returns the pods that hold the node now. If none does, or none can be seen any more, returns `before`: the pods that were seen last.
 #[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
     let pods = survey.holding();
@@ -110,7 +116,7 @@ pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp)
     })
 }
 
-/// What is said of a lost node, in one sentence: why, what EC2 says of its instance, which pods are lost, and what became of it.
+/// Describes a lost node in one sentence: why it is lost, what EC2 says of its instance, and which pods are lost with it.
 #[must_use]
 pub fn describe_loss(
     subject: &str,

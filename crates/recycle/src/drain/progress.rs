@@ -9,10 +9,10 @@ use crate::input::model::OnDrainTimeout;
 use crate::records::blocker::{Blocker, count_all};
 use crate::records::progress::Progress;
 
-/// How many bytes the names in a sentence may have together: the sentence travels in every answer.
+/// The bytes that the names in a sentence may have together: the sentence travels in every answer.
 const SENTENCE_BUDGET: usize = 450;
 
-/// What holds the node, in one sentence: counts, and the first five names of each kind.
+/// Describes in one sentence the pods that hold the node: counts, and the first five names of each kind.
 #[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
     let leaving = not_awaited(survey, &survey.terminating);
@@ -40,8 +40,8 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
     format!("it {}", parts.join(", "))
 }
 
-/// Whether the drain has come to where it only waits, for pods that end by themselves, for a node in their volumes' zone, or for pods that
-/// cannot be read: nothing is left to evict now, and nothing that was evicted is still leaving.
+/// Checks whether the drain only waits: for pods that end by themselves, for a node in the zone of a volume,
+/// or for pods that cannot be read. There is no pod left to evict now, and no evicted pod is still leaving.
 #[must_use]
 pub fn only_waits(survey: &PodSurvey) -> bool {
     !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
@@ -50,7 +50,7 @@ pub fn only_waits(survey: &PodSurvey) -> bool {
         && not_awaited(survey, &survey.stuck).is_empty()
 }
 
-/// The story of a node that [`only_waits`].
+/// Describes a node that [`only_waits`], for an Event.
 #[must_use]
 pub fn describe_waiting(survey: &PodSurvey) -> String {
     let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
@@ -66,13 +66,13 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
     format!("{what}; another node of its group may have its turn")
 }
 
-/// Those of the pods that nobody waits for: those that are awaited are named as such.
+/// Returns the pods that are not awaited. Awaited pods are counted and named as such.
 fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
     let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
     pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
 }
 
-/// The story for people. It changes only if something changes: how long it has taken, the reader can see from `since`.
+/// Builds the progress of the drain. The text changes only if something changes. Readers see from `since` how long it has taken.
 #[must_use]
 pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
     let summary = summarize(survey, &blocked);
@@ -86,7 +86,7 @@ pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'
     }
 }
 
-/// The same story with what stands in the way now: only whoever asks for evictions knows.
+/// Puts the blockers of now into the progress. Only `evict-pods`, which asks for evictions, knows them.
 #[must_use]
 pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
     Progress {
@@ -97,7 +97,7 @@ pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker
     }
 }
 
-/// What holds pods back: the first five sentences, in an order that does not change.
+/// Returns what holds pods back: the first five sentences in alphabetical order, so that the order does not change.
 fn describe_held(survey: &PodSurvey) -> Vec<String> {
     let mut held = survey.held_because.clone();
     held.sort();
@@ -106,7 +106,7 @@ fn describe_held(survey: &PodSurvey) -> Vec<String> {
     held
 }
 
-/// What holds the node in a few words: `kubectl describe node` shows no more.
+/// Summarizes in a few words what holds the node: `kubectl describe node` shows no more.
 fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
     let blocked = usize::try_from(count_all(blocked)).unwrap_or(usize::MAX);
     let parts: Vec<String> = [
@@ -128,7 +128,7 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
     format!("pods: {}", parts.join(", "))
 }
 
-/// What happens at the deadline, and before it for its sake.
+/// Describes what happens at the deadline, and which evictions come before it.
 fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     if let Some(at) = terms.interrupted_at {
         return format!(
@@ -149,10 +149,11 @@ fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
 }
 
-/// Before the end of a drain at which all evictions have been tried.
+/// The words before the end of a drain with `on_drain_timeout: evict` if no awaited pod is left to evict.
 const RUNS_ON: &str = "what is left runs on, and ";
 
-/// How the sentences in [`Progress::then`] begin, and a word for each. Those of `on_drain_timeout` are its values.
+/// The openings of the sentences in [`Progress::then`], with a word for each.
+/// The words for the three values of `on_drain_timeout` are those values.
 const ENDS: [(&str, &str); 6] = [
     ("the node is put back", "restore"),
     ("pods that are waited for are evicted", "evict"),
@@ -162,8 +163,8 @@ const ENDS: [(&str, &str); 6] = [
     ("EC2 takes the instance away", "EC2 takes it"),
 ];
 
-/// What happens at the end of a drain, in a word for a table, from the sentence in [`Progress::then`]. A Node's annotations are anybody's
-/// to write: a sentence that no execution writes is `?`.
+/// Names the end of a drain in one word for a table, from the sentence in [`Progress::then`].
+/// Other tools and users can write a Node's annotations too: any other sentence gives `?`.
 #[must_use]
 pub fn name_end(then: &str) -> &'static str {
     let then = then.strip_prefix(RUNS_ON).unwrap_or(then);
@@ -171,10 +172,10 @@ pub fn name_end(then: &str) -> &'static str {
     known.map_or("?", |(_, word)| word)
 }
 
-/// How many bytes the names in an Event may have together: the API server takes messages of 1,024.
+/// The bytes that the names in an Event may have together: the API server takes messages of up to 1,024.
 const EVENT_BUDGET: usize = 600;
 
-/// Every class of pods with its first five names: the text of an Event.
+/// Describes every class of pods with its first five names: the text of an Event.
 #[must_use]
 pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     let counts = survey.counts();

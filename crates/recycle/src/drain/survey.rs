@@ -9,57 +9,62 @@ use crate::cluster::pod::PodFacts;
 use crate::drain::classify::{PodClass, class_of_others, explain_class, find_asked_class};
 use crate::drain::terms::Terms;
 
-/// How many bytes all names of an answer may have together: with the longest input, group and certificate an answer stays under
-/// 8 KB.
+/// The bytes that all names of an answer may have together.
+/// With the longest input, group and certificate an answer stays under 8 KB.
 pub const NAMES_BUDGET: usize = 1_300;
 
-/// Every reading of the pods of one node, for one moment. A pod may be in several lists; `ignored`, `unreadable`, `awaited`, `evictable`,
-/// `zone_mismatch`, `tolerates_taint` and the pods that are only `terminating` or `stuck` are disjoint.
+/// The pods of one node by class, at one time. A pod may be in several lists.
+/// `ignored`, `unreadable`, `awaited`, `evictable`, `zone_mismatch`, `tolerates_taint`
+/// and the pods that are only `terminating` or `stuck` are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSurvey {
-    /// Pods that cannot be read. They hold the node, and are never asked to go: each may be one that has to be waited for.
+    /// Pods that cannot be read. They hold the node and are never evicted, because each may be a pod that has to be waited for.
     pub unreadable: Vec<PodFacts>,
     /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that have not been asked to go yet.
     pub evictable: Vec<PodFacts>,
-    /// Pods that would be evicted, but for a volume that no other node can use now ([`crate::drain::volumes`]): they hold the node.
+    /// Pods that are not evicted because no other node can use one of their volumes now ([`crate::drain::volumes`]). They hold the node.
     pub zone_mismatch: Vec<PodFacts>,
-    /// Of each of them, which volume and which nodes; of each pod that cannot be read, which field: one sentence.
+    /// One sentence for each pod in `zone_mismatch`, with the volume and the nodes it needs.
+    /// One sentence for each pod in `unreadable`, with the field that cannot be read.
     pub held_because: Vec<String>,
-    /// Pods that are on their way out, and have time left; those that are waited for are also among `awaited`.
+    /// Pods that are leaving and have time left. Pods that are waited for are also among `awaited`.
     pub terminating: Vec<PodFacts>,
-    /// Pods that should have been gone five minutes ago; those that are waited for are also among `awaited`.
+    /// Pods that should have been gone five minutes ago. Pods that are waited for are also among `awaited`.
     pub stuck: Vec<PodFacts>,
-    /// Pods that tolerate our taint and came after it, and that no selector or annotation asks to wait for: they are asked to go when nothing else holds
-    /// the node, for [`LATE_PATIENCE`].
+    /// Late pods: they tolerate the draining taint, came after it, and no selector or annotation asks to wait for them.
+    /// They are evicted for [`crate::drain::classify::LATE_PATIENCE`] seconds once nothing else holds the node.
     pub tolerates_taint: Vec<PodFacts>,
-    /// What people should know of some of these pods.
+    /// Remarks about some of these pods.
     pub remarks: PodRemarks,
-    /// Pods that do not matter.
+    /// The number of pods that do not matter.
     pub ignored: u32,
 }
 
-/// Lists for people: they change neither the class of a pod nor the verdict.
+/// Lists that only inform: they change neither the class of a pod nor the verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodRemarks {
-    /// Pods that were waited for until their time was over (`on_drain_timeout`); also among `evictable`.
+    /// Pods that were waited for until their time was over (`on_drain_timeout`).
+    /// Also among `evictable`, or among `zone_mismatch` if a volume holds them back.
     pub out_of_time: Vec<PodFacts>,
-    /// Pods that may need longer to end than the drain has time left: to be evicted, or on their way out.
+    /// Pods to evict, or pods that are leaving, that may need longer to end than the drain has time left.
     pub grace_too_long: Vec<PodFacts>,
-    /// Awaited pods that cannot end by themselves; also among `awaited`.
+    /// Awaited pods that cannot end by themselves and are not leaving; also among `awaited`.
     pub never_ends: Vec<PodFacts>,
-    /// Bare pods that are waited for because nothing would bring them back; also among `awaited`.
+    /// Bare pods that are waited for because no controller would start them again; also among `awaited`.
     pub bare: Vec<PodFacts>,
-    /// Pods that are waited for because they run to completion, and no selector or annotation says more; also among `awaited`.
+    /// Pods that are waited for because they run to completion, without a selector or an annotation that asks for it;
+    /// also among `awaited`.
     pub to_completion: Vec<PodFacts>,
-    /// Pods to evict that have an emptyDir, whose content is lost; also among `evictable`.
+    /// Pods to evict that have an emptyDir, whose content is lost.
+    /// Also among `evictable`, or among `zone_mismatch` if a volume holds them back.
     pub empty_dir: Vec<PodFacts>,
-    /// Pods into which somebody looks with a debug container. Their class is what it would be without.
+    /// Pods with a debug container. It does not change their class.
     pub debugged: Vec<PodFacts>,
-    /// Pods that are bound to the node and have not begun. Their class is what it would be if they had.
+    /// Pods that are bound to the node and have not begun. That does not change their class.
     pub pending: Vec<PodFacts>,
-    /// Pods whose annotation `recycle-eks/drain` says nothing that we know: classed as if they had none.
+    /// Pods whose annotation `recycle-eks/drain` has an unknown value. They are classed as if they had none.
     pub bad_annotation: Vec<PodFacts>,
 }
 
@@ -112,7 +117,7 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
 }
 
 impl PodSurvey {
-    /// What has nothing to do with the pod's class.
+    /// Adds the remarks that do not depend on the pod's class.
     fn add_remarks(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         if pod.is_stuck(terms.now) {
             self.stuck.push(pod.clone());
@@ -151,20 +156,20 @@ impl PodSurvey {
         }
     }
 
-    /// Once the time is over, it is too late for every pod, and nothing is said of it any more.
+    /// Notes a pod that may end only after the deadline. Once the time is over this is true of every pod, so none is noted.
     fn compare_grace(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         if !terms.is_time_over() && pod.ends_at(terms.now) > terms.deadline.at {
             self.remarks.grace_too_long.push(pod.clone());
         }
     }
 
-    /// Nothing is left that holds the node.
+    /// Checks whether no pod holds the node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.holding().is_empty()
     }
 
-    /// Whom to ask to go: once nothing else holds the node, those that tolerate our taint.
+    /// Returns the pods to evict: `evictable` while a pod holds the node, then the late pods that are not leaving yet.
     #[must_use]
     pub fn to_evict(&self) -> Vec<PodFacts> {
         if !self.is_clear() {
@@ -174,7 +179,7 @@ impl PodSurvey {
         late.filter(|pod| pod.deletion_at.is_none()).cloned().collect()
     }
 
-    /// The pods that hold the node, each once.
+    /// Returns the pods that hold the node, each once.
     #[must_use]
     pub fn holding(&self) -> Vec<PodFacts> {
         let mut holding: Vec<PodFacts> = [
@@ -189,13 +194,13 @@ impl PodSurvey {
         .flatten()
         .cloned()
         .collect();
-        // Pods whose uid cannot be read differ in their names.
+        // If the uid of pods cannot be read, only their names tell them apart.
         holding.sort_by_key(|pod| (pod.uid.clone(), pod.full_name()));
         holding.dedup_by_key(|pod| (pod.uid.clone(), pod.full_name()));
         holding
     }
 
-    /// How many pods of each class: the `counts` of an answer. A class without pods is left out.
+    /// Returns the number of pods of each class: the `counts` of an answer. A class without pods is left out.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u32> {
         let mut counts: BTreeMap<String, u32> = self
@@ -208,13 +213,13 @@ impl PodSurvey {
         counts
     }
 
-    /// The first five names of each class: the `names` of an answer. All of them are cut if together they would be too long.
+    /// Returns the first five names of each class: the `names` of an answer. All of them are cut if they are too long together.
     #[must_use]
     pub fn names(&self) -> BTreeMap<String, Vec<String>> {
         self.names_within(NAMES_BUDGET)
     }
 
-    /// The same within so many bytes.
+    /// Returns the first five names of each class, cut if they have more than `budget` bytes together.
     pub(crate) fn names_within(&self, budget: usize) -> BTreeMap<String, Vec<String>> {
         name_lists(self.classes(), budget)
     }
@@ -241,7 +246,7 @@ impl PodSurvey {
     }
 }
 
-/// The first five full names in the order of the alphabet, so that they do not change with the API server's order.
+/// Returns the first five full names in alphabetical order, so that they do not change with the API server's order.
 #[must_use]
 pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
     let mut names: Vec<String> = pods.iter().map(PodFacts::full_name).collect();
@@ -250,7 +255,7 @@ pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
     names
 }
 
-/// The first five names of each list that has any, cut if together they have more than so many bytes.
+/// Returns the first five names of each list that has any, cut if they have more than `budget` bytes together.
 #[must_use]
 pub fn name_lists<'a>(
     lists: impl IntoIterator<Item = (&'a str, &'a [PodFacts])>,
@@ -265,8 +270,8 @@ pub fn name_lists<'a>(
     names
 }
 
-/// The pods of each controller in turn: the API server works on the evictions of one budget one after the other, and on those of
-/// several at the same time.
+/// Orders pods so that their controllers alternate. The API server works on evictions under one budget one after the other,
+/// and on evictions under several budgets at the same time.
 #[must_use]
 pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
     let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
@@ -284,7 +289,8 @@ pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
 }
 
 impl Terms<'_> {
-    /// When the first of the pods that are waited for is asked to go after all, if one is before the deadline.
+    /// Returns when the first awaited pod is evicted after all: at the latest at the deadline.
+    /// None with `on_drain_timeout: restore`, or if every awaited pod is leaving.
     pub(crate) fn next_end_of_patience(&self, survey: &PodSurvey) -> Option<Timestamp> {
         let waiting = survey.awaited.iter().filter(|pod| pod.deletion_at.is_none());
         waiting.filter_map(|pod| self.end_of_patience(pod)).min()

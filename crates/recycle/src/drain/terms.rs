@@ -13,45 +13,45 @@ use crate::cluster::pod::PodFacts;
 use crate::drain::classify::LATE_PATIENCE;
 use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 
-/// Seconds between the end of the longest grace period and the deadline: with `on_drain_timeout: evict` two more looks fit in, for an
-/// eviction that is refused at first and for a kubelet that is slow.
+/// Seconds that are left between the end of a pod's grace period and the deadline with `on_drain_timeout: evict`.
+/// Two more checks fit in, for an eviction that is refused at first and for a slow kubelet.
 pub(crate) const EVICTION_MARGIN: u32 = 60;
 
-/// Seconds after the time that EC2 had given at which the instance counts as not taken: EC2 does not say that it has changed its mind.
+/// Seconds after EC2's announced time at which the instance counts as not taken. EC2 does not report that it has changed its mind.
 const INTERRUPTION_PATIENCE: u32 = 600;
 
-/// By what the pods of a node are judged, beside themselves: the input, and time.
+/// The terms that the pods of a node are judged by: the input and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'a> {
-    /// Which pods are waited for.
+    /// The pods that are waited for.
     pub awaited: &'a Awaited,
-    /// What becomes of the others.
+    /// How the other pods are treated.
     pub evict: Evict,
-    /// What becomes of those that need longer.
+    /// How awaited pods are treated that need more time than the drain has.
     pub on_timeout: OnDrainTimeout,
-    /// The input's, in seconds.
+    /// Seconds that the drain may take by the input (`drain_timeout_seconds`).
     pub drain_timeout: u32,
-    /// Since when our taint is there; none if it is not.
+    /// When the draining taint was set; None if the Node does not have it.
     pub tainted_since: Option<Timestamp>,
-    /// Whose taint.
+    /// The instance that the draining taint names.
     pub instance: &'a InstanceId,
-    /// Since when no pod holds the node but those that tolerate the taint and came after it.
+    /// The time since which only late pods are left: pods that tolerate the taint and came after it.
     pub emptied_at: Option<Timestamp>,
-    /// When the drain began.
+    /// The start of the drain.
     pub since: Timestamp,
     pub now: Timestamp,
     pub deadline: Deadline,
-    /// When EC2 takes the instance away, if it does: nobody is waited for then.
+    /// The time at which EC2 takes the instance away; None if it does not. If it is set, no pod is waited for.
     pub interrupted_at: Option<Timestamp>,
-    /// The hook that holds the member, if one of ours does.
+    /// The lifecycle hook of this installation that holds the member, if there is one.
     pub hook: Option<&'a HeldByHook>,
-    /// The grace period that evictions ask for, in seconds; none: each pod's own.
+    /// The grace period that evictions ask for, in seconds; None for each pod's own.
     pub grace: Option<u32>,
 }
 
 impl<'a> Terms<'a> {
-    /// The terms, and what is to be said about the annotation `recycle-eks/drain-until` if there is anything. `draining_since` is none
-    /// before the drain has begun; `node` is none if it is gone.
+    /// Returns the terms, and a remark about the annotation `recycle-eks/drain-until` if it is wrong or was cut.
+    /// `draining_since` is None before the drain has begun. `node` is None if it is gone.
     #[must_use]
     pub fn find(
         input: &'a Input,
@@ -85,19 +85,20 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The same with the moment since when only late pods are left.
+    /// Sets the time since which only late pods are left.
     #[must_use]
     pub fn emptied_at(self, emptied_at: Option<Timestamp>) -> Self {
         Self { emptied_at, ..self }
     }
 
-    /// It came after our taint, which it tolerates. One that does not was bound from what the scheduler remembered.
+    /// Checks whether a pod came after the draining taint and tolerates it.
+    /// A pod that came after the taint and does not tolerate it was bound from the scheduler's stale cache.
     pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
         let came_after = self.tainted_since.is_some_and(|at| pod.created_at > Some(at));
         came_after && pod.tolerates(&draining_taint(self.instance))
     }
 
-    /// Seconds for which late pods may still be asked to go, and waited for.
+    /// Returns the seconds for which late pods may still be evicted and waited for.
     pub(crate) fn late_patience(&self) -> u32 {
         if self.interrupted_at.is_some() || self.is_time_over() {
             return 0;
@@ -106,13 +107,13 @@ impl<'a> Terms<'a> {
         u32::try_from(i64::from(LATE_PATIENCE) - waited.as_secs()).unwrap_or(0)
     }
 
-    /// The same with the hook that holds the member.
+    /// Sets the hook that holds the member.
     #[must_use]
     pub fn held_by(self, hook: Option<&'a HeldByHook>) -> Self {
         Self { hook, ..self }
     }
 
-    /// Every pod dies with the instance: all are asked to go now.
+    /// Turns the terms into those of an instance that EC2 takes away: every pod ends with it, so all pods are evicted now.
     pub(crate) fn interrupted(self, at: Timestamp) -> Self {
         Self {
             evict: Evict::Others,
@@ -125,12 +126,13 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Seconds that a pod gets to end when it is evicted.
+    /// Returns the seconds that a pod gets to end when it is evicted.
     pub(crate) fn grace_of(&self, pod: &PodFacts) -> u32 {
         self.grace.unwrap_or(pod.grace_seconds)
     }
 
-    /// What its eviction asks for; none: the pod's own. Of an instance that EC2 takes away it is no more than what is left.
+    /// Returns the grace period that a pod's eviction asks for; None for the pod's own.
+    /// If EC2 takes the instance away, the grace period is no longer than the time that is left.
     #[must_use]
     pub fn asked_grace(&self, pod: &PodFacts) -> Option<u32> {
         let left = self
@@ -141,7 +143,7 @@ impl<'a> Terms<'a> {
         (grace != pod.grace_seconds).then_some(grace)
     }
 
-    /// How often the pods may be checked.
+    /// Returns how often the pods may be checked.
     pub(crate) fn poll_budget(&self) -> u32 {
         match self.hook {
             Some(_) => HOOK_POLL_BUDGET,
@@ -149,7 +151,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Whether the pods were checked as often as one execution can.
+    /// Checks whether the pods were checked as often as one execution can.
     #[must_use]
     pub fn is_budget_spent(&self, polls: u32) -> bool {
         polls >= self.poll_budget()
@@ -160,7 +162,7 @@ impl<'a> Terms<'a> {
         self.deadline.is_past(self.now)
     }
 
-    /// When a pod that is waited for is asked to go after all; none if it is not.
+    /// Returns when a pod that is waited for is evicted after all; None if it is not.
     pub(crate) fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
         let end = self.deadline.at;
         let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
@@ -172,7 +174,8 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// A pod that is waited for has to go now. What would be due before the next look may come is due.
+    /// Checks whether a pod that is waited for has to go now.
+    /// With `on_drain_timeout: evict`, an eviction that becomes due before the earliest next check is due now.
     pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
         if self.interrupted_at.is_some() {
             return true;
@@ -186,25 +189,26 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// When a drain has to be over.
+/// The time at which a drain has to be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     pub at: Timestamp,
-    /// A person set it by the annotation.
+    /// True if a person set the end by the annotation.
     pub by_person: bool,
 }
 
 impl Deadline {
-    /// The time is over. An eviction asked for from now on is the last one: record it in [`crate::contract::run::Run`].
+    /// Checks whether the time is over.
+    /// An eviction that is asked for from now on is the last one: record it in [`crate::contract::run::Run`].
     #[must_use]
     pub fn is_past(&self, now: Timestamp) -> bool {
         now >= self.at
     }
 }
 
-/// The deadline: `since` plus the input's `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`
-/// (an RFC 3339 time, or `now`). An annotation that is neither is reported and does not count; one beyond 30 days counts as
-/// 30 days, because an execution's history has no room for more.
+/// Returns the deadline: `since` plus `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`.
+/// The annotation is an RFC 3339 time, or `now`. Any other text is reported and ignored.
+/// A time more than 30 days after `since` is reported and cut to 30 days, because an execution's history has no room for more.
 #[must_use]
 pub fn find_deadline(
     since: Timestamp,

@@ -10,30 +10,31 @@ use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
-/// Seconds that pods have at most after the last eviction, if `on_drain_timeout` asks those to go that were waited for. Longer grace
-/// periods had their time before; only a deadline that somebody moved comes as a surprise.
+/// Seconds that pods have at most after the last eviction, if `on_drain_timeout` evicts pods that were waited for.
+/// Longer grace periods had their time before, unless a person moved the deadline.
 const LAST_GRACE: u32 = 300;
 
-/// Seconds between two looks at a node that EC2 takes away: it has two minutes in all.
+/// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in all.
 const INTERRUPTION_WAIT: u32 = 10;
 
-/// What `check-pods` does next.
+/// The next action of `check-pods`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainVerdict {
-    /// Nothing that matters is left.
+    /// No pod that matters is left.
     Dispose,
-    /// There are pods to evict; then wait so many seconds.
+    /// There are pods to evict. After that, wait this many seconds.
     Evict(u32),
-    /// Wait so many seconds.
+    /// Wait this many seconds.
     Wait(u32),
     /// The time is over, and the input says that the instance goes whatever runs on it.
     EndPods,
-    /// The time, or the poll budget, is over; the text says which, and names what is left.
+    /// The time or the poll budget is used up. The text says which, and names the pods that are left.
     TimedOut(String),
 }
 
-/// Decides on a drain. `polls` counts the polls so far; `last_eviction_tried` says that the one eviction that is due at the
-/// deadline was sent: whoever sends an eviction when the time is over records that.
+/// Decides how a drain goes on. `polls` counts the polls so far.
+/// `last_eviction_tried` says that the one eviction that is due at the end has been asked for.
+/// `check-pods` records that when it asks for an eviction after the deadline, or after the poll budget is spent.
 #[must_use]
 pub fn judge_drain(
     survey: &PodSurvey,
@@ -54,7 +55,7 @@ pub fn judge_drain(
     if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
         return DrainVerdict::Evict(last_wait(survey, terms));
     }
-    // Not when only the poll budget is spent: pods are ended at the time that was said, and not before.
+    // A spent poll budget alone ends no pod: pods are ended at the announced time, not before.
     if terms.is_time_over() && terms.on_timeout == OnDrainTimeout::Terminate {
         return DrainVerdict::EndPods;
     }
@@ -70,7 +71,7 @@ pub fn judge_drain(
     }
 }
 
-/// How long to wait after the last eviction: until whoever was waited for so far can have ended.
+/// Returns the seconds to wait after the last eviction, so that pods that were waited for so far can end.
 fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     let longest = survey.evictable.iter().map(|pod| terms.grace_of(pod)).max();
     match terms.on_timeout {
@@ -82,8 +83,10 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     }
 }
 
-/// The poll law; where a person moved the deadline so late that the law would spend the poll budget before it, what is left of the
-/// budget spread over what is left of the time; and never past the moment at which a pod has to be asked to go.
+/// Returns the seconds until the next check, by the poll law ([`next_wait`]).
+/// A person may have moved the deadline so far that the law would spend the poll budget before it.
+/// In that case the rest of the budget is spread over the rest of the time.
+/// The wait never goes past the time at which a pod has to be evicted.
 fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
     let (since, now, deadline) = (terms.since, terms.now, terms.deadline);
     if terms.interrupted_at.is_some() {
@@ -96,7 +99,7 @@ fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
     let length = u32::try_from(length).unwrap_or(LONGEST_DRAIN);
     let heartbeat_timeout = terms.hook.and_then(HeldByHook::heartbeat_timeout);
     let mut wait = next_wait(waited, left, length, heartbeat_timeout);
-    // A hook that is alive ends long before the budget does.
+    // A hook that is kept alive ends long before the budget does.
     if deadline.by_person && heartbeat_timeout.is_none() {
         let polls_left = i64::from(terms.poll_budget().saturating_sub(polls).max(1));
         wait = wait.max(u32::try_from(left / polls_left).unwrap_or(wait));
@@ -148,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A drain of a day, so many seconds after it began.
+    /// A drain of one day, this many seconds after its start.
     pub(crate) fn after(seconds: i64) -> Terms<'static> {
         Terms {
             now: at(seconds),
@@ -156,7 +159,7 @@ mod tests {
         }
     }
 
-    /// The same if those who are waited for are asked to go in time.
+    /// A drain of one day that evicts awaited pods in time for their grace periods.
     fn evicting_in_time(seconds: i64) -> Terms<'static> {
         Terms {
             on_timeout: OnDrainTimeout::Evict,
@@ -171,7 +174,7 @@ mod tests {
         }
     }
 
-    /// An hourly CronJob with a toleration of everything does not keep a node.
+    /// An hourly CronJob that tolerates every taint is an example: it does not keep a node for ever.
     #[test]
     fn late_pods_are_asked_to_go_when_nothing_else_holds_the_node_and_for_five_minutes() {
         use DrainVerdict::{Dispose, Evict, Wait};
@@ -216,7 +219,7 @@ mod tests {
         );
     }
 
-    /// A Job's pod that is waited for, with so many seconds of grace.
+    /// A Job's pod that is waited for, with a grace period of this many seconds.
     fn patient(name: &str, grace_seconds: u32) -> PodFacts {
         PodFacts {
             annotations: strings([("recycle-eks/drain", "wait")]),
@@ -675,7 +678,7 @@ mod tests {
     }
 
     proptest! {
-        /// Looks at a node whose pods go as soon as their grace period allows, until it is clear or the drain is over.
+        /// Checks a node whose pods end exactly with their grace periods, until the node is clear or the drain is over.
         #[test]
         fn every_pod_has_its_grace_period_and_is_gone_at_the_deadline(
             drain_timeout in 600_u32..=604_800,

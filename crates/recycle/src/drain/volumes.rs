@@ -14,20 +14,20 @@ use crate::cluster::pod::PodFacts;
 use crate::drain::survey::PodSurvey;
 use crate::replacement::defect::is_in_the_way;
 
-/// To how many characters the nodes that a volume needs are cut in a sentence. One zone takes 45.
+/// The number of characters to which the nodes that a volume needs are cut in a sentence. One zone takes about 45.
 const LONGEST_NODES: usize = 120;
 
 /// A PersistentVolumeClaim: its namespace and name.
 pub type VolumeClaim = (String, String);
 
-/// One of the ways in which a volume can be reached (`spec.nodeAffinity.required.nodeSelectorTerms` of a PersistentVolume): a node has to
-/// meet all of it.
+/// One of the ways in which a volume can be reached (`spec.nodeAffinity.required.nodeSelectorTerms` of a PersistentVolume).
+/// A node has to meet all of its requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
-    /// What a node's labels have to be.
+    /// Requirements for a node's labels.
     pub match_expressions: Vec<Requirement>,
-    /// What its fields have to be, such as `metadata.name`.
+    /// Requirements for a node's fields, such as `metadata.name`.
     pub match_fields: Vec<Requirement>,
 }
 
@@ -39,16 +39,16 @@ pub struct Requirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
     pub operator: String,
-    /// What the label may or may not be.
+    /// The values that the label may or may not have.
     pub values: Vec<String>,
 }
 
-/// Where a volume can be used.
+/// The nodes on which a volume can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// Everywhere, or nobody can tell where.
+    /// Any node: the volume has no node affinity, or one that label selectors cannot express.
     Anywhere,
-    /// On nodes that match one of these label selectors.
+    /// Nodes that match one of these label selectors.
     Nodes(Vec<String>),
 }
 
@@ -61,7 +61,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Of the nodes that can use it; none: all can.
+    /// Returns the label selectors of the nodes that can use the volume; empty if all can.
     fn selectors(&self) -> &[String] {
         match &self.reach {
             Reach::Anywhere => &[],
@@ -70,7 +70,8 @@ impl Volume {
     }
 }
 
-/// Reads where a volume can be used. A term that no label selector can say counts as met: only what is known for certain holds a pod.
+/// Reads where a volume can be used. If a label selector cannot express one of the terms, the volume counts as usable anywhere:
+/// a pod is held back only for a reason that is certain.
 #[must_use]
 pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
     // An empty term matches no node (Kubernetes API reference of NodeSelectorTerm).
@@ -83,7 +84,8 @@ pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
     selectors.map_or(Reach::Anywhere, Reach::Nodes)
 }
 
-/// The term as a label selector, which has the same operators but for `Gt` and `Lt`, and no fields.
+/// Writes the term as a label selector.
+/// None if it has `Gt`, `Lt` or fields, which label selectors do not have, or if a name or value is not valid in one.
 fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
     if !term.match_fields.is_empty() {
         return None;
@@ -99,33 +101,33 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
         }
     };
     let parts: Option<Vec<String>> = term.match_expressions.iter().map(write).collect();
-    // The API server refuses to list by what is no selector: that would be no answer about any pod.
+    // The API server rejects a list request with an invalid selector, which would leave all pods without an answer.
     parts
         .map(|parts| parts.join(","))
         .filter(|selector| selector.parse::<Selector>().is_ok())
 }
 
-/// The claims whose volumes decide whether these pods may be evicted.
+/// Returns the claims whose volumes decide whether these pods may be evicted.
 #[must_use]
 pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
     evictable.iter().flat_map(claims_of).collect()
 }
 
-/// A pod that is annotated `evict` goes, wherever it ends up.
+/// Returns the claims of a pod. A pod that is annotated `evict` has none here: it is evicted wherever it ends up.
 fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
     let claims = pod.volumes.claims.iter().filter(|_| !pod.is_told_to_go());
     claims.map(|claim| (pod.namespace.clone(), claim.clone()))
 }
 
-/// The label selectors of all nodes that these volumes need, each once: to be asked for.
+/// Returns the label selectors of all nodes that these volumes need, each once. The caller looks for nodes by them.
 #[must_use]
 pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String> {
     let selectors = volumes.values().flat_map(Volume::selectors);
     selectors.cloned().collect()
 }
 
-/// Whether pods of `old` could be placed on this node, as far as it is the node's to say: it is another one, Ready, not cordoned, and
-/// has no taint that keeps pods of `old` away.
+/// Checks whether this node could take pods of `old`, as far as the node itself decides that.
+/// It is another node, Ready, not cordoned, and has no taint that keeps pods of `old` away.
 #[must_use]
 pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
     node.name != old.name
@@ -134,8 +136,9 @@ pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
         && !node.taints.iter().any(|taint| is_in_the_way(taint, old))
 }
 
-/// Takes the pods out of those to evict that have a volume which no other node can use now. A claim without an entry in `volumes` is not
-/// bound, and the scheduler will find it a place. `places` are the selectors for which there is a node that could take them.
+/// Moves pods from `evictable` to `zone_mismatch` if no other node can use one of their volumes now.
+/// A claim without an entry in `volumes` is not bound, and the scheduler finds a place for it.
+/// `places` are the selectors for which there is a node that could take the pods.
 #[must_use]
 pub fn hold_back(
     mut survey: PodSurvey,

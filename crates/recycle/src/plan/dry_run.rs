@@ -14,31 +14,33 @@ use crate::drain::survey::PodSurvey;
 use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
 use crate::restore::table::{Column, Way, find_row, look_up};
 
-/// How many bytes the names of a plan's pods may have together: with all else an answer stays under 8 KB.
+/// The bytes that the names of a plan's pods may have together. With all else an answer stays under 8 KB.
 const PODS_BUDGET: usize = 2_400;
-/// How many pods of one class and reason are named: those of a node with the most pods that EKS allows by default (110), in two lists.
+/// The number of pods of one class and reason that are named.
+/// Two such lists name all pods of a node with the most pods that EKS allows by default (110).
 const PODS_NAMED: usize = 55;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// One sentence a step.
+    /// One sentence for each step.
     pub steps: Vec<String>,
-    /// Things that a person should know.
+    /// Remarks that a person should know.
     pub notes: Vec<String>,
-    /// What becomes of each pod, and by which rule.
+    /// The treatment of each pod, and the rule for it.
     pub pods: Vec<PlannedPods>,
-    /// How the node would be put back if its drain failed, as the group is now: the row of the table, one sentence a cell.
+    /// The ways in which the node would be put back if its drain failed, as the group is now.
+    /// They are the table's row for the group, one sentence for each cell.
     pub put_back: Vec<String>,
 }
 
-/// Pods of which the same becomes for the same reason.
+/// Pods that are treated alike for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedPods {
-    /// What: `wait`, `evict`, `hold` or `ignore`.
+    /// The treatment: `wait`, `evict`, `hold` or `ignore`.
     pub class: &'static str,
     pub reason: &'static str,
     pub count: u32,
-    /// Their names, as many as there is room for.
+    /// The pods' names, as many as there is room for.
     pub pods: Vec<String>,
 }
 
@@ -61,7 +63,7 @@ pub fn write_plan(
     steps.push(plan_drain(input, survey));
     steps.push(plan_balancers(input));
     steps.push(plan_disposal(input, group));
-    // Of a hook's node the group sees to the replacement.
+    // On the hook path the group itself launches a replacement.
     if input.replacement == Replacement::After && input.hook.is_none() {
         steps.push(plan_wait("the group's new member", input, node));
     }
@@ -73,7 +75,7 @@ pub fn write_plan(
     }
 }
 
-/// What matters most comes first, and has the most room for its names.
+/// Groups the pods by class and reason. The most important class comes first.
 fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestamp) -> Vec<PlannedPods> {
     let mut groups: BTreeMap<(u8, &'static str, &'static str), Vec<String>> = BTreeMap::new();
     for pod in pods {
@@ -103,7 +105,7 @@ fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestam
         })
         .collect();
     let mut named: usize = planned.iter().map(|group| group.pods.len()).sum();
-    // With names of 16 characters, to which they are cut at last, so many fit.
+    // This many names fit if each is cut to 16 characters.
     while named * 16 > PODS_BUDGET {
         if let Some(longest) = planned.iter_mut().max_by_key(|group| group.pods.len()) {
             longest.pods.pop();
@@ -162,7 +164,7 @@ fn plan_wait(newcomer: &str, input: &Input, node: &NodeFacts) -> String {
     format!("wait up to {time} until {newcomer} is in service and its Node usable{resources}")
 }
 
-/// How many pods; which ones, the answer's `names` say.
+/// Describes the drain with the number of pods. The answer's `names` say which pods these are.
 fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     let rest = match input.evict {
         Evict::Others | Evict::OthersAndJobs => "evict the others",
@@ -253,7 +255,7 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
     .collect()
 }
 
-/// Seconds in the largest unit that divides them.
+/// Writes seconds in the largest unit that divides them.
 fn describe_seconds(seconds: u32) -> String {
     let mut units = [(86_400, "day"), (3_600, "hour"), (60, "minute")].into_iter();
     let largest = units.find(|(length, _)| seconds != 0 && seconds.is_multiple_of(*length));

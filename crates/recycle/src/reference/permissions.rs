@@ -20,7 +20,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// Exactly the verbs that are used; those of one resource stand together.
+/// Exactly the verbs that are used. The verbs of one resource stand together.
 pub const PERMISSIONS: &[Permission] = &[
     in_core_group("nodes", "get"),
     in_core_group("nodes", "list"),
@@ -40,7 +40,7 @@ const fn in_core_group(resource: &'static str, verb: &'static str) -> Permission
     }
 }
 
-/// The manifest `terraform/rbac/recycle-eks.yaml`.
+/// Renders the manifest `terraform/rbac/recycle-eks.yaml`.
 #[must_use]
 pub fn render_manifest() -> String {
     let rules: String = PERMISSIONS
@@ -72,7 +72,7 @@ subjects:
     )
 }
 
-/// Writes the manifest anew.
+/// The command that writes the manifest anew.
 const COMMAND: &str = "cargo run -q -p recycle --example rbac > terraform/rbac/recycle-eks.yaml";
 
 fn render_rule(permissions: &[Permission]) -> String {

@@ -6,7 +6,7 @@ use crate::base::failure::{Failure, Outcome};
 use crate::input::fields::{Choice, FIELDS, Field, Kind, choices};
 use crate::notify::notification::{self, ATTRIBUTES, Happening, Severity};
 
-/// What stands above the tables. `make generate` writes the page, and whoever changes it by hand is told so.
+/// The text above the tables. `make generate` writes the page, so the text warns against changes by hand.
 const INTRODUCTION: &str = "\
 # Inputs and outcomes
 
@@ -16,13 +16,13 @@ An execution needs `instance_id` and `cluster_name`. A field that is unknown, wr
 is refused by name before anything is touched.
 ";
 
-/// What stands below them.
+/// The text below them.
 const END: &str = "
 A node that a [lifecycle hook](hooks.md) holds is never put back, since its group is terminating it: after any failure but
 `DrainTimedOut` and `NodeLost` the sweep starts another execution for it.
 ";
 
-/// All tables, each under its heading.
+/// Renders the page of inputs and outcomes: all tables, each under its heading.
 #[must_use]
 pub fn render_page() -> String {
     format!(
@@ -32,7 +32,7 @@ pub fn render_page() -> String {
     )
 }
 
-/// What stands above the tables of notifications.
+/// The text above the tables of notifications.
 const NOTIFICATIONS: &str = "\
 # Notifications
 
@@ -43,7 +43,7 @@ subject, and `reason`, `blocks` and `what_to_do` as lines of text. The state mac
 published to neither fails nor holds up a node.
 ";
 
-/// What stands below them.
+/// The text below them.
 const NOTIFICATIONS_END: &str = r#"
 Of executions that cannot tell themselves EventBridge tells: those of `recycle-node` that were aborted, took too long, or failed as
 `ClaimLost` or under a name of Step Functions' own (`States.…`); those of `rotate-nodes` that did not succeed, except as `RotationFailed`, which
@@ -70,7 +70,7 @@ Everything about two groups but their beginnings:
 [One message of each kind](messages.md), as a run on the local world has published them.
 "#;
 
-/// The page about notifications.
+/// Renders the page about notifications.
 #[must_use]
 pub fn render_notifications() -> String {
     let mut page =
@@ -92,14 +92,14 @@ pub fn render_notifications() -> String {
     page + NOTIFICATIONS_END
 }
 
-/// How a value looks in the message.
+/// Returns a value as it is in the message.
 fn word(value: impl serde::Serialize) -> String {
     let text = serde_json::to_value(value).ok();
     text.and_then(|text| text.as_str().map(str::to_owned))
         .unwrap_or_default()
 }
 
-/// One row a field, and one line below it for each value of a closed list.
+/// Renders one row for each field. Its meaning includes the values of a closed list.
 fn render_inputs() -> String {
     let mut table = String::from("| field | default | allowed | meaning |\n|---|---|---|---|\n");
     for field in &FIELDS {

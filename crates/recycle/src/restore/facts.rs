@@ -16,7 +16,7 @@ pub struct Newcomer {
     pub lifecycle_state: String,
     /// Its Node, if it has registered.
     pub node: Option<NodeFacts>,
-    /// Its Node has pods other than those of DaemonSets and mirrors.
+    /// True if its Node has, or may have, pods other than finished ones and those of DaemonSets and mirrors.
     pub has_pods: bool,
 }
 
@@ -30,44 +30,44 @@ impl Newcomer {
     }
 }
 
-/// How the Node is.
+/// The state of the Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubernetesHalf {
     /// The cluster cannot be asked.
     Unseen,
     /// There is no Node of this instance.
     Vanished,
-    /// Something that we wrote is to be taken away ([`crate::restore::undo::undo_kubernetes`]).
+    /// Something has to be taken away from the Node ([`crate::restore::undo::undo_kubernetes`]).
     Undo,
-    /// Nothing of ours keeps pods away.
+    /// No mark of an execution keeps pods away.
     Clean,
 }
 
-/// Everything that a put-back looks at.
+/// The facts that a put-back is decided by.
 #[derive(Debug, Clone)]
 pub struct Situation<'a> {
     pub id: &'a InstanceId,
     /// None if EC2 does not know it.
     pub instance: Option<&'a Instance>,
-    /// Its group, or the one that it was claimed in.
+    /// The instance's group, or the group that it was claimed in. In a sweep it may be the group of a member that is protected for it.
     pub group: Option<&'a Group>,
     pub kubernetes: KubernetesHalf,
-    /// It has not been Ready for so long that the node counts as lost ([`crate::drain::lost`]).
+    /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,
-    /// Who came after EnterStandby; none if nobody can say that.
+    /// The members that came after EnterStandby; None if no record says who was there before, or the cluster cannot be asked.
     pub newcomers: Option<&'a [Newcomer]>,
-    /// Others that carry our cordon for this instance.
+    /// Other instances whose Nodes this put-back has cordoned, or this node's execution keeps from Cluster Autoscaler.
     pub marked: &'a [Newcomer],
-    /// Since when the Node says that it is being put back.
+    /// When the Node was marked as being put back; None if it is not.
     pub queued_since: Option<Timestamp>,
-    /// The Node of the group that is put back first.
+    /// The Node of the group that is put back first, if that is another one.
     pub ahead: Option<&'a NodeName>,
-    /// The members, and instances that were members, which we protected from scale-in.
+    /// The members and former members that an execution or put-back of this instance has protected from scale-in.
     pub protected: &'a [InstanceId],
-    /// What was done or about to be done.
+    /// The changes of the group that were made or about to be made.
     pub deeds: &'a Deeds,
     /// Seconds since the put-back began.
     pub waited: i64,
-    /// Steps and looks before this one.
+    /// The number of steps and checks before this one.
     pub steps: u32,
 }

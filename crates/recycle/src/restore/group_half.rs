@@ -13,7 +13,8 @@ use crate::restore::step::{
 use crate::restore::table::{Column, Row, Way, find_row, look_up};
 
 impl Situation<'_> {
-    /// First the Node says that it is being put back, then the others' Nodes are read again: of two each sees the other.
+    /// Returns the step by which this put-back waits for others of its group. None if it may go on, or if the cluster cannot be asked.
+    /// The Node is marked as being put back before the other Nodes are read again, so that of two put-backs each sees the other.
     pub(crate) fn wait_in_line(&self) -> Option<PutBackStep> {
         if self.kubernetes != KubernetesHalf::Clean {
             return None;
@@ -26,7 +27,7 @@ impl Situation<'_> {
         Some(PutBackStep::Wait(STEP_WAIT, why))
     }
 
-    /// Whether there is patience left for a way back that is not open yet.
+    /// Checks whether there is time and a step left for a way back that is not open yet.
     #[must_use]
     pub fn has_time(&self) -> bool {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
@@ -72,7 +73,7 @@ impl Situation<'_> {
                 Row::Free | Row::AtMaximum | Row::AtMinimum | Row::Fixed => Stuck::AtMaximum,
             });
         }
-        // The replacement is kept empty until it goes, and it is the one whom a trim of the group may take.
+        // The replacement is kept empty until it goes. It is also the member that a trim of the group may take.
         let dropped = replacement.filter(|_| matches!(way, Way::DropThenExit | Way::ExitThenDrop));
         let step = match (way, dropped) {
             (Way::LowerThenExit, _) => PutBackStep::Lower { from: group.desired },
@@ -86,7 +87,8 @@ impl Situation<'_> {
         self.prepare(group, dropped).unwrap_or(step)
     }
 
-    /// Back in service: the group gets the size that it had, if that costs no pod, and our marks go.
+    /// Decides the steps once the instance is back in service.
+    /// The group gets the size that it had, if that costs no pod, and the marks of the put-back go.
     pub(crate) fn settle(&self, group: &Group) -> PutBackStep {
         let replacement = self.find_replacement(group);
         let column = self.column(group, replacement);
@@ -108,7 +110,7 @@ impl Situation<'_> {
                 (Column::Empty | Column::Stays, _) => {}
             }
         }
-        // The group took the capacity back that ExitStandby had added. Who goes would be its choice.
+        // The group took back the capacity that ExitStandby had added, and would choose itself which member goes.
         let has_trimmed = exited_from == Some(group.desired) && count(group) > group.desired;
         if has_trimmed && self.has_time() {
             let dropped = replacement.filter(|_| column == Column::Empty);
@@ -137,7 +139,8 @@ impl Situation<'_> {
         self.end(PutBackStep::Done(note.clone()), note)
     }
 
-    /// What has to be done before the group's size changes: the replacement that is to go keeps empty, everybody else is protected.
+    /// Returns the step that has to come before the group's size changes, if there is one.
+    /// The replacement that is to go is cordoned, so that it stays empty. All other members are protected from scale-in.
     fn prepare(&self, group: &Group, dropped: Option<&Newcomer>) -> Option<PutBackStep> {
         if let Some(newcomer) = dropped.filter(|newcomer| !newcomer.is_cordoned()) {
             return Some(PutBackStep::CordonReplacement(newcomer.instance.clone()));
@@ -147,7 +150,7 @@ impl Situation<'_> {
         (!exposed.is_empty()).then_some(PutBackStep::Protect(exposed))
     }
 
-    /// Ends, unless the Node is still to be looked at; `note` says what is not as it was in the group.
+    /// Ends the put-back, unless the Node has still to be checked. `note` says what in the group is not as it was.
     pub(crate) fn end(&self, end: PutBackStep, note: Option<String>) -> PutBackStep {
         self.clean_up(match (self.kubernetes, self.has_time()) {
             (KubernetesHalf::Unseen, true) => wait_for_cluster(),
@@ -156,7 +159,7 @@ impl Situation<'_> {
         })
     }
 
-    /// Marks first, protection last: every end of a put-back comes through here.
+    /// Removes marks first and protection last. Every end of a put-back comes through here.
     pub(crate) fn clean_up(&self, end: PutBackStep) -> PutBackStep {
         let id = self.id.as_str();
         let is_left = matches!(end, PutBackStep::LeaveInStandby(_));
@@ -193,7 +196,8 @@ impl Situation<'_> {
         }
     }
 
-    /// The newcomer that stands in for the node: the reserved one, else one that is in service and nobody else's, an empty one first.
+    /// Returns the newcomer that stands in for the node: it is in service, and not reserved for another node.
+    /// A newcomer that is reserved for this node comes first, then an empty one.
     fn find_replacement(&self, group: &Group) -> Option<&Newcomer> {
         let newcomers = self.newcomers.unwrap_or_default().iter();
         newcomers
@@ -215,7 +219,7 @@ impl Situation<'_> {
         let Some(newcomers) = self.newcomers.filter(|_| !self.deeds.has_paid(group)) else {
             return Column::Stays;
         };
-        // One that is not in service yet may have pods already, and would go first if the group were made smaller.
+        // A newcomer that is not in service yet may have pods already. It would go first if the group were made smaller.
         let mut newcomers = newcomers.iter();
         let may_have_come = newcomers.any(|newcomer| self.may_have_come_for_us(newcomer));
         match replacement {

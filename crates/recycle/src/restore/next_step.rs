@@ -15,8 +15,8 @@ use crate::restore::step::{LONG_WAIT, Place, PutBackStep, Stuck, wait_for_cluste
 /// Seconds for which the cluster is asked before the group's half begins without it.
 pub const CLUSTER_PATIENCE: u32 = 120;
 
-/// Seconds until a way back that was refused is tried again: such a try takes half an hour, in which nobody else can have the node, nor
-/// its group the turn.
+/// Seconds until a way back that was refused is tried again.
+/// A try takes half an hour. In that time no other execution can have the node, and no other node of its group the turn.
 pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
 
 #[must_use]
@@ -47,7 +47,7 @@ pub fn next_put_back_step(situation: &Situation<'_>) -> PutBackStep {
 }
 
 impl GaveUp {
-    /// Whether another try makes no sense yet, `step` being the next one.
+    /// Checks whether another try is pointless for now, given that `step` would be the next one.
     #[must_use]
     pub fn is_final(self, step: &PutBackStep, now: Timestamp) -> bool {
         let is_end = matches!(step, PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_));
@@ -56,7 +56,8 @@ impl GaveUp {
 }
 
 impl Deeds {
-    /// Whether the group was made one smaller again, as far as can be seen. After a call whose answer was lost, the capacity tells.
+    /// Checks whether the group was made one smaller again, as far as the group shows that.
+    /// The desired capacity tells whether a call took effect whose answer was lost.
     pub(crate) fn has_paid(&self, group: &Group) -> bool {
         self.0.iter().enumerate().any(|(position, deed)| match deed {
             Deed::Lower(from) => position + 1 < self.0.len() || group.desired != *from,

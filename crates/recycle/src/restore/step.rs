@@ -6,7 +6,7 @@ use crate::cluster::group::Group;
 /// The next step of a put-back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutBackStep {
-    /// Take from the Node what we wrote.
+    /// Take from the Node what an execution wrote.
     UndoKubernetes,
     /// Write on the Node that it is being put back.
     Queue,
@@ -18,39 +18,40 @@ pub enum PutBackStep {
     TerminateReplacement(InstanceId),
     /// SetDesiredCapacity, one less than it is.
     Lower { from: u32 },
-    /// SetDesiredCapacity, because the group would trim members of ours after ExitStandby.
+    /// SetDesiredCapacity, because the group would trim a member of its own choice after ExitStandby.
     Raise { to: u32 },
     ExitStandby {
         /// The desired capacity before it.
         from: u32,
     },
-    /// Take our cordon from these members' Nodes, and the reservation, too, unless another execution may go on with it.
+    /// Take from these members' Nodes the put-back's cordon and the mark that keeps them from Cluster Autoscaler.
+    /// The reservation goes, too, unless another execution may go on with it.
     ReleaseReplacements {
         newcomers: Vec<InstanceId>,
-        /// The reservation is removed.
+        /// True if the reservation is removed.
         reservation: bool,
     },
-    /// Take our protection from these members.
+    /// Take away the protection that the execution or the put-back gave these members.
     Unprotect(Vec<InstanceId>),
-    /// TerminateInstanceInAutoScalingGroup of a dead member in Standby, where no health check reaches it: its group forgets it.
+    /// TerminateInstanceInAutoScalingGroup of a dead member in Standby, so that its group forgets it. No health check reaches it there.
     ForgetDead,
-    /// Wait so many seconds; why.
+    /// Wait this many seconds, for the reason in the text.
     Wait(u32, String),
     /// The node is what it was. The text says what is not, if anything.
     Done(Option<String>),
-    /// There is no legal way back; why.
+    /// There is no legal way back, for this reason.
     LeaveInStandby(Stuck),
-    /// The node is lost, somebody else's, or cannot be seen: nothing more is done to it. The text says what is not as it was in its group,
-    /// if anything.
+    /// The node is lost, has no group, cannot be seen, was stopped as asked, or is in Standby without an execution's doing.
+    /// Nothing more is done to it. The text says what is not as it was in its group, if anything.
     Report(Option<String>),
 }
 
-/// Why an instance stays in Standby.
+/// The reason why an instance stays in Standby.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
     AtMaximum,
     LaunchSuspended,
-    /// The instance does not run; its state.
+    /// The instance does not run; holds its state.
     NotRunning(String),
     /// The way back did not open in time.
     TooLong,
@@ -81,9 +82,9 @@ impl Stuck {
 
 #[derive(PartialEq)]
 enum Kind {
-    /// On Nodes or members, or a wait.
+    /// A step on Nodes or members that does not change the group's size, or a wait.
     Other,
-    /// It changes the group's size, or prepares that.
+    /// A step that changes the group's size or prepares that.
     Group,
     End,
 }
@@ -112,33 +113,34 @@ impl PutBackStep {
         self.kind() == Kind::End
     }
 
-    /// It changes the group's size, or prepares that. Two put-backs of one group would take each other's changes for their own.
+    /// Checks whether the step changes the group's size or prepares that.
+    /// Two such put-backs of one group at the same time would take each other's changes for their own.
     pub(crate) fn changes_group(&self) -> bool {
         self.kind() == Kind::Group
     }
 }
 
-/// Seconds that a put-back may take before the node is left where it is: half an hour, in which a launch that is under way comes or
-/// fails, and a group that was busy has calmed down.
+/// Seconds that a put-back may take before the node is left where it is: half an hour.
+/// In that time a launch that is under way comes or fails, and a busy group calms down.
 pub const PATIENCE: u32 = 1_800;
 
-/// Seconds for which other put-backs of the group are waited for. A crashed one is taken up by the sweep in that time.
+/// Seconds for which a put-back waits for other put-backs of the group. The sweep takes up a crashed one in that time.
 pub const LINE_PATIENCE: u32 = 900;
 
-/// Seconds between two steps, enough for Auto Scaling to show what the last one did.
+/// Seconds between two steps, enough for Auto Scaling to show the effect of the last one.
 pub const STEP_WAIT: u32 = 10;
 
-/// Seconds between two looks at something that takes its time: half an hour of them is 30.
+/// Seconds between two checks of something that takes its time: half an hour has 30 of them.
 pub const LONG_WAIT: u32 = 60;
 
-/// How many steps and looks a put-back may have before it is at the end of its patience: 30 looks and 10 steps, twice as many as any
-/// way needs. The execution's history has no room for more.
+/// The number of steps and checks after which a put-back gives up: 30 checks and 10 steps, twice as many as any way needs.
+/// The execution's history has no room for more.
 pub const MOST_STEPS: u32 = 40;
 
 pub(crate) enum Place {
-    /// The instance or its Node is gone, or it is on its way out.
+    /// The instance is gone, is not a member or is leaving its group; or its Node is gone or counts as lost.
     Lost,
-    /// In Standby, but not by us; or stopped as asked, to stay there.
+    /// The instance is in Standby, but no execution put it there, or it was stopped as asked and stays there.
     Foreign,
     OnTheWay(String),
     Standby,
@@ -149,7 +151,7 @@ pub(crate) fn wait_for_cluster() -> PutBackStep {
     PutBackStep::Wait(LONG_WAIT, "the cluster cannot be asked".to_owned())
 }
 
-/// Members that count towards the desired capacity.
+/// Counts the members that count towards the desired capacity.
 pub(crate) fn count(group: &Group) -> u32 {
     group.in_service() + group.pending()
 }

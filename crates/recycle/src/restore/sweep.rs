@@ -18,21 +18,24 @@ use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, ClaimDecision, Phase, StoredClaim, decide_claim, is_forgotten};
 use crate::records::owner::Owner;
 
-/// How many nodes one sweep sees to. Each may take 412 history events (44 steps of a put-back, a question for the owner, a
-/// notification), of which an execution has room for 25,000.
+/// The number of nodes that one sweep works on. Each may take 412 history events (44 steps of a put-back, a question about the owner,
+/// a notification). An execution has room for 25,000.
 pub const MOST_NODES: usize = 40;
-/// Seconds between two sweeps, as the module's rule says.
+/// Seconds between two sweeps, as in the module's rule.
 pub const INTERVAL: i64 = 900;
-/// Seconds for which a function of an execution that was stopped may still be at work: `evict-pods` has 240, and its answer some way.
+/// Seconds for which a function may still be at work after its execution was stopped.
+/// `evict-pods` has a timeout of 240 seconds, and its answer takes a while to arrive.
 pub const LONGEST_CALL: i64 = 300;
 
-/// What the names of executions begin with that a sweep starts for a member which our hook holds.
+/// The prefix of the names of executions that a sweep starts for a member that this installation's hook holds.
 pub const BY_HOOK: &str = "hook";
-/// What the names of executions begin with that a sweep starts for a node which a person has tainted.
+/// The prefix of the names of executions that a sweep starts for a node that a person has tainted.
 pub const BY_REQUEST: &str = "request";
 
-/// What makes the execution that a sweep starts for a node another than those before: the quarter of an hour, and whose work it goes on
-/// with. However often sweeps come in it, one that cannot begin is not begun again by its own end.
+/// Returns the cause that distinguishes the execution that a sweep starts for a node from earlier ones.
+/// It consists of the quarter of an hour, and of the execution whose work the new one goes on with.
+/// All sweeps of a quarter of an hour find the same cause. So an execution that cannot begin is not started again by the sweep
+/// that its own end triggers.
 #[must_use]
 pub fn find_cause(former: Option<&Claim>, now: Timestamp) -> String {
     let quarter = now.as_second().div_euclid(INTERVAL);
@@ -42,13 +45,14 @@ pub fn find_cause(former: Option<&Claim>, now: Timestamp) -> String {
     )
 }
 
-/// Whether the execution that held this claim has drained the member and let go of it: its group waits for somebody else's hook.
+/// Checks whether the execution that held this claim has drained the member and let go of it.
+/// In that case the group waits for another tool's hook.
 #[must_use]
 pub fn is_done_with(former: &Claim, owner: Option<&Owner>) -> bool {
     former.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
 }
 
-/// Whether a person's taint has started this execution: then it answers the taint, whatever its end.
+/// Checks whether a person's taint has started this execution. Such an execution answers the taint however it ends.
 #[must_use]
 pub fn is_by_request(execution: &ExecutionArn) -> bool {
     let name = execution.as_str().rsplit(':').next();
@@ -56,11 +60,12 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
     rest.is_some_and(|rest| rest.starts_with("-i-"))
 }
 
-/// The tags that an instance carries for its own sake.
+/// The tags that mark an instance because of the instance itself, not because of another one.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
 
-/// Every instance for which something of ours is left. `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and
-/// `recycle-eks/replacement-for` are results.
+/// Returns every instance for which something of recycle-eks is left on a Node or an instance, or which a person's taint asks for.
+/// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
+/// they are results.
 #[must_use]
 pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
     let named = |value: Option<&String>| value?.parse().ok();
@@ -91,11 +96,12 @@ fn is_marked(node: &NodeFacts) -> bool {
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.labels.contains_key(GROUP_LABEL)
         || node.is_requested()
-        // A taint whose value or effect somebody has changed is that person's.
+        // A taint whose value or effect differs was changed by a person or another tool, and belongs to them.
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
-/// Whether it was stopped or detached as asked: what is left of ours goes, and nobody has to see to it.
+/// Checks whether the instance was stopped or detached as asked.
+/// If so, the sweep removes what the execution has left, and no person has to do anything.
 #[must_use]
 pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
     let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
@@ -104,8 +110,9 @@ pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state:
     is_stopped || (is_detached && !is_draining)
 }
 
-/// Those that this sweep sees to: first of all whom our hook holds and nobody has claimed, as heartbeats are due. If there are too many,
-/// the next sweep begins where this one ends.
+/// Returns the instances that this sweep works on.
+/// Unclaimed members that this installation's hook holds come first, because heartbeats are due.
+/// If there are too many instances, the next sweep begins where this one ends.
 #[must_use]
 pub fn take_turns(
     leftovers: BTreeSet<InstanceId>,
@@ -128,25 +135,26 @@ fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
     ids
 }
 
-/// What a sweep does about the claim of a node.
+/// The decision of a sweep about the claim of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverDecision {
     /// The claim is this sweep's: put the node back.
     PutBack,
-    /// Nobody works on it: make the claim this sweep's; the one that was there, if there was one.
+    /// No execution works on the node: make the claim this sweep's. Holds the claim that was there, if there was one.
     Claim(Option<Claim>),
     /// Ask Step Functions whether the claim's owner still runs.
     AskOwner(ExecutionArn),
-    /// Its owner has ended, but a function of it may still be at work for so many seconds.
+    /// The owner has ended, but one of its functions may still be at work for this many seconds.
     Wait(u32),
-    /// Somebody works on it; the text says who.
+    /// An execution works on the node, or the claim belongs to another installation or version. The text says which.
     Leave(String),
     /// The annotation is not a claim; a person has to remove it.
     Unreadable(String),
 }
 
-/// Decides it. `owner` is what Step Functions said when it was asked. An owner that has ended at an unknown time counts as ended when this
-/// sweep began, at `sweep_began`, so that the wait for its functions has an end.
+/// Decides what a sweep does about a claim. `owner` is the answer of Step Functions when it was asked.
+/// An owner that has ended at an unknown time counts as ended at `sweep_began`, the start of this sweep.
+/// That bounds the wait for its functions. For an owner that Step Functions no longer knows there is no wait.
 #[must_use]
 pub fn judge_leftover(
     found: Option<&StoredClaim>,
@@ -169,12 +177,12 @@ pub fn judge_leftover(
             }
         }
         ClaimDecision::AskOwner(owner) => LeftoverDecision::AskOwner(owner),
-        // Nothing is less urgent than a sweep.
+        // A sweep has the lowest urgency, so that no claim is less urgent.
         ClaimDecision::TakeOver(claim) => {
             LeftoverDecision::Leave(format!("{} works on it", claim.fence.execution))
         }
         ClaimDecision::Duplicate(reason) => LeftoverDecision::Leave(reason),
-        // Another installation, or a newer version, may be at work under it: its own sweep sees to its nodes.
+        // Another installation, or a newer version, may be at work under this claim. Its own sweep works on its nodes.
         ClaimDecision::Foreign(what) => LeftoverDecision::Leave(format!("its claim is {what}")),
         ClaimDecision::Unreadable(text) => LeftoverDecision::Unreadable(text),
     }

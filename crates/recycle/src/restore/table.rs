@@ -2,7 +2,7 @@
 
 use crate::cluster::group::Group;
 
-/// Which sizes the group allows: m, d, M are its minimum, desired capacity and maximum at this moment.
+/// The sizes that the group allows: m, d, M are its minimum, desired capacity and maximum at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
     /// m < d < M
@@ -13,22 +13,22 @@ pub enum Row {
     AtMinimum,
     /// m = d = M
     Fixed,
-    /// The process Launch is suspended: AWS lets nobody out of Standby.
+    /// The process Launch is suspended: AWS lets no instance out of Standby.
     LaunchSuspended,
 }
 
-/// What became of the replacement.
+/// The state of the replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// It is not in service: not launched, or still on its way.
+    /// The replacement is not in service: not launched, or still on its way.
     NotLaunched,
-    /// It is there, without pods other than those of DaemonSets and mirrors.
+    /// The replacement is there, without pods other than finished ones and those of DaemonSets and mirrors.
     Empty,
-    /// It has pods or cannot be looked at, or there is none that is due: nothing is taken away.
+    /// The replacement has pods or cannot be checked, or none is due. Nothing is taken away.
     Stays,
 }
 
-/// By which sequence the instance comes back.
+/// The sequence of calls by which the instance comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// SetDesiredCapacity(d-1), then ExitStandby makes it d.
@@ -41,11 +41,11 @@ pub enum Way {
     ExitThenDrop,
     /// ExitStandby, and the group stays one larger.
     Exit,
-    /// No legal sequence: it stays in Standby, schedulable.
+    /// No legal sequence: the instance stays in Standby, schedulable.
     Stay,
 }
 
-/// The table of the put-back: the cell of this row and column.
+/// Looks up the table of the put-back: returns the cell of this row and column.
 #[must_use]
 pub fn look_up(row: Row, column: Column) -> Way {
     match (row, column) {
@@ -58,7 +58,6 @@ pub fn look_up(row: Row, column: Column) -> Way {
     }
 }
 
-/// The row that the group is in.
 #[must_use]
 pub fn find_row(group: &Group) -> Row {
     if group.suspended.iter().any(|process| process == "Launch") {

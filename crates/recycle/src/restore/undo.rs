@@ -5,28 +5,32 @@ use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
 use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
 use crate::records::node_record::Record;
 
-/// The value of the balancers' label when it is we who set it.
+/// The value of the balancers' label if the execution has set it.
 pub const EXCLUDED: &str = "true";
 
-/// What is to be taken from a Node: only values that are still ours.
+/// The changes that a put-back makes on a Node.
+/// It takes away only values that an execution wrote and that are unchanged, and a person's request and end of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undo {
-    /// The taints that stay, if ours is among those that are there.
+    /// The taints that stay. None if there is no taint to remove: the draining taint, the out-of-service taint of recycle-eks,
+    /// or a person's request taint.
     pub taints: Option<Vec<Taint>>,
     pub uncordon: bool,
     pub annotations: Vec<&'static str>,
     /// Remove the label that keeps the node out of load balancers.
     pub remove_label: bool,
     pub scale_down: ScaleDown,
-    /// What the record says after that; none if the record cannot be read.
+    /// The record after that; None if the record cannot be read.
     pub record: Option<Record>,
 }
 
-/// Decides what to take from a Node; none if nothing is left there but claim, record and group label, which go last. `taint` is the
-/// one that we set.
+/// Decides what to take from a Node. None if only claim, record and group label are left, which go last.
+/// `taint` is the taint that the execution set.
 ///
-/// A cordon is ours if the record says that we came and that it was not there before, and if nobody has written the field since.
-/// Cluster Autoscaler lists members in Standby, too: the annotation that keeps it away stays until the node is out of Standby.
+/// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
+/// and no other field manager has written the field since.
+///
+/// Cluster Autoscaler lists members in Standby, too. So the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();

@@ -46,7 +46,7 @@ struct World {
 }
 
 impl World {
-    /// The node in Standby by our hand, another member in service, m/d/M as given, no replacement.
+    /// A world with the node in Standby by an execution, another member in service, m/d/M as given, and no replacement.
     pub(crate) fn new((min, desired, max): (u32, u32, u32)) -> Self {
         Self {
             group: Group {
@@ -118,7 +118,7 @@ impl World {
         self.newcomers.as_mut().unwrap().first_mut().unwrap()
     }
 
-    /// What AWS and Kubernetes would make of a step. True if it was the last one.
+    /// Applies a step as AWS and Kubernetes would. Returns true if it was the last one.
     fn take(&mut self, step: &PutBackStep) -> bool {
         match step {
             PutBackStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
@@ -157,7 +157,7 @@ impl World {
                 assert!(self.group.desired > self.group.min, "AWS refuses that");
                 self.deeds = self.deeds.with(Deed::Lower(*from));
                 self.group.desired = from - 1;
-                // All others are protected: only who is still on its way may be taken.
+                // All other members are protected: only a member that is still on its way may be taken.
                 let victims = self
                     .group
                     .members
@@ -179,7 +179,7 @@ impl World {
                 "InService".clone_into(&mut self.member_mut(&id(OLD)).lifecycle_state);
             }
             PutBackStep::Wait(..) => {
-                // Whatever is on its way does not come.
+                // Members that are on their way do not come.
                 self.group
                     .members
                     .retain(|member| !member.lifecycle_state.starts_with("Pending"));
@@ -193,7 +193,7 @@ impl World {
         false
     }
 
-    /// Takes every step to the end; the changes of the group in order, and the last step.
+    /// Takes every step to the end. Returns the changes of the group in order, and the last step.
     pub(crate) fn finish(&mut self) -> (Vec<&'static str>, PutBackStep) {
         let mut changes = Vec::new();
         for _ in 0..30 {
@@ -608,7 +608,7 @@ fn ours() -> Taint {
     }
 }
 
-/// A node as we left it: tainted, cordoned, out of the balancers.
+/// A node as an execution left it: tainted, cordoned, out of the balancers.
 fn drained() -> NodeFacts {
     let record = Record {
         schema: 1,
@@ -915,8 +915,9 @@ fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_on
 }
 
 proptest! {
-    /// From any sizes and any replacement, a crash between any two steps included: it ends, no call is one that AWS refuses, nobody is left
-    /// protected, and the group is as large as before, or one larger where its replacement has pods.
+    /// The put-back ends from any sizes and any replacement, also with a crash between any two steps.
+    /// AWS refuses none of its calls, and no member stays protected.
+    /// The group is as large as before, or one larger if its replacement has pods.
     #[test]
     fn any_put_back_ends_and_takes_no_pod_away(
         min in 0_u32..4,
@@ -944,7 +945,7 @@ proptest! {
                 break;
             }
             if is_lost && before.deeds != world.deeds {
-                // Recorded and not done: the function died between the two.
+                // The step is recorded and not done: the function died between the two.
                 world = World { deeds: world.deeds, ..before };
             }
         }
