@@ -11,7 +11,7 @@ pub enum Level {
     Ok,
     /// The check could not be made.
     Unknown,
-    /// Recycling works, but may fail later, or behave other than expected.
+    /// Recycling works, but may fail later or behave in an unexpected way.
     Warning,
     /// Nodes are not recycled, or not safely.
     Problem,

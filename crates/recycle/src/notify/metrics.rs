@@ -72,15 +72,15 @@ impl Metric {
     }
 }
 
-/// Returns the end of an execution if the verdict is an outcome, because an outcome ends the execution.
+/// Returns the metric of an execution's end if the verdict is an outcome, because an outcome ends the execution.
 #[must_use]
 pub fn measure_verdict(verdict: &str) -> Option<Metric> {
     let is_outcome = Outcome::ALL.iter().any(|outcome| outcome.name() == verdict);
     is_outcome.then(|| Metric::Ended(verdict.to_owned()))
 }
 
-/// Returns the end of an execution for `ClaimLost` and `Superseded`, after which the execution does nothing more.
-/// All other errors lead to a put-back, which ends the execution.
+/// Returns the metric of an execution's end for `ClaimLost` and `Superseded`, after which the execution does nothing more.
+/// All other errors on the way of a node lead to a put-back, which ends the execution.
 #[must_use]
 pub fn measure_failure(error: &str) -> Option<Metric> {
     if error == Failure::ClaimLost.name() {

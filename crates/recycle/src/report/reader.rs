@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Records the pods that an answer names. A large answer counts pods and names none, and the pods of its classes stay as they were.
+    /// Records the pods that an answer names. A large answer counts pods and names none. The spans of pods in these classes then continue.
     fn name_pods(&mut self, answer: &Answer, at: Timestamp) {
         let is_away = |pod: &SeenPod| match answer.names.get(&pod.class) {
             Some(names) => !names.contains(&pod.name),
