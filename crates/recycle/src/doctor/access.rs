@@ -8,7 +8,8 @@ use crate::doctor::finding::{Check, Finding};
 /// The function that asks the API server for `doctor`.
 pub(crate) const ASKER: &str = "select-nodes";
 
-/// A role without an access entry may be mapped by the ConfigMap aws-auth, which we may not read: that it is one sees by `select-nodes`.
+/// Checks the access entries of the functions' roles. The ConfigMap aws-auth may map a role that has no entry, and doctor may not read it.
+/// If `select-nodes` has no entry and reaches the API server, the ConfigMap maps its role.
 pub(crate) fn examine_entries(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
     let api_server = inside.as_ref().and_then(|inside| inside.api_server.as_ref());
     let entry = seen.entries.get(ASKER).map(Seen::as_ref);

@@ -12,7 +12,7 @@ use crate::doctor::functions::{examine_functions, examine_machines};
 use crate::doctor::groups::examine_groups;
 use crate::doctor::inside::examine_inside;
 
-/// Everything that is found, in the order in which one would look: the code first, the groups last.
+/// Returns all findings, in the order in which an operator would look: the code first, the groups last.
 #[must_use]
 pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
     [

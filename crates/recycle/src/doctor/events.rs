@@ -27,7 +27,7 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
     })
 }
 
-/// What the module makes whatever its variables are, without its name.
+/// The rules that the module creates whatever its variables are, without the module's name.
 pub(crate) const RULES: [&str; 5] = [
     "sweep-clock",
     "sweep-ended-badly",

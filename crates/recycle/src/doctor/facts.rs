@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use crate::base::ids::InstanceId;
 use crate::cluster::node::NodeList;
 
-/// What was asked for, or why it is not known.
+/// A fact, or the reason why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen<T> {
     Found(T),
-    /// The caller is not allowed to ask; the text names the permission.
+    /// The caller is not allowed to ask. The text names the permission.
     Denied(String),
-    /// The call was throttled, or not answered; the text says why.
+    /// The call was throttled, or got no answer. The text says why.
     Unanswered(String),
-    /// What was answered is wrong, or nothing can answer; the text says why.
+    /// The answer is wrong, or nothing can answer. The text says why.
     Failed(String),
 }
 
 impl<T> Seen<T> {
-    /// The answer, or else why there is none.
+    /// Returns the fact, or else the reason why it is not known, as a [`Seen`] of any type.
     pub fn known<U>(self) -> Result<T, Seen<U>> {
         match self {
             Self::Found(found) => Ok(found),
@@ -54,43 +54,45 @@ impl<T> Seen<T> {
     }
 }
 
-/// What `select-nodes` sees, with its own role, from its own network.
+/// The facts that `select-nodes` sees, with its own role, from its own network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
     pub version: String,
-    /// The version of the API server, asked with a token.
+    /// Version of the API server, which is asked with a token.
     pub api_server: Seen<String>,
-    /// What our ClusterRole should allow and the API server does not.
+    /// Permissions of the module's ClusterRole that the API server does not allow.
     pub missing_permissions: Seen<Vec<String>>,
-    /// The names of the cluster's groups, from Auto Scaling.
+    /// Names of the cluster's groups, from Auto Scaling.
     pub groups: Seen<Vec<String>>,
-    /// How many members these groups have that EC2 knows.
+    /// Number of instances that EC2 knows and has not terminated.
+    /// They are the members of these groups, and the instances of Nodes in no group.
     pub instances: Seen<u32>,
     pub nodes: Seen<Nodes>,
-    /// The members of these groups without the cluster's tag; none if the function is of a version that does not look.
+    /// Members of these groups without the cluster's tag. None if the function is of a version that does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untagged: Option<Seen<Vec<InstanceId>>>,
-    /// Whether Step Functions answers; none if the function is of a version that does not ask it.
+    /// Whether Step Functions answers. None if the function is of a version that does not ask, or no execution was named to ask about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_functions: Option<Seen<()>>,
 }
 
-/// The Nodes of a cluster, as far as they look odd.
+/// The Nodes of a cluster that look odd.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
     pub count: u32,
-    /// Those that name no EC2 instance.
+    /// Nodes that name no EC2 instance.
     pub without_instance: Vec<String>,
-    /// Those whose instance EC2 does not know, or has terminated.
+    /// Nodes whose instance EC2 does not know, or has terminated.
     pub instance_gone: Vec<String>,
-    /// Those whose instance is a member of no group of the cluster.
+    /// Nodes whose instance is a member of no group of the cluster.
     pub without_group: Vec<String>,
-    /// Those that cannot be read, each with the field and what is wrong with it.
+    /// Nodes that cannot be read, each with the field and what is wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
 }
 
-/// Which Nodes look odd: `members` are those of the cluster's groups, `there` the instances that EC2 knows and that have not ended.
+/// Returns the Nodes that look odd. `members` are the members of the cluster's groups.
+/// `there` are the instances that EC2 knows and that are not terminated, or about to be.
 #[must_use]
 pub fn find_odd_nodes(
     nodes: &NodeList,
@@ -114,31 +116,31 @@ pub fn find_odd_nodes(
     odd
 }
 
-/// What the command line sees.
+/// The facts that the command line sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     /// The module's `name`.
     pub name: String,
     pub cluster: String,
     pub now: Timestamp,
-    /// The version of the command line.
+    /// Version of the command line.
     pub version: String,
-    /// The state machines, by what they are called without the module's name.
+    /// State machines by name, without the module's name.
     pub machines: BTreeMap<String, Seen<Option<Machine>>>,
-    /// The functions, by step.
+    /// Functions by step.
     pub functions: BTreeMap<String, Seen<Option<Function>>>,
     /// The cluster's `authenticationMode`.
     pub authentication: Seen<String>,
-    /// By step: the Kubernetes groups of the access entry of the function's role; none if it has no entry.
+    /// Kubernetes groups in the access entry of each function's role, by step. None if the role has no entry.
     pub entries: BTreeMap<String, Seen<Option<Vec<String>>>>,
     pub groups: Seen<Vec<Group>>,
-    /// The module's rules, not all of the account.
+    /// The module's rules, not all rules of the account.
     pub rules: Seen<Vec<Rule>>,
-    /// The topic that people are told by.
+    /// The topic for notifications.
     pub topic: Seen<Topic>,
-    /// How many messages lie in the dead-letter queue; none if there is no queue.
+    /// Number of messages in the dead-letter queue. None if there is no queue.
     pub dead_letters: Seen<Option<u32>>,
-    /// The log groups of functions and machines, with the days that they keep; none: for ever.
+    /// Log groups of functions and machines, with their retention in days. None: for ever.
     pub logs: Seen<BTreeMap<String, Option<u32>>>,
     /// The last executions of the sweep, the newest first.
     pub sweeps: Seen<Vec<Sweep>>,
@@ -147,7 +149,7 @@ pub struct Installation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     pub status: String,
-    /// The version behind the alias `live`; none without the alias.
+    /// Version behind the alias `live`. None without the alias.
     pub live: Option<String>,
     pub newest: Option<String>,
 }
@@ -156,11 +158,11 @@ pub struct Machine {
 pub struct Function {
     pub state: String,
     pub last_update: String,
-    /// The module's version, which its description begins with.
+    /// The module's version, with which the function's description begins.
     pub version: Option<String>,
     /// `ApplicationLogLevel`, if it is set.
     pub log_level: Option<String>,
-    /// `drain_timeout_seconds` that executions have by default.
+    /// Default of `drain_timeout_seconds` for executions.
     pub drain_timeout: u32,
 }
 
@@ -172,9 +174,9 @@ pub struct Group {
     pub suspended: Vec<String>,
     /// `MaxInstanceLifetime` in seconds.
     pub max_lifetime: Option<u32>,
-    /// It keeps instances whose hook was abandoned.
+    /// Whether the group keeps instances whose hook was abandoned.
     pub retains: bool,
-    /// The status of an instance refresh that is under way.
+    /// Status of an instance refresh that is under way.
     pub refresh: Seen<Option<String>>,
     pub hooks: Seen<Vec<Hook>>,
 }
@@ -182,7 +184,7 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     pub name: String,
-    /// It holds members that are terminated.
+    /// Whether the hook holds members that are terminated.
     pub on_termination: bool,
     pub default_result: String,
     /// `HeartbeatTimeout` in seconds.
@@ -200,7 +202,7 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
     pub arn: String,
-    /// How many subscriptions are confirmed.
+    /// Number of confirmed subscriptions.
     pub confirmed: usize,
     pub pending: usize,
 }

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use crate::doctor::facts::Seen;
 
-/// How a finding is meant. The worst of them is the exit code's.
+/// The level of a finding. The worst level decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     Ok,
-    /// It could not be looked at.
+    /// The check could not be made.
     Unknown,
-    /// It works, but some day it will not, or not as one expects.
+    /// Recycling works, but may fail later or behave in an unexpected way.
     Warning,
     /// Nodes are not recycled, or not safely.
     Problem,
@@ -19,13 +19,13 @@ pub enum Level {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub check: &'static str,
-    /// In what: a group, a function, a rule; empty if there is only one of it.
+    /// The object that was checked, such as a group, a function or a rule. Empty if there is only one.
     pub of: String,
     pub level: Level,
     pub found: String,
-    /// What to do about it, if anything.
+    /// Remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
@@ -36,7 +36,7 @@ pub fn worst(findings: &[Finding]) -> Level {
     levels.max().unwrap_or(Level::Ok)
 }
 
-/// What is looked at, and in what; it makes the findings of it.
+/// A check of an object, which builds its findings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check<'a> {
     name: &'static str,
@@ -44,12 +44,12 @@ pub(crate) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Of something of which there are several.
+    /// Returns a check of one object of several.
     pub(crate) fn new(name: &'static str, of: &'a str) -> Self {
         Self { name, of }
     }
 
-    /// Of something of which there is only one.
+    /// Returns a check of an object that exists once.
     pub(crate) fn only(name: &'static str) -> Self {
         Self { name, of: "" }
     }
@@ -66,7 +66,7 @@ impl<'a> Check<'a> {
         self.find(Level::Problem, found.into(), Some(mend.into()))
     }
 
-    /// That a call was throttled, or not answered, says nothing of what was asked.
+    /// Returns a finding for a call that was throttled or got no answer, which says nothing about the object.
     pub(crate) fn unanswered(self, why: &str) -> Finding {
         self.unknown(why, "Ask again in a while.")
     }
@@ -85,17 +85,17 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// What is odd; if nothing is, that all is well.
+    /// Returns the odd findings, or one that all is well if there are none.
     pub(crate) fn or_ok(self, odd: Vec<Finding>, found: impl Into<String>) -> Vec<Finding> {
         if odd.is_empty() { vec![self.ok(found)] } else { odd }
     }
 
-    /// What is judged if it is known; if not, that is the finding.
+    /// Judges a fact if it is known. If not, the reason is the finding.
     pub(crate) fn judge<T>(self, seen: &Seen<T>, judge: impl FnOnce(&T) -> Finding) -> Finding {
         self.known(seen).map_or_else(|unknown| unknown, judge)
     }
 
-    /// The same of what there are several findings of.
+    /// Judges a fact if it is known, with several findings. If not, the reason is the only finding.
     pub(crate) fn judge_all<T>(self, seen: &Seen<T>, judge: impl FnOnce(&T) -> Vec<Finding>) -> Vec<Finding> {
         self.known(seen).map_or_else(|unknown| vec![unknown], judge)
     }
@@ -113,13 +113,13 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Of how many Nodes or groups a finding names those that it is about.
+/// The most Nodes or groups that a finding names.
 const MOST_NAMES: usize = 5;
 
-/// Instances in a command to paste: 25 characters each. The next look has the others.
+/// Instances in a command to paste, at 25 characters each. The next run of doctor lists the others.
 pub(crate) const MOST_IN_COMMAND: usize = 50;
 
-/// What a module's apply puts right.
+/// The remedy where applying the module is enough.
 pub(crate) const APPLY: &str = "Apply the Terraform module again, with packages of its own version.";
 
 pub(crate) fn count(number: usize, what: &str) -> String {

@@ -4,7 +4,7 @@ use crate::base::shell::quote;
 use crate::doctor::facts::{Function, Installation, Machine};
 use crate::doctor::finding::{APPLY, Check, Finding};
 
-/// What to do where versions differ.
+/// The remedy where versions differ.
 pub(crate) const SAME_RELEASE: &str = "Take module, packages and command line from the same release.";
 
 pub(crate) fn examine_functions(seen: &Installation) -> Vec<Finding> {
@@ -31,7 +31,7 @@ fn examine_function(seen: &Installation, check: Check<'_>, name: &str, function:
         let found = format!("it is of version {version}, this command line of {ours}");
         return check.warning(found, SAME_RELEASE);
     }
-    // What is counted is lines of the log, of level INFO.
+    // Metrics are lines of the log, of level INFO.
     match function.log_level.as_deref() {
         None | Some("INFO" | "DEBUG" | "TRACE") => {
             check.ok(format!("version {version}, {}", state.to_lowercase()))
@@ -59,7 +59,7 @@ pub(crate) fn examine_machines(seen: &Installation) -> Vec<Finding> {
     machines.collect()
 }
 
-/// Only `recycle-node` has versions and an alias: it outlives applies.
+/// Checks a state machine. Only `recycle-node` has versions and an alias, because its executions outlast applies.
 fn examine_machine(check: Check<'_>, machine: &Machine) -> Finding {
     if machine.status != "ACTIVE" {
         return check.problem(format!("its status is {}", machine.status), APPLY);

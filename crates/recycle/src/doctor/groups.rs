@@ -46,7 +46,7 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
     Check::new("group", &group.name).or_ok(odd, all_is_well)
 }
 
-/// Other processes are the group's own affair.
+/// Checks for suspended processes that affect recycling. Other processes do not matter here.
 fn examine_processes(group: &Group) -> Vec<Finding> {
     let check = Check::new("suspended process", &group.name);
     let suspended = group.suspended.iter().filter_map(|process| {
@@ -159,7 +159,8 @@ fn examine_hook_time(check: Check<'_>, seen: &Installation, group: &Group, hook:
     })
 }
 
-/// Without it the sweep finds the node all the same, up to a quarter of an hour later.
+/// Checks that an enabled rule matches the hook's events of the group.
+/// Without such a rule the sweep still finds the node, up to a quarter of an hour later.
 fn examine_hook_rule(check: Check<'_>, seen: &Installation, group: &Group) -> Option<Finding> {
     let Seen::Found(rules) = &seen.rules else {
         return None;

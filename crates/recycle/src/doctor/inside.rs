@@ -61,7 +61,8 @@ fn examine_permissions(inside: &Inside) -> Finding {
     })
 }
 
-/// From a private subnet each service needs its way, by NAT or by an endpoint. All functions are in the same subnets.
+/// Checks that the functions reach each service. From a private subnet, each service needs a NAT gateway or an endpoint.
+/// All functions are in the same subnets.
 fn examine_endpoints(inside: &Inside) -> Vec<Finding> {
     let scaling = examine_endpoint("Auto Scaling", &inside.groups, |groups| {
         format!("answers: {} of the cluster", count(groups.len(), "group"))
@@ -120,7 +121,9 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
     check.or_ok(found.collect(), all_are_well)
 }
 
-/// What stops their recycling is refused by pre-flight, node by node. Of EC2 that does not answer the endpoint's finding tells.
+/// Checks that the members have the cluster's tag. Pre-flight refuses members without it, one node at a time.
+/// None if the function does not look at the tag.
+/// None also if EC2 gave no answer, because the finding of its endpoint reports that.
 fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -> Option<Finding> {
     let (check, tag) = (Check::only("cluster tag"), cluster_tag(&seen.cluster));
     let untagged = untagged?.as_ref().found()?;

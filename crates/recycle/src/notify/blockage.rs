@@ -15,14 +15,16 @@ use crate::records::progress::Progress;
 /// Seconds between two notifications of a node that stays blocked.
 pub const REMINDER: i64 = 86_400;
 
-/// To how many characters a blocked drain's reason is cut: `blocks` explains it, and the answer has a run to carry, too, in 8 KB.
+/// Characters to which a blocked drain's reason is cut. `blocks` explains the blockage.
+/// The answer also carries a run, and has 8 KB.
 const LONGEST_BLOCKED_REASON: usize = 300;
 
-/// To how many characters each of the things that block is cut.
+/// Characters to which each entry of `blocks` is cut.
 const LONGEST_BLOCK: usize = 120;
 
-/// Notes whether something blocks now, and says whether people are to be told: after five minutes, then daily. What goes and comes again
-/// is not told more often than that.
+/// Records whether the drain is blocked now. Also returns the start of the blockage if a notification is due.
+/// The first is due after five minutes, and the next a day after the last one.
+/// A blockage that ends and returns causes no more notifications than that.
 pub(crate) fn note_blockage(
     before: Option<Blockage>,
     is_blocked: bool,
@@ -47,7 +49,8 @@ pub(crate) fn note_blockage(
     (Some(noted), is_due.then_some(since))
 }
 
-/// Everything that keeps the drain from going on by itself. Pods that are waited for and may end do not.
+/// Lists what keeps the drain from continuing by itself, at most five entries.
+/// Pods that are waited for and may end by themselves are not among them.
 #[must_use]
 pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
     let budgets = progress.blocked.iter().map(Blocker::describe);
@@ -88,7 +91,7 @@ pub(crate) fn tell_blocked(
     told
 }
 
-/// Notes in a run what blocks now, and tells people if they are to be told.
+/// Records in a run what blocks the drain now, and returns a notification if one is due.
 #[must_use]
 pub fn note_and_tell(
     run: &mut Run,

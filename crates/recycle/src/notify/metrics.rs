@@ -15,29 +15,29 @@ use crate::records::claim::StoredClaim;
 
 const NAMESPACE: &str = "recycle-eks";
 
-/// Seconds that a claim may outlast its drain: balancers and volumes take an hour and some minutes at most, and the look that ends the
-/// drain may be an hour late.
+/// Seconds that a claim may outlast its drain. Balancers and volumes take an hour and some minutes at most.
+/// The look that ends the drain may be an hour late.
 const PATIENCE: i64 = 3 * 3_600;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Metric {
-    /// An execution has ended like this: an outcome, or the name of an error.
+    /// An execution has ended with this outcome or error name.
     Ended(String),
-    /// How long the drain of a recycled node took, in seconds.
+    /// Duration of a recycled node's drain, in seconds.
     DrainSeconds(i64),
-    /// How many pods of one node may not go now.
+    /// Number of pods of one node that cannot be evicted now.
     BlockedPods(u32),
     PutBack,
-    /// A node is a person's from now on.
+    /// A node needs an operator from now on.
     LeftBehind,
-    /// How many nodes are claimed, as a sweep sees them.
+    /// Number of claimed nodes that a sweep sees.
     ClaimedNodes(u32),
-    /// How many of them have been so for longer than their drain may take.
+    /// Number of those nodes that have been claimed for longer than their drain may take.
     OverdueClaims(u32),
 }
 
 impl Metric {
-    /// Its name in CloudWatch, its unit, and its value.
+    /// Returns the metric's name in CloudWatch, its unit, and its value.
     fn describe(&self) -> (&'static str, &'static str, i64) {
         match self {
             Self::Ended(_) => ("Executions", "Count", 1),
@@ -50,7 +50,7 @@ impl Metric {
         }
     }
 
-    /// One line of the embedded metric format (CloudWatch user guide, "Embedded metric format specification").
+    /// Renders one line of the embedded metric format (CloudWatch user guide, "Embedded metric format specification").
     #[must_use]
     pub fn render(&self, cluster: &str, at: Timestamp) -> Value {
         let (name, unit, value) = self.describe();
@@ -72,14 +72,15 @@ impl Metric {
     }
 }
 
-/// A verdict that is an outcome ends the execution with it.
+/// Returns the metric of an execution's end if the verdict is an outcome, because an outcome ends the execution.
 #[must_use]
 pub fn measure_verdict(verdict: &str) -> Option<Metric> {
     let is_outcome = Outcome::ALL.iter().any(|outcome| outcome.name() == verdict);
     is_outcome.then(|| Metric::Ended(verdict.to_owned()))
 }
 
-/// The errors after which nothing else comes: all others lead to a put-back, which ends the execution.
+/// Returns the metric of an execution's end for `ClaimLost` and `Superseded`, after which the execution does nothing more.
+/// All other errors on the way of a node lead to a put-back, which ends the execution.
 #[must_use]
 pub fn measure_failure(error: &str) -> Option<Metric> {
     if error == Failure::ClaimLost.name() {
@@ -94,7 +95,7 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
     Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
 }
 
-/// How a put-back ended; `error` is that of the execution that it ends, if it is not a sweep's.
+/// Returns the metrics of a put-back's end. `error` is the error of the execution that the put-back ends, and none for a sweep's.
 #[must_use]
 pub fn measure_put_back(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
     let (ended, deed) = match verdict {
@@ -114,7 +115,7 @@ pub fn measure_put_back(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Met
     ended.into_iter().chain(deed).collect()
 }
 
-/// The claims that a sweep sees on Nodes.
+/// Counts the claims that a sweep sees on Nodes, and those that are overdue.
 #[must_use]
 pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
     let claimed: Vec<&NodeFacts> = nodes.iter().filter(|node| node.claim().is_some()).collect();
@@ -124,7 +125,8 @@ pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
     [Metric::ClaimedNodes(claimed), Metric::OverdueClaims(overdue)]
 }
 
-/// Its drain should be over, or should have begun. The Node says until when; before it does, no claim is older than a turn.
+/// Checks whether a claim has outlasted the end of its drain by more than [`PATIENCE`]. The Node's progress names that end.
+/// Without progress, the drain should have begun [`LONGEST_TURN`] after the claim.
 fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
     let until = node.progress().map(|progress| progress.until);
     let due = match (until, node.claim()) {

@@ -16,16 +16,16 @@ use crate::input::model::OnDrainTimeout;
 /// The version of [`Notification`].
 const SCHEMA: u32 = 1;
 
-/// SNS takes a subject of fewer than 100 characters, all of them printable ASCII.
+/// The longest subject. SNS takes fewer than 100 characters, all of them printable ASCII.
 const LONGEST_SUBJECT: usize = 99;
 
-/// To how many characters a reason is cut; the whole one is in the execution's output or cause.
+/// Characters to which a reason is cut. The execution's output or cause has the whole reason.
 const LONGEST_REASON: usize = 800;
 
-/// How many bytes the commands may have together: a put-back's answer has them a second time.
+/// Bytes of all commands together. A put-back's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_000;
 
-/// How soon a person should look, as [`Severity::describe`] says.
+/// The urgency with which an operator should look, as [`Severity::describe`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -35,10 +35,10 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All, for the documentation.
+    /// All severities, for the documentation.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
-    /// What it says, for the documentation.
+    /// Returns the meaning, for the documentation.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Severity {
     }
 }
 
-/// What happened; [`Happening::describe`] says when it is told.
+/// The kind of a notification. [`Happening::describe`] says when it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Happening {
@@ -62,7 +62,7 @@ pub enum Happening {
 }
 
 impl Happening {
-    /// All, for the contract tests and the documentation.
+    /// All kinds, for the contract tests and the documentation.
     pub const ALL: [Self; 6] = [
         Self::Started,
         Self::Blocked,
@@ -72,7 +72,7 @@ impl Happening {
         Self::Failed,
     ];
 
-    /// When it is told, for the documentation.
+    /// Returns the condition under which it is sent, for the documentation.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl Happening {
         }
     }
 
-    /// The end of the sentence that begins with the node.
+    /// Returns the end of the sentence that begins with the node.
     fn phrase(self) -> &'static str {
         match self {
             Self::Started => "is being recycled",
@@ -103,7 +103,8 @@ impl Happening {
     }
 }
 
-/// The message. [`FIELDS`] documents it; whatever may be unknown is null, and `group` is `unknown`, because a message attribute is made of it.
+/// The message. [`FIELDS`] documents it. Values that may be unknown are null.
+/// `group` is `unknown` instead, because a message attribute is made of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notification {
     schema: u32,
@@ -178,10 +179,10 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
 /// The fields of which message attributes are made, for filter policies.
 pub const ATTRIBUTES: [&str; 4] = ["severity", "event", "group", "cluster"];
 
-/// Whom a notification is about, as far as it is known.
+/// The subject of a notification, as far as it is known.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
-    /// Who tells.
+    /// The execution that sends the notification.
     pub execution: &'a ExecutionArn,
     pub cluster: Option<&'a ClusterName>,
     pub instance: Option<&'a InstanceId>,
@@ -190,7 +191,7 @@ pub struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// The node of a run.
+    /// Returns the subject of a run's notifications: its node.
     #[must_use]
     pub fn run(execution: &'a ExecutionArn, run: &'a Run) -> Self {
         Self {
@@ -211,7 +212,7 @@ impl<'a> About<'a> {
     ) -> Notification {
         let place = self.cluster.map(|cluster| format!(", cluster {cluster}"));
         let place = place.unwrap_or_default();
-        // Not the Node's name, which would leave no room for the rest; the reason has it.
+        // The Node's name would leave no room for the rest. The field `node` has it.
         let who = self.instance.map_or("a node", InstanceId::as_str);
         let subject = format!("recycle-eks: {who} {}{place}", event.phrase());
         let mut subject = subject.replace(|letter| !matches!(letter, ' '..='~'), "?");
@@ -245,7 +246,8 @@ impl Notification {
     }
 }
 
-/// It is about to be changed. `reason` is the claim's; if it has something that a person should know beforehand, `severity` says so.
+/// Builds the notification that a node is about to be changed. `reason` is the claim's.
+/// `severity` is higher if the reason holds something that an operator should know beforehand.
 #[must_use]
 pub fn tell_started(about: About<'_>, run: &Run, reason: &str, severity: Severity) -> Notification {
     let mut told = about.tell(Happening::Started, severity, run.claimed_at, reason);
@@ -261,7 +263,8 @@ pub fn tell_finished(about: About<'_>, run: &Run, reason: &str) -> Notification 
     told
 }
 
-/// What the end of the drain's time means; none if nobody can choose it.
+/// Describes what happens at the end of the drain's time.
+/// None if EC2 interrupts the instance, because that end cannot be chosen.
 pub(crate) fn describe_end(run: &Run) -> Option<String> {
     let by_input = match run.input.on_drain_timeout {
         OnDrainTimeout::Restore => "the node is put back",
@@ -275,8 +278,8 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
     run.input.interrupted_at.is_none().then_some(end)
 }
 
-/// How an execution, or a sweep, has left a node that was not recycled; none for what is no news. `error` is the execution's; `reason`
-/// without the commands.
+/// Builds the notification of how an execution or a sweep has left a node that was not recycled. None if there is nothing to report.
+/// `error` is the execution's, and `reason` does not contain the commands.
 #[must_use]
 pub fn tell_put_back(
     about: About<'_>,
@@ -307,7 +310,7 @@ pub fn tell_put_back(
     })
 }
 
-/// Whole commands only: half of one would be worse than none.
+/// Keeps whole commands only, because half a command would be worse than none.
 fn fit_commands(mut lines: Vec<String>) -> Vec<String> {
     let mut bytes = 0;
     let fitting = lines.iter().take_while(|line| {

@@ -16,12 +16,12 @@ use crate::restore::sweep::find_leftovers;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// One for each node, by group, those that came first at the top.
+    /// One entry for each node. They are sorted by group, then by the time of the claim. Nodes without a readable claim come last.
     pub nodes: Vec<NodeStatus>,
-    /// Why the cluster could not be asked, if it could not: what is on instances is told all the same.
+    /// Reason why the cluster could not be read. The status then has only what is on instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_is_away: Option<String>,
-    /// Which Nodes cannot be read, if there are any: what is on their instances is told all the same.
+    /// Nodes that cannot be read, if there are any. The status has what is on their instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable_nodes: Option<String>,
 }
@@ -29,38 +29,39 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub instance_id: InstanceId,
-    /// Its Node; none if there is none, or the cluster is away.
+    /// Name of the Node. None if there is no Node, or the cluster cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
-    /// Its group, as far as a claim or a tag says so.
+    /// Name of the group, if a claim or a tag names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Who works on it; none: nobody.
+    /// The claim on the node. None if the node is not claimed, or if the claim is a `strange_claim`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// What its claim is, if it is none that we understand.
+    /// Description of a claim that cannot be read, or that a newer version has written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strange_claim: Option<String>,
-    /// The story on the Node: what is awaited, what blocks, since, until.
+    /// Progress on the Node: what is awaited, what blocks, since when and until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// When the drain ends, if a person has moved its end to a time.
+    /// End of the drain, if an operator has moved it to a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_until: Option<Timestamp>,
-    /// Since when it is a person's to see to.
+    /// Time since which the node needs an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up_at: Option<Timestamp>,
-    /// A person has asked for it by the taint, and no sweep has seen that yet.
+    /// Whether an operator has requested the node by the taint, and no sweep has seen the request yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_requested: bool,
-    /// Its instance is terminated, or about to be.
+    /// Whether the instance is terminated, or about to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_gone: bool,
-    /// Something of ours is on it.
+    /// Whether the Node or its instance carries a request, or something that recycle-eks has set.
+    /// Something on another Node or instance that names this instance also counts.
     pub is_marked: bool,
 }
 
-/// Every node that something of ours is on; or, if one is `wanted`, that one, whatever is on it.
+/// Describes every node with [`NodeStatus::is_marked`]. If a node is `wanted`, describes only that node, whether it is marked or not.
 #[must_use]
 pub fn tell_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
     let marked = find_leftovers(nodes, instances);
@@ -113,7 +114,7 @@ fn describe(
         claim,
         strange_claim,
         progress: node.and_then(NodeFacts::progress),
-        // None also if it is no time.
+        // None also if the annotation holds no time.
         drain_until: node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION)?.trim().parse().ok()),
         gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
         is_requested: node.is_some_and(NodeFacts::is_requested),

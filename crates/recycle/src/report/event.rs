@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-/// An execution, as DescribeExecution tells it.
+/// An execution, as DescribeExecution returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
     pub arn: String,
     pub input: Value,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// None while it runs.
+    /// None while the execution runs.
     pub end: Option<End>,
 }
 
-/// The ARN of an execution of a machine, which may be named by an alias or a version: those have no executions of their own.
+/// Returns the ARN of an execution. `machine` may name an alias or a version, which have no executions of their own.
 #[must_use]
 pub fn name_execution(machine: &str, name: &str) -> String {
     let parts: Vec<&str> = machine.split(':').take(7).collect();
@@ -23,21 +23,21 @@ pub fn name_execution(machine: &str, name: &str) -> String {
     format!("{machine}:{name}")
 }
 
-/// How an execution has ended.
+/// The end of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
     /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
     pub status: String,
-    /// Null unless it succeeded.
+    /// Null unless the execution succeeded.
     pub output: Value,
-    /// The name of its error, else empty.
+    /// Name of the error, or empty.
     pub error: String,
-    /// The text of its error, else empty.
+    /// Text of the error, or empty.
     pub cause: String,
 }
 
 impl End {
-    /// The outcome, or the error's name.
+    /// Returns the outcome. Without an outcome, returns the error's name, or the status if there is no error.
     #[must_use]
     pub fn outcome(&self) -> &str {
         match self.output["outcome"].as_str() {
@@ -47,7 +47,7 @@ impl End {
         }
     }
 
-    /// Why, in the execution's own words.
+    /// Returns the reason in the output, or else the error's text.
     #[must_use]
     pub fn reason(&self) -> &str {
         self.output["reason"].as_str().unwrap_or(&self.cause)
@@ -56,57 +56,57 @@ impl End {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its number: they count up from 1.
+    /// Number of the event. Events are numbered from 1.
     pub id: i64,
-    /// The number of the event that led to it.
+    /// Number of the event that led to this event.
     pub previous: i64,
     pub at: Timestamp,
     pub what: Happened,
 }
 
-/// What happened, as far as something is read from it.
+/// The content of an event, with what is read from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
     /// The execution began with this input.
     Started(Value),
     /// A state of this name was entered.
     Entered(String),
-    /// A task is begun with these arguments.
+    /// A task was scheduled with these arguments.
     Scheduled(Value),
-    /// A function has answered this.
+    /// A function returned this answer.
     Answered(Value),
-    /// A task has failed; it may be tried again.
+    /// A task failed. It may be tried again.
     Failed {
         error: String,
         cause: String,
     },
-    /// A Distributed Map has begun; the ARN of its run.
+    /// A Distributed Map began. The text is the ARN of its run.
     MapRun(String),
-    /// In a rotation: the turn of the node with this index began.
+    /// In a rotation, the turn of the node with this index began.
     TurnBegan(usize),
-    /// In a rotation: the turn of a node has ended, and how (the input of the state `TurnEnded`).
+    /// In a rotation, the turn of a node ended. The value is the input of the state `TurnEnded`.
     TurnEnded(Value),
     Ended(End),
     Other,
 }
 
-/// A stage on a node's way.
+/// A stage in the recycling of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Pre-flight, claim, and waiting for its turn.
+    /// Pre-flight, claim, and waiting for the node's turn.
     Turn,
     /// Standby, and waiting for the replacement.
     Replacement,
     /// Moving pods, and waiting for them.
     Drain,
-    /// Balancers, volumes, and the instance's way out.
+    /// Balancers, volumes, and the removal of the instance.
     Disposal,
     PutBack,
 }
 
 impl Stage {
-    /// All, in their usual order.
+    /// All stages, in their usual order.
     pub const ALL: [Self; 5] = [
         Self::Turn,
         Self::Replacement,
@@ -115,7 +115,7 @@ impl Stage {
         Self::PutBack,
     ];
 
-    /// In a word, which is the class of its bars in the report's page too.
+    /// Returns the stage's word, which is also the class of its bars in the report's page.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -128,8 +128,8 @@ impl Stage {
     }
 }
 
-/// The boxes of the picture, from left to right, each with its stage and its states (`state-machine/recycle-node.asl.json`; a test knows them
-/// all). A box has the name of the state that calls its function.
+/// The boxes of the picture, from left to right, each with its stage and its states in `state-machine/recycle-node.asl.json`.
+/// A test checks that no state is missing. A box has the name of the state that calls its function.
 pub const BOXES: [(&str, Stage, &[&str]); 6] = [
     (
         "ClaimNode",
@@ -155,7 +155,8 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
     ("RestoreNode", Stage::PutBack, &["RestoreNode", "WaitForRestore"]),
 ];
 
-/// The name and the stage of the box that a state belongs to; none of those that decide or tell within a moment.
+/// Returns the name and the stage of the box that a state belongs to.
+/// None for a state that only decides or sends a notification, within a moment.
 #[must_use]
 pub fn find_box(state: &str) -> Option<(&'static str, Stage)> {
     let mut boxes = BOXES.into_iter();

@@ -13,9 +13,9 @@ use crate::report::reader::Reader;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RotationReport {
     pub summary: Summary,
-    /// What was to be recycled: the input's `selection`.
+    /// The field `selection` of the input: what was to be recycled.
     pub selection: Value,
-    /// One for each execution that it has started, in the order of their beginnings.
+    /// One report for each execution that the rotation has started, in the order in which they began.
     pub nodes: Vec<NodeReport>,
 }
 
@@ -26,7 +26,7 @@ pub enum Report {
     Rotation(RotationReport),
 }
 
-/// The report of an execution of `recycle-node`, from its history from the beginning.
+/// Returns the report of an execution of `recycle-node`, from the events of its history, beginning with the first.
 #[must_use]
 pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
     let mut reader = Reader::new(execution, events);
@@ -36,7 +36,7 @@ pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
     reader.finish(execution)
 }
 
-/// The report of a rotation with those of its nodes. It takes the report of each node, because a history has up to 25,000 events.
+/// Returns the report of a rotation. It takes the reports of its nodes, not their events, because a history has up to 25,000 events.
 #[must_use]
 pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<NodeReport>) -> RotationReport {
     nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));

@@ -7,16 +7,16 @@ use serde::Serialize;
 
 use crate::report::event::{Event, Execution, Stage};
 
-/// To how many looks the counts of pods are thinned: more than a screen has points.
+/// Number of looks to which the counts of pods are thinned. A screen has fewer points.
 pub(crate) const MOST_LOOKS: usize = 400;
 
-/// How many of the pods that were seen are named.
+/// The most pods that a report names.
 pub(crate) const MOST_PODS: usize = 200;
 
-/// How many tries that failed are told.
+/// The most failed tries that a report lists.
 pub(crate) const MOST_TROUBLES: usize = 50;
 
-/// Something that lasted; until now, if it has no end.
+/// A condition that lasted. Without an end, it still lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Span<What> {
     pub what: What,
@@ -34,14 +34,14 @@ impl<What> Span<What> {
     }
 }
 
-/// How many pods of each class were seen.
+/// The number of pods of each class, at one look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Look {
     pub at: Timestamp,
     pub counts: BTreeMap<String, u32>,
 }
 
-/// A pod, and what it counted as.
+/// A pod and its class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SeenPod {
     /// See [`crate::drain::survey::PodSurvey`].
@@ -50,7 +50,7 @@ pub struct SeenPod {
     pub name: String,
 }
 
-/// What people were told, in the words of the notification.
+/// A notification that was sent, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Told {
     pub at: Timestamp,
@@ -59,7 +59,7 @@ pub struct Told {
     pub subject: String,
 }
 
-/// A try that failed.
+/// A failed try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trouble {
     pub at: Timestamp,
@@ -68,19 +68,19 @@ pub struct Trouble {
     pub cause: String,
 }
 
-/// What every report begins with.
+/// The facts with which every report begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// The ARN of the execution.
+    /// ARN of the execution.
     pub execution: String,
-    /// The outcome or the error's name; `running` while it runs.
+    /// Outcome or error name. `running` while the execution runs.
     pub outcome: String,
-    /// Whether it came to a good end, or may still.
+    /// Whether the execution succeeded, or still runs.
     pub is_well: bool,
     pub reason: String,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// How many events its history has.
+    /// Number of events in the history.
     pub events: i64,
 }
 
@@ -89,23 +89,23 @@ pub struct Summary {
 pub struct NodeReport {
     pub summary: Summary,
     pub instance: Option<String>,
-    /// Its Node, if it came so far.
+    /// Name of the Node, if the execution came that far.
     pub node: Option<String>,
-    /// Its group, if it came so far.
+    /// Name of the group, if the execution came that far.
     pub group: Option<String>,
     pub cluster: Option<String>,
     pub stages: Vec<Span<Stage>>,
-    /// How often the pods were looked at.
+    /// Number of looks at the pods.
     pub polls: usize,
-    /// How many pods were seen, wherever that changed.
+    /// Looks at which the number of pods of a class changed.
     pub looks: Vec<Look>,
-    /// The pods that answers named: of each class the first five, in the order of the alphabet.
+    /// Pods that answers named. An answer names the first five of each class, in alphabetical order.
     pub pods: Vec<Span<SeenPod>>,
-    /// What kept the drain from going on.
+    /// Times during which the drain was blocked, and what blocked it.
     pub blocked: Vec<Span<Vec<String>>>,
     pub told: Vec<Told>,
     pub troubles: Vec<Trouble>,
-    /// What a dry run would do.
+    /// Steps that a dry run lists.
     pub plan: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn summarize(execution: &Execution, events: &[Event]) -> Summary {
     }
 }
 
-/// Evenly, the first and the last stay.
+/// Removes looks at even distances. The first and the last stay.
 pub(crate) fn thin(looks: &mut Vec<Look>) {
     let every = looks.len().div_ceil(MOST_LOOKS).max(1);
     let last = looks.len().saturating_sub(1);

@@ -11,7 +11,7 @@ use crate::report::parts::{
     Look, MOST_PODS, MOST_TROUBLES, NodeReport, SeenPod, Span, Told, Trouble, summarize, thin,
 };
 
-/// What is read of an answer, by any version: whatever is missing is empty.
+/// The fields that are read from an answer, of any version. Missing fields are empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -43,7 +43,8 @@ struct Blockage {
     since: Option<Timestamp>,
 }
 
-/// The executions of `recycle-node` that this history has started, as ARNs, and the Distributed Maps whose children may have started more.
+/// Returns the ARNs of the executions of `recycle-node` that this history has started.
+/// Also returns the Distributed Maps whose children may have started more.
 #[must_use]
 pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     let (mut started, mut map_runs) = (Vec::new(), Vec::new());
@@ -58,13 +59,13 @@ pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     (started, map_runs)
 }
 
-/// The ARN of the execution that StartExecution begins with these arguments.
+/// Returns the ARN of the execution that StartExecution begins with these arguments.
 fn read_start(arguments: &Value) -> Option<String> {
     let machine = arguments["StateMachineArn"].as_str()?;
     Some(name_execution(machine, arguments["Name"].as_str()?))
 }
 
-/// Reads a history, one event after the other.
+/// A reader of a history, one event after the other.
 pub(crate) struct Reader<'a> {
     state: &'a str,
     report: NodeReport,
@@ -144,7 +145,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An answer that has much to tell counts pods and names none: then they are as they were.
+    /// Records the pods that an answer names. A large answer counts pods and names none. The spans of pods in these classes then continue.
     fn name_pods(&mut self, answer: &Answer, at: Timestamp) {
         let is_away = |pod: &SeenPod| match answer.names.get(&pod.class) {
             Some(names) => !names.contains(&pod.name),
@@ -175,14 +176,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Until people are told what blocks, the eviction's own words say it.
+    /// Records the reason of `evict-pods` as the blockage, until a notification lists what blocks.
     fn note_refusals(&mut self, reason: String) {
         if let Some(last) = self.find_blockage().filter(|last| last.what.is_empty()) {
             last.what = vec![reason];
         }
     }
 
-    /// What keeps the drain from going on now.
+    /// Returns the blockage that lasts, if there is one.
     fn find_blockage(&mut self) -> Option<&mut Span<Vec<String>>> {
         self.report.blocked.last_mut().filter(|last| last.until.is_none())
     }
@@ -217,7 +218,7 @@ fn end_last<What>(spans: &mut [Span<What>], at: Timestamp) {
     }
 }
 
-/// A Lambda's cause is a JSON document with the text in it.
+/// Returns the error text. The cause of a Lambda error is a JSON document that contains it.
 fn read_cause(cause: &str) -> String {
     let document: Value = serde_json::from_str(cause).unwrap_or_default();
     document["errorMessage"].as_str().unwrap_or(cause).to_owned()

@@ -19,79 +19,83 @@ use crate::rotation::marks::machine_of;
 use crate::rotation::request::Trigger;
 use crate::rotation::terms::{Part, Terms};
 
-/// Seconds after which a node that may not start is left for the next rotation; and between two looks at most.
+/// Seconds that a node waits for one reason before it and the nodes after it are left for the next rotation.
+/// Also the longest wait between two looks.
 pub(crate) const LONGEST_WAIT: u32 = 86_400;
 
-/// Seconds for which a node waits for evicted pods to find a place. A scheduler or an autoscaler that has not found one by then will not
-/// find one by itself, and every further node would make it worse.
+/// Seconds for which a node waits for evicted pods to find a place.
+/// A scheduler or an autoscaler that has not found one by then does not find one by itself.
+/// Every further node would make the shortage worse.
 pub(crate) const LONGEST_PENDING: u32 = 3_600;
 
-/// Seconds for which a node waits for one before it that has not begun, nor been tried: whoever may begin asks and begins at once, and
-/// the retries of its Tasks last no longer (`terraform/state-machine.tf`: ten minutes of waiting, and eleven tries of 90 seconds).
+/// Seconds for which a node waits for an earlier node that has neither begun nor been tried.
+/// A node that may begin asks and begins at once.
+/// The retries of its Tasks last no longer (`terraform/state-machine.tf`: ten minutes of waiting, and eleven tries of 90 seconds).
 pub(crate) const LONGEST_BEGIN: u32 = 1_800;
 
-/// Seconds between a try that failed and the next at least: what it was put back into has to settle, and what failed is seldom better at once.
+/// The fewest seconds between a failed try and the next.
+/// A node that was put back needs time to settle, and the cause of a failure is seldom gone at once.
 pub(crate) const SHORTEST_RETRY: u32 = 60;
 
-/// Characters of what is said of a duplicate, so that ten of them leave room for other groups in a cause: the other execution's ARN. As in
-/// NodeDuplicate of `state-machine/rotate-nodes.asl.json`.
+/// Characters of the text about a duplicate, which holds the other execution's ARN.
+/// Ten such texts leave room for other groups in a cause. `NodeDuplicate` in `state-machine/rotate-nodes.asl.json` has the same limit.
 const LONGEST_DUPLICATE: usize = 160;
 
-/// Characters of a reason for which a node did not start: it stands beside every such node.
+/// Characters of the reason for which a node did not start. The output repeats the reason for every such node.
 const LONGEST_WHY: usize = 240;
 
-/// What a node waits for. Each has a patience of its own: the seconds of one say nothing of another.
+/// The reason for which a node waits. Seconds are counted for the current reason only, because each reason has its own limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holdup {
-    /// A person who has paused the group.
+    /// An operator has paused the group.
     Paused,
-    /// A node before it, which is about to begin or to be tried again.
+    /// An earlier node is about to begin or to be tried again.
     Beginning,
-    /// The group's first replacement, which somebody is at work on.
+    /// An execution is working on an earlier node, whose replacement, the group's first, is not known yet.
     Canary,
-    /// Pods that the rotation evicted.
+    /// Pods that the rotation evicted are still Pending.
     Pending,
-    /// An execution of its own name.
+    /// The execution of this try, which has the same name, still runs.
     Execution,
 }
 
-/// What stops a group, by the name that people look for.
+/// The error names under which a group stops, as they stand in the rotation's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Stop {
-    /// The first replacement meets the criteria that the old node met: recycling the others would change nothing.
+    /// The first replacement meets the criteria that the old node met. Recycling the other nodes would change nothing.
     ReplacementStillOutdated,
-    /// A kubelet may be older than the control plane, but not newer (Kubernetes' version skew policy).
+    /// A kubelet is newer than the control plane. Kubernetes' version skew policy allows an older kubelet, but no newer one.
     KubeletTooNew,
 }
 
-/// Which node asks, as the state machine carries it.
+/// The node that asks to start, as the state machine carries it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Turn {
     pub instance_id: InstanceId,
-    /// Its place among the group's nodes, from 0.
+    /// Position among the group's nodes, from 0.
     pub index: usize,
-    /// When it began to ask, or its last try failed.
+    /// The time of its first question, or of the end of its last failed try.
     pub began_at: Timestamp,
-    /// Seconds that it has waited for others, in all: what the input asks for is not among them.
+    /// Seconds of waiting in all. Pauses between nodes or tries do not count.
     pub waited: u32,
-    /// What it has waited for last.
+    /// The reason of the last wait.
     pub waits_for: Option<Holdup>,
-    /// Seconds that it has waited for that.
+    /// Seconds of waiting for `waits_for`.
     #[serde(default)]
     pub waited_for_it: u32,
-    /// Which try this is, from 1.
+    /// Number of this try, from 1.
     pub attempt: u32,
-    /// How the last try ended: the execution's status.
+    /// Status of the last try's execution.
     pub status: Option<String>,
-    /// And the error's name, if it had one.
+    /// Error name of the last try, if it had one.
     pub error: Option<String>,
-    /// An execution of this try's name is there.
+    /// Whether an execution with the name of this try exists already.
     #[serde(default)]
     pub exists: bool,
 }
 
-/// What a turn has to say after a wait, under the same names.
+/// The fields of [`Turn`] that change with a wait, under the same names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waited {
     /// Seconds in all.
@@ -102,37 +106,37 @@ pub struct Waited {
 }
 
 impl Turn {
-    /// Seconds that it has waited for this by now.
+    /// Returns the seconds that the node has waited for this reason so far.
     pub(crate) fn waited_for(&self, holdup: Holdup) -> u32 {
         let waits_for_this = self.waits_for == Some(holdup);
         if waits_for_this { self.waited_for_it } else { 0 }
     }
 }
 
-/// How a node that is not started, or not again, ends: what stands in the rotation's output.
+/// The end of a node that is not started, or not tried again. It stands in the rotation's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ended {
     /// `recycled`, `failed` or `left`.
     pub end: &'static str,
     pub why: String,
-    /// What stops the group, if that is why.
+    /// The error name under which the group stops, if it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Stop>,
 }
 
-/// The answer to the question.
+/// The decision whether a node may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
     Start,
-    /// Not yet, for this reason.
+    /// Waits for this reason, for a day at most.
     Wait(Holdup, String),
-    /// Not yet: somebody is at work on the node that it waits for, however long that takes.
+    /// Waits for an execution that is working on an earlier node, however long that takes.
     Await(String),
-    /// Not before so many seconds have passed: what the input says, or what lies between two tries.
+    /// Waits for so many seconds: the pause that the input asks for, or the pause between two tries.
     Pause(u32),
-    /// It does not, but the next may.
+    /// Leaves this node. The next node may start.
     Skip(Ended),
-    /// It does not, and neither do those after it.
+    /// Leaves this node and all nodes after it.
     Stop(Ended),
 }
 
@@ -143,17 +147,18 @@ impl Ended {
         Self { end, why, error }
     }
 
-    /// Left for the next rotation.
+    /// Leaves the node for the next rotation.
     pub fn left(why: impl Into<String>) -> Self {
         Self::new("left", why, None)
     }
 
-    /// The same under an error's name.
+    /// Leaves the node for the next rotation, under an error's name.
     pub fn stopping(error: Stop, why: impl Into<String>) -> Self {
         Self::new("left", why, Some(error))
     }
 
-    /// A node whose last try failed has failed, whatever keeps the next from coming.
+    /// Turns the end into `failed` if the last try failed, whatever prevents the next try.
+    /// An end under an error's name stays as it is.
     pub(crate) fn after(self, turn: &Turn) -> Self {
         match &turn.status {
             Some(status) if self.error.is_none() => {
@@ -164,8 +169,8 @@ impl Ended {
     }
 }
 
-/// How a node ends whose execution had SUCCEEDED before it was asked about. Its output is what `recycle-node` says: a duplicate has not
-/// recycled the node.
+/// Returns the end of a node whose execution had SUCCEEDED before the node asked. `output` is that of `recycle-node`.
+/// A duplicate has not recycled the node, so the node has failed.
 #[must_use]
 pub fn judge_end_before(output: Option<&Value>) -> Ended {
     let field = |name: &str| output?.get(name)?.as_str();
@@ -178,36 +183,39 @@ pub fn judge_end_before(output: Option<&Value>) -> Ended {
 }
 
 impl Gate {
-    /// The node is left, the next may start.
+    /// Leaves the node. The next node may start.
     pub fn skip(why: impl Into<String>) -> Self {
         Self::Skip(Ended::left(why))
     }
 
-    /// The node is left, and so are all after it.
+    /// Leaves the node and all nodes after it.
     pub fn stop(why: impl Into<String>) -> Self {
         Self::Stop(Ended::left(why))
     }
 
-    /// The same under an error's name.
+    /// Leaves the node and all nodes after it, under an error's name.
     pub fn stop_with(error: Stop, why: impl Into<String>) -> Self {
         Self::Stop(Ended::stopping(error, why))
     }
 }
 
-/// Seconds to wait after so many: half of that, no less than the shortest and no more than the longest. A day in vain takes 20 looks. The
-/// first wait is spread: the groups of a rotation begin at the same moment, and their nodes would all look, and begin, at the same moments.
+/// Returns the seconds to wait next: half of what was waited so far, from [`SHORTEST_WAIT`] to [`LONGEST_WAIT`].
+/// A day of waiting takes 20 looks.
+/// The first wait is longer by a spread, because the groups of a rotation begin at the same moment.
+/// Without it, their nodes would all look, and begin, at the same moments.
 pub(crate) fn pace(waited: u32, instance: &InstanceId) -> u32 {
     let first = if waited == 0 { spread(instance) } else { 0 };
     (waited / 2).clamp(SHORTEST_WAIT, LONGEST_WAIT) + first
 }
 
-/// Whether a node's turn has come because another's was over: as many as there are at once have theirs from the beginning.
+/// Checks whether a node's turn came only after the end of another node's turn.
+/// The first `at_once` nodes have their turns from the beginning.
 #[must_use]
 pub fn comes_after_others(turn: &Turn, at_once: u32) -> bool {
     turn.index >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
 
-/// Seconds that lie before this try, from the end of whatever was before it.
+/// Returns the seconds that must pass before this try, counted from `Turn::began_at`.
 fn find_pause(terms: &Terms, turn: &Turn, at_once: u32) -> u32 {
     let between = terms.wait_between_nodes_seconds;
     match turn.status {
@@ -217,7 +225,7 @@ fn find_pause(terms: &Terms, turn: &Turn, at_once: u32) -> u32 {
     }
 }
 
-/// The cause after which the execution of a try is named: anybody can compute it.
+/// Returns the cause that gives the execution of a try its name. It depends only on the rotation and the try.
 #[must_use]
 pub fn name_cause(rotation: &ExecutionArn, attempt: u32) -> String {
     match attempt {
@@ -226,7 +234,7 @@ pub fn name_cause(rotation: &ExecutionArn, attempt: u32) -> String {
     }
 }
 
-/// The execution of a try: of the machine `recycle-node` that belongs to the rotation's own.
+/// Returns the ARN of the execution of a try, in the `recycle-node` machine of the rotation's installation.
 pub fn find_execution(
     part: &Part,
     trigger: Trigger,
@@ -242,23 +250,24 @@ pub fn name_try(part: &Part, trigger: Trigger, instance: &InstanceId, attempt: u
     Start::new(trigger.name(), instance, &name_cause(&part.execution, attempt)).name
 }
 
-/// The machine that recycles a rotation's nodes.
+/// Returns the ARN of the machine that recycles a rotation's nodes.
 #[must_use]
 pub fn find_machine(part: &Part) -> String {
     name_machine(part).replacen(":execution:", ":stateMachine:", 1)
 }
 
-/// What the ARNs of its executions begin with.
+/// Returns the prefix of the ARNs of that machine's executions.
 fn name_machine(part: &Part) -> String {
     let machine = machine_of(&part.execution);
     let module = machine.strip_suffix("rotate-nodes").unwrap_or(machine);
     format!("{module}recycle-node")
 }
 
-/// What needs no question to anybody: dry runs start, what failed for the last time has failed, and after the end nothing starts.
+/// Decides without a call to AWS or Kubernetes. A node is not tried again after its last retry, or after its execution was ABORTED.
+/// A dry run always starts, and no other node starts after the end.
 #[must_use]
 pub fn check_turn(terms: &Terms, part: &Part, turn: &Turn, now: Timestamp) -> Option<Gate> {
-    // A person who stops an execution does not want it again.
+    // An operator who stops an execution does not want another one.
     if let Some(status) = &turn.status
         && (status == "ABORTED" || turn.attempt > terms.retries.saturating_add(1))
     {
@@ -271,8 +280,8 @@ pub fn check_turn(terms: &Terms, part: &Part, turn: &Turn, now: Timestamp) -> Op
     Some(Gate::stop(format!("start_no_new_node_after was {end}")))
 }
 
-/// What the group says: it is gone, or paused, or the node takes no part in it, or the next, or the next try, is not to come yet. `at_once`
-/// is how many nodes the group has at once.
+/// Decides from the state of the group. The group may be gone or paused, or the node may be out of service.
+/// The pause before the node or the try may also not be over yet. `at_once` is how many nodes of the group may have their turn at once.
 #[must_use]
 pub fn check_group(
     terms: &Terms,

@@ -18,7 +18,7 @@ use crate::rotation::fleet::{Fleet, Machine, fleet_of};
 use crate::rotation::request::{AlarmTerms, Pick, Trigger};
 use crate::rotation::selection::{Choice, LONGEST_REASON, choose_listed};
 
-/// What an alarm is about.
+/// The node that an alarm points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarmed {
     Instance(InstanceId),
@@ -46,7 +46,8 @@ pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidI
     }
 }
 
-/// A dimension of the alarm's only metric.
+/// Reads a dimension of the alarm's only metric. None if the alarm has several metrics or none, or the metric lacks the dimension.
+/// Fails if the value is no valid id.
 fn read_dimension<Id: FromStr<Err = InvalidId>>(
     metrics: &[BTreeMap<String, String>],
     name: &str,
@@ -56,7 +57,7 @@ fn read_dimension<Id: FromStr<Err = InvalidId>>(
     id.map_err(|error| InvalidInput(format!("the alarm's dimension {name} {error}")))
 }
 
-/// The dimensions of each metric of the alarm (CloudWatch user guide, "Alarm events and EventBridge").
+/// Lists the dimensions of each metric of the alarm (CloudWatch user guide, "Alarm events and EventBridge").
 fn list_metrics(event: &Value) -> Vec<BTreeMap<String, String>> {
     let metrics = event["detail"]["configuration"]["metrics"].as_array();
     let read_pair = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
@@ -87,7 +88,7 @@ fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
     text
 }
 
-/// What CloudWatch tells a topic (CloudWatch user guide, "Notifying users on alarm changes"), as far as we read it.
+/// The fields that are read of CloudWatch's message to a topic (CloudWatch user guide, "Notifying users on alarm changes").
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct AlarmMessage {
@@ -96,13 +97,13 @@ pub(crate) struct AlarmMessage {
     pub(crate) old_state_value: String,
     pub(crate) new_state_value: String,
     pub(crate) state_change_time: String,
-    /// None of a composite alarm.
+    /// Null for a composite alarm.
     #[serde(default)]
     trigger: Value,
 }
 
 impl AlarmMessage {
-    /// The event that the same change is on EventBridge's bus, as far as `select-nodes` reads it.
+    /// Converts the message into EventBridge's event about the same change, with the fields that `select-nodes` reads.
     pub(crate) fn as_event(&self) -> Value {
         let mut detail = json!({
             "alarmName": self.alarm_name,
@@ -121,7 +122,7 @@ impl AlarmMessage {
     }
 }
 
-/// The alarm's metrics: those of its metric math, or the only one.
+/// Reads the alarm's metrics: those of its metric math, or its only one.
 fn read_metrics(trigger: &Value) -> Vec<Value> {
     let metric =
         |dimensions: &Value| json!({"metricStat": {"metric": {"dimensions": read_dimensions(dimensions)}}});
@@ -134,7 +135,7 @@ fn read_metrics(trigger: &Value) -> Vec<Value> {
     stats.map(|found| metric(&found["Dimensions"])).collect()
 }
 
-/// A topic is told a list of names and values, the bus an object.
+/// Reads dimensions. A topic's message has a list of names and values, and EventBridge's event an object.
 fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
     let pairs = dimensions.as_array().into_iter().flatten();
     pairs
@@ -142,8 +143,8 @@ fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The node that an alarm means, unless its group had its turn a moment ago. `machines` are the group's members, and whoever was
-/// claimed in it.
+/// Chooses the node that an alarm means, unless a node of its group was claimed or replaced within the cooldown.
+/// `machines` are the group's members and the instances that were claimed in the group.
 pub fn choose_alarmed(
     alarmed: &Alarmed,
     terms: &AlarmTerms,
@@ -187,7 +188,7 @@ pub fn choose_alarmed(
     }
 }
 
-/// When a node of the group was claimed, or a replacement launched, last.
+/// Returns the time of the last claim of a node of the group, or of the last launch of a replacement in it.
 fn find_last_work(fleet: &Fleet, machines: &[Machine], nodes: &[NodeFacts]) -> Option<Timestamp> {
     let on_nodes = nodes.iter().filter_map(NodeFacts::claim);
     let in_tags = machines.iter().filter_map(|machine| machine.instance.claim());

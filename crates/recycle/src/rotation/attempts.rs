@@ -10,20 +10,20 @@ use crate::rotation::admission::{Gate, Holdup, LONGEST_BEGIN, SHORTEST_RETRY, Tu
 use crate::rotation::fleet::Fleet;
 use crate::rotation::terms::Terms;
 
-/// What became of an earlier node's execution.
+/// The state of an earlier node's executions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Past {
     NotBegun,
     Running,
-    /// It failed, and is about to be tried again.
+    /// The last try failed, and the next is about to begin.
     BetweenTries,
     Done,
-    /// It failed for the last time.
+    /// The node failed and is not tried again.
     Failed,
 }
 
-/// Reads what Step Functions says of a try, none if it knows none. None: the next try has to be asked about. Who is not in service is not
-/// tried again.
+/// Judges a try by its execution's status, which is none if Step Functions knows no such execution.
+/// Returns none if the next try's status has to be asked for. A node that is not in service is not tried again.
 #[must_use]
 pub fn judge_try(status: Option<&str>, attempt: u32, retries: u32, is_in_service: bool) -> Option<Past> {
     match status {
@@ -39,7 +39,8 @@ pub fn judge_try(status: Option<&str>, attempt: u32, retries: u32, is_in_service
     }
 }
 
-/// What was to be tried again, and has not been for longer than that takes, has failed: nobody tries it any more.
+/// Turns a node that has been between tries for longer than a retry takes into a failed one: nothing tries it any more.
+/// The time is what `turn` has waited for earlier nodes to begin.
 #[must_use]
 pub fn settle_past(past: Past, turn: &Turn, terms: &Terms) -> Past {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes_seconds.max(SHORTEST_RETRY));
@@ -49,7 +50,7 @@ pub fn settle_past(past: Past, turn: &Turn, terms: &Terms) -> Past {
     }
 }
 
-/// The earlier nodes that may have failed, and are there. Who is claimed is under way.
+/// Returns the earlier nodes that are still members and may have failed. A claimed node is under way, and is not among them.
 #[must_use]
 pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begun]) -> Vec<&'a InstanceId> {
     let is_under_way = |id: &InstanceId| begun.iter().any(|one| one.instance == *id && one.is_claimed);
@@ -57,25 +58,25 @@ pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begu
     earlier.iter().filter(is_doubtful).collect()
 }
 
-/// The earlier nodes that are gone: recycled, most of them, and some lost. There are too many to ask about each.
+/// Returns the earlier nodes that are gone. Most were recycled, and some were lost. They are too many for one question each.
 #[must_use]
 pub fn find_gone<'a>(earlier: &'a [InstanceId], fleet: &Fleet) -> Vec<&'a InstanceId> {
     earlier.iter().filter(|id| !is_there(id, fleet)).collect()
 }
 
-/// Whether a node is a member of its group, and stays one.
+/// Checks whether a node is a member of its group and is not leaving it.
 fn is_there(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node).is_some_and(|state| !is_leaving(state))
 }
 
-/// Whether a node is a member in service: only such a one begins.
+/// Checks whether a node is a member in service. Only such a node begins.
 #[must_use]
 pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node) == Some("InService")
 }
 
-/// Whether one of these earlier nodes, which are in service and have not begun, has been left: beside the one that asks only so many less
-/// one have their turn.
+/// Checks whether at least one of the earlier nodes that are in service and have not begun has been left.
+/// Beside the node that asks, only `at_once` - 1 nodes have their turn.
 #[must_use]
 pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)
@@ -87,18 +88,18 @@ pub fn check_failures(budget: u32, failed: usize) -> Option<Gate> {
     (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| Gate::stop(reason))
 }
 
-/// A node of the rotation that has begun, as the cluster knows.
+/// A node of the rotation that has begun, according to the cluster's Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
     pub instance: InstanceId,
-    /// An execution works on it that no hook and no warning of EC2's has begun.
+    /// Whether a planned execution of this installation holds the claim. A claim for the hook or for a warning of EC2 does not count.
     pub is_claimed: bool,
-    /// Its replacement, once that is reserved.
+    /// The Node of its replacement, once it is reserved.
     pub replacement: Option<NodeFacts>,
 }
 
-/// Which of the nodes have begun, in their order. `claimed` are the Nodes of the group that are claimed, `replacements` those that
-/// stand in for one of them, `rotation` the execution that asks.
+/// Returns the nodes that have begun, in their order. `claimed` are the claimed Nodes of the group.
+/// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution that asks.
 #[must_use]
 pub fn find_begun(
     nodes: &[InstanceId],
@@ -122,8 +123,9 @@ pub fn find_begun(
         .collect()
 }
 
-/// Only the claim of an execution of this installation shows that the node is under way. A rotation would wait for ever for the end of any
-/// other claim, which `claim-node` refuses: what became of such a node's own execution is asked instead.
+/// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
+/// `claim-node` refuses a node with any other claim, and a rotation would wait for ever for the end of such a claim.
+/// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
         StoredClaim::Known(claim) => waits_for_turn(claim.urgency) && claim.is_of_installation(rotation),
@@ -131,9 +133,10 @@ fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     })
 }
 
-/// What to do where no earlier node is seen to have begun: one that is to begin, or runs, is waited for. Where one has been left nobody
-/// knows who is to begin: then nobody is waited for. Nor is one for long that could have begun and has not, because it cannot be
-/// started at all, or nobody could say whether it may.
+/// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to begin, or runs.
+/// If an earlier node has been left, it is unknown which of them is to begin, and the node does not wait for a beginning.
+/// It also stops waiting after `LONGEST_BEGIN` for a node that could have begun and has not.
+/// Such a node cannot be started at all, or the question whether it may start had no answer.
 #[must_use]
 pub fn check_pasts(pasts: &[(&InstanceId, Past)], fleet: &Fleet, turn: &Turn, at_once: u32) -> Option<Gate> {
     let is_to_begin = |id: &InstanceId, past: &Past| *past == Past::NotBegun && is_in_service(id, fleet);

@@ -13,15 +13,15 @@ use crate::rotation::admission::{Gate, Holdup, LONGEST_PENDING, Stop, Turn, come
 use crate::rotation::attempts::{Begun, describe_awaited};
 use crate::rotation::outdated::Release;
 
-/// How it stands with the first replacement of the group.
+/// The state of the group's first replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Canary<'a> {
-    /// Two have begun: whoever came second has seen it.
+    /// Two other nodes have begun. The second is taken to have started only after a check of the first replacement.
     Passed,
-    /// It is there, to be judged.
+    /// The first replacement exists and has to be checked.
     Judge(&'a NodeFacts),
     Await(&'a InstanceId),
-    /// None has begun: what became of the nodes before this one has to be asked.
+    /// No other node has begun. The executions of the earlier nodes have to be looked up.
     Ask,
     First,
 }
@@ -40,9 +40,10 @@ pub fn find_canary<'a>(turn: &Turn, begun: &'a [Begun]) -> Canary<'a> {
     }
 }
 
-/// Who waits without a question to Step Functions: while somebody is at work on the group's first node; and, of those that ask from the
-/// beginning, at the first look, as the first node is about to begin then. Else a rotation of many groups would ask hundreds of
-/// questions at one moment.
+/// Decides on a wait without a question to Step Functions.
+/// A node waits while an execution is working on the group's first node.
+/// A node whose turn came at the beginning also waits at its first look, because the first node is about to begin then.
+/// Otherwise a rotation of many groups would ask hundreds of questions at one moment.
 #[must_use]
 pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Gate> {
     match canary {
@@ -55,7 +56,7 @@ pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Ga
     }
 }
 
-/// Whether the first replacement's kubelet is newer than the control plane.
+/// Checks whether the first replacement's kubelet is newer than the control plane, and if so stops the group.
 #[must_use]
 pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Gate> {
     let kubelet = Release::read(&replacement.kubelet)?;
@@ -65,7 +66,7 @@ pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) ->
     Some(Gate::stop_with(Stop::KubeletTooNew, why))
 }
 
-/// The pods that wait for a node because this rotation evicted their like.
+/// Returns the Pending pods that were created since the rotation began and whose controllers had pods evicted by this rotation.
 #[must_use]
 pub fn find_displaced(begun: &[Begun], pending: &[PodFacts], began_at: Timestamp) -> Vec<String> {
     let evicted: BTreeSet<&str> = begun

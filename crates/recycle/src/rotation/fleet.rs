@@ -8,17 +8,17 @@ use crate::base::ids::{GroupName, InstanceId};
 use crate::base::names::PAUSED_TAG;
 use crate::cluster::instance::Instance;
 
-/// An instance, and what it was launched as.
+/// An instance, with the time and the image of its launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     pub instance: Instance,
-    /// `LaunchTime`: also that of its last start.
+    /// `LaunchTime`, which is also the time of the last start.
     pub launched_at: Timestamp,
     /// `ImageId`.
     pub image: String,
 }
 
-/// A launch template and one of its versions, as a group or a member names it: the version may be `$Latest` or `$Default`.
+/// A launch template and one of its versions, as a group or a member names it. The version may be `$Latest` or `$Default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template {
     /// `LaunchTemplateId`.
@@ -37,23 +37,23 @@ impl Template {
     }
 }
 
-/// What a template's version is at this moment.
+/// The current facts of a template's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFacts {
-    /// Its number.
+    /// Number of the version.
     pub version: String,
-    /// The image that it names; none if it names none, or a parameter that holds one.
+    /// Image that the version names. None if it names no image, or a parameter that holds one.
     pub image: Option<String>,
 }
 
-/// A group of the cluster, as far as rotations look at it.
+/// A group of the cluster, with the facts that rotations need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     pub name: GroupName,
     pub tags: BTreeMap<String, String>,
-    /// What it launches from; none: a launch configuration.
+    /// Template that the group launches from. None: a launch configuration.
     pub template: Option<Template>,
-    /// What it launches from instead, by instance type (overrides of a mixed-instances policy).
+    /// Templates for some instance types instead (overrides of a mixed-instances policy).
     pub overrides: BTreeMap<String, Template>,
     pub members: Vec<FleetMember>,
 }
@@ -64,30 +64,30 @@ pub struct FleetMember {
     pub lifecycle_state: String,
     pub instance_type: String,
     pub zone: String,
-    /// What it was launched from, with the version's number.
+    /// Template that the member was launched from, with the version's number.
     pub template: Option<Template>,
 }
 
 impl Fleet {
-    /// What it launches a member of this type from.
+    /// Returns the template that the group launches a member of this type from.
     #[must_use]
     pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
         self.overrides.get(instance_type).or(self.template.as_ref())
     }
 
-    /// A person has paused it for rotations.
+    /// Checks whether an operator has paused the group for rotations.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
     }
 
-    /// The lifecycle state of a member; none if the instance is no member.
+    /// Returns the lifecycle state of a member. None if the instance is no member.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<&str> {
         let member = self.members.iter().find(|member| member.instance == *instance)?;
         Some(&member.lifecycle_state)
     }
 
-    /// The members that take their part.
+    /// Returns the members in the lifecycle state `InService`.
     pub(crate) fn in_service(&self) -> impl Iterator<Item = &FleetMember> {
         self.members
             .iter()

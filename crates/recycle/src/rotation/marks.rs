@@ -7,39 +7,41 @@ use crate::base::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
 use crate::cluster::node::{NodeFacts, Taint};
 use crate::rotation::terms::Mark;
 
-/// Whether a taint is a rotation's mark. A person who gave it a value wants something else.
+/// Checks whether a taint is a rotation's mark. A taint with a value serves another purpose of an operator.
 fn is_mark(taint: &Taint) -> bool {
     taint.key == OUTDATED_TAINT && taint.value.is_none()
 }
 
-/// Who has marked the node; none if nobody has. What is no ARN is somebody's text.
+/// Returns the annotation that names the rotation whose mark is on the node. None if the node has no mark.
+/// A value that is no ARN was not written by a rotation.
 #[must_use]
 pub fn marked_by(node: &NodeFacts) -> Option<&str> {
     node.annotations.get(OUTDATED_ANNOTATION).map(String::as_str)
 }
 
-/// The rotations that have marked a node.
+/// Returns the rotations that have marked a node.
 #[must_use]
 pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeSet<ExecutionArn> {
     let owners = nodes.iter().filter_map(marked_by);
     owners.filter_map(|owner| owner.parse().ok()).collect()
 }
 
-/// The machine of whose executions this is one, as their ARNs begin.
+/// Returns the part of an execution's ARN that all executions of its machine have in common.
 #[must_use]
 pub fn machine_of(execution: &ExecutionArn) -> &str {
     let text = execution.as_str();
     text.rsplit_once(':').map_or(text, |(machine, _)| machine)
 }
 
-/// The machine that rotates nodes beside the sweep of which this is an execution.
+/// Returns the part that the ARNs of all executions of `rotate-nodes` have in common, in the installation of this sweep.
 #[must_use]
 pub fn rotations_beside(sweep: &ExecutionArn) -> String {
     let machine = machine_of(sweep);
     format!("{}rotate-nodes", machine.strip_suffix("sweep").unwrap_or(machine))
 }
 
-/// The node's taints with this mark; none if the node has it from us already, or from somebody whom we leave it to.
+/// Returns the node's taints with this mark.
+/// None if this rotation's mark is there already, or if the annotation names another owner that is not in `ended`.
 #[must_use]
 pub fn add_mark(
     node: &NodeFacts,

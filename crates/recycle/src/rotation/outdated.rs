@@ -17,21 +17,21 @@ use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, Template, TemplateFacts};
 
-/// What makes a member outdated: any of the criteria, among those that the filters leave.
+/// The selection of outdated members: a member that passes all filters is outdated if it meets any of the criteria.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Outdated {
-    /// Filter: of these groups; none: of all of the cluster.
+    /// Filter: only these groups. None: all groups of the cluster.
     pub groups: Option<Vec<GroupName>>,
-    /// Filter: of the groups with this tag.
+    /// Filter: only groups with this tag.
     pub group_tag: Option<GroupTag>,
-    /// Filter: whose Node has these labels.
+    /// Filter: only members whose Node has these labels.
     pub node_labels: Option<Selector>,
-    /// Launched from another template, or version of it, than the group names.
+    /// Launched from another template, or another version of it, than the group names, or from no template.
     pub launch_template: bool,
-    /// Runs another image than the template names.
+    /// Launched from another image than the template names.
     pub ami: bool,
-    /// Its kubelet is of an older minor version than the control plane.
+    /// The kubelet has an older minor version than the control plane.
     pub kubelet: bool,
     pub older_than_hours: Option<u32>,
     pub launched_before: Option<Timestamp>,
@@ -46,7 +46,7 @@ pub struct GroupTag {
 }
 
 impl Outdated {
-    /// Refuses what selects nothing, or cannot be meant.
+    /// Refuses a selection without a criterion, and one with both `groups` and `group_tag`.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
         let by_age = self.older_than_hours.is_some() || self.launched_before.is_some();
@@ -62,19 +62,20 @@ impl Outdated {
         Ok(())
     }
 
-    /// Whether the Nodes have to be read to tell.
+    /// Checks whether the Nodes have to be read.
     #[must_use]
     pub fn asks_nodes(&self) -> bool {
         self.kubelet || self.node_labels.is_some()
     }
 
-    /// Whether the groups' templates have to be read to tell.
+    /// Checks whether the groups' templates have to be read.
     #[must_use]
     pub fn asks_templates(&self) -> bool {
         self.launch_template || self.ami
     }
 
-    /// The criteria that a replacement meets if it came no better than the node before; none if there is no such criterion.
+    /// Returns the criteria that show whether a replacement is as outdated as the old node.
+    /// None if no such criterion is left without `node_labels`, `launched_before` and `all`.
     #[must_use]
     pub fn for_replacement(&self) -> Option<Self> {
         let same = Self {
@@ -87,7 +88,7 @@ impl Outdated {
     }
 }
 
-/// `major.minor` of Kubernetes.
+/// A Kubernetes version: `major.minor`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     major: u32,
@@ -95,7 +96,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and the like; none of what says no version.
+    /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and similar texts. None if the text is no version.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').split('.');
@@ -105,8 +106,9 @@ impl Release {
         Some(Self { major, minor })
     }
 
-    /// What an image's name says (EKS user guide, "Amazon Linux AMI" and "Bottlerocket AMI" names): `amazon-eks-node-al2023-x86_64-standard-1.33-v20260101`,
-    /// `bottlerocket-aws-k8s-1.33-x86_64-v1.40.0-…`, `amazon-eks-node-1.33-v20260101`; none of others.
+    /// Reads the version from an image's name (EKS user guide, "Amazon Linux AMI" and "Bottlerocket AMI" names). Examples are
+    /// `amazon-eks-node-al2023-x86_64-standard-1.33-v20260101`, `bottlerocket-aws-k8s-1.33-x86_64-v1.40.0-…` and
+    /// `amazon-eks-node-1.33-v20260101`. None for other names.
     #[must_use]
     pub fn read_image(name: &str) -> Option<Self> {
         let is_known = ["amazon-eks-", "bottlerocket-aws-k8s-", "ubuntu-eks/"]
@@ -123,16 +125,15 @@ impl fmt::Display for Release {
     }
 }
 
-/// What members are judged by.
+/// The facts by which members are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// The members' instances.
     pub machines: &'a [Machine],
-    /// What the groups' templates are now.
+    /// The current facts of the groups' templates.
     pub templates: &'a BTreeMap<Template, TemplateFacts>,
-    /// The cluster's Nodes; empty if nothing asks for them.
+    /// Nodes of the cluster. Empty if no filter or criterion needs them.
     pub nodes: &'a [NodeFacts],
-    /// The control plane's version; none if nothing asks for it.
+    /// The control plane's version. None if no criterion needs it.
     pub control_plane: Option<Release>,
     pub now: Timestamp,
 }
@@ -147,7 +148,7 @@ impl Scene<'_> {
     }
 }
 
-/// What a member was selected by, in the words of the input.
+/// A criterion that selected a member, in the words of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
@@ -165,7 +166,7 @@ pub fn is_outdated(outdated: &Outdated, fleet: &Fleet, member: &FleetMember, sce
     !find_criteria(outdated, fleet, member, scene).is_empty()
 }
 
-/// Which of the criteria a member meets; none if the filters leave it out.
+/// Returns the criteria that a member meets. Empty if the filter `node_labels` leaves it out, or its instance is unknown.
 pub(crate) fn find_criteria(
     outdated: &Outdated,
     fleet: &Fleet,
@@ -180,7 +181,7 @@ pub(crate) fn find_criteria(
     };
     let named = fleet.template_of(&member.instance_type);
     let facts = named.and_then(|template| scene.templates.get(template));
-    // A group that launches from a launch configuration has no template to be behind.
+    // A group with a launch configuration names no template, so no member is behind one.
     let is_behind = named.zip(facts).is_some_and(|(named, facts)| {
         let launched = member.template.as_ref();
         launched.is_none_or(|from| from.id != named.id || from.version != facts.version)
@@ -208,7 +209,8 @@ pub(crate) fn find_criteria(
     .collect()
 }
 
-/// What a group launches from, so short that it can travel: another text says that something has changed.
+/// Returns a short hash of the templates and versions that a group launches from, to travel through the state machine.
+/// Another hash means that one of them has changed.
 #[must_use]
 pub fn describe_aim(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());
@@ -220,7 +222,7 @@ pub fn describe_aim(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>
     short_hash(&versions.collect::<String>())
 }
 
-/// What a member was launched from, for people: the version that its group uses, and the newest.
+/// Describes the template version that a group uses, and the newest version, for an operator.
 #[must_use]
 pub fn describe_source(
     named: Option<&Template>,
@@ -239,7 +241,8 @@ pub fn describe_source(
     format!("group uses template version {used}{alias}; newest is {newest}")
 }
 
-/// The groups that a selection of outdated nodes is about.
+/// Returns the groups that a selection of outdated nodes covers.
+/// Fails if a group in `groups` is no group of the cluster.
 pub fn find_fleets<'a>(
     outdated: &Outdated,
     fleets: &'a [Fleet],
@@ -257,19 +260,20 @@ pub fn find_fleets<'a>(
     Ok(fleets.iter().filter(has_tag).collect())
 }
 
-/// The nodes of one group that a rotation is about.
+/// The nodes of one group that a rotation covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Those that it recycles: zone by zone, in each the oldest first, and the zone of the oldest first of all.
+    /// Nodes to recycle, zone by zone. The zone of the oldest node comes first.
+    /// Within a zone the oldest node comes first.
     pub nodes: Vec<InstanceId>,
-    /// How many are claimed already.
+    /// Number of selected nodes that are left out of `nodes`, because an execution of this installation has claimed them.
     pub claimed: usize,
-    /// Which of them, by their places from 0, meet which criterion: shorter than their ids.
+    /// Positions in `nodes`, from 0, of the nodes that meet each criterion. Positions are shorter than ids.
     pub criteria: BTreeMap<Criterion, Vec<usize>>,
 }
 
 impl Chosen {
-    /// The first so many; how many more there are.
+    /// Keeps the first `most` nodes, and returns how many it removed.
     pub fn cut(&mut self, most: usize) -> usize {
         let more = self.nodes.len().saturating_sub(most);
         self.nodes.truncate(most);
@@ -280,8 +284,9 @@ impl Chosen {
     }
 }
 
-/// Whether an execution of the same installation has claimed it. `claim-node` refuses any other claim by name, so that the rotation lists
-/// the node as failed: a claim that nobody can account for takes no node out of all rotations.
+/// Checks whether an execution of the same installation has claimed the instance.
+/// `claim-node` refuses a node with any other claim and names the claim, so that the rotation lists the node as failed.
+/// A claim of unknown origin therefore does not hide a node from every rotation.
 pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
     matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
@@ -289,19 +294,19 @@ pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool
 /// Bytes of all groups' names in one answer, which has 8 KB.
 const LONGEST_NAMES: usize = 6_000;
 
-/// Characters of what is said of them.
+/// Characters of the reason that goes with the groups.
 const LONGEST_REASON: usize = 1_200;
 
 /// The groups that a rotation goes through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
     pub groups: Vec<GroupName>,
-    /// How many nodes they are, and what is left out.
+    /// The number of nodes, and what is left out.
     pub reason: String,
 }
 
-/// Those that have something to recycle, as many as an answer has room for: what is left over, the next rotation finds. `unknown` is
-/// what cannot be told of others, in words.
+/// Chooses the groups that have nodes to recycle, as many as an answer has room for. The next rotation finds the rest.
+/// `unknown` lists, in words, what could not be read.
 #[must_use]
 pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
     let all = found.len();

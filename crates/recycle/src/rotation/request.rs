@@ -14,16 +14,16 @@ use crate::input::suggest::name_given;
 use crate::rotation::outdated::Outdated;
 use crate::rotation::terms::{self, Terms, read_terms};
 
-/// Bytes of the fields that a rotation lays over the module's defaults, so that they fit into an answer of 8 KB.
+/// Bytes of the fields that a rotation sets over the module's defaults, so that they fit into an answer of 8 KB.
 pub(crate) const LONGEST_RECYCLE: usize = 2_000;
 
 /// Seconds between EC2's warning and the end of a Spot instance (EC2 user guide, "Spot Instance interruption notices").
 const SPOT_NOTICE: u32 = 120;
 
-/// What a trigger's fields may not say: which node, and what the trigger itself says.
+/// Fields that `recycle` may not set: the node, the cluster, and the values that the trigger sets.
 const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
 
-/// What began a rotation.
+/// The trigger of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -41,7 +41,7 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// The word for it, with which the names of its executions begin.
+    /// Returns the word with which the names of its executions begin.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Trigger {
         }
     }
 
-    /// Whether it goes through groups on terms, node by node. What else there is, is urgent.
+    /// Checks whether the trigger goes through groups on terms, node by node. Any other trigger is urgent.
     #[must_use]
     pub fn begins_rotation(self) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl Trigger {
         }
     }
 
-    /// Whether EC2 itself says so, of whichever instance.
+    /// Checks whether EC2 itself sends the event, for any instance of the region.
     pub(crate) fn is_of_ec2(self) -> bool {
         matches!(self, Self::Spot | Self::Rebalance)
     }
@@ -75,57 +75,57 @@ impl Trigger {
 pub struct Rotation {
     pub trigger: Trigger,
     pub selection: Selection,
-    /// Fields of `recycle-node`'s input that are laid over the module's defaults.
+    /// Fields of `recycle-node`'s input that are set over the module's defaults.
     pub recycle: Map<String, Value>,
-    /// On which terms groups are gone through; none: each node is started at once, because it is urgent.
+    /// Terms on which groups are rotated. None: each node is started at once, because the trigger is urgent.
     pub terms: Option<Terms>,
-    /// The AWS event that began it, or null.
+    /// The AWS event that began the rotation, or null.
     pub event: Value,
 }
 
-/// `selection`: exactly one of these.
+/// The field `selection`: exactly one of these variants.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// These instances; an ARN that ends in an instance's id is as good.
+    /// Instances by id, or by an ARN that ends in the id.
     InstanceIds(#[serde(deserialize_with = "read_instances")] Vec<InstanceId>),
-    /// What the alarm in `event` is about.
+    /// The node that the alarm in `event` points to.
     Alarm(AlarmTerms),
-    /// Members that are not as their group would launch them now, or too old.
+    /// Members that differ from what their group would launch now, or that meet another criterion such as age.
     Outdated(Outdated),
 }
 
 impl Selection {
-    /// Whether the groups' templates have to be read to tell what is meant.
+    /// Checks whether the groups' templates have to be read to find the selected nodes.
     #[must_use]
     pub fn asks_templates(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_templates())
     }
 
-    /// Whether the Nodes have to be.
+    /// Checks whether the Nodes have to be read to find the selected nodes.
     #[must_use]
     pub fn asks_nodes(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_nodes())
     }
 }
 
-/// Which node an alarm means.
+/// The choice of the node that an alarm means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTerms {
-    /// The group, if the alarm does not say so.
+    /// Group that is meant. An instance that the alarm names must be in it. If absent, the alarm's dimension names the group.
     pub group: Option<GroupName>,
     pub pick: Option<Pick>,
-    /// For how long after the last claim or replacement in a group an alarm recycles none of it.
+    /// Minutes after the last claim or replacement in a group during which an alarm recycles none of its nodes.
     #[serde(default = "default_cooldown")]
     pub cooldown_minutes: u32,
 }
 
-/// Which node of a group.
+/// The choice of a node in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
-    /// The one that runs longest.
+    /// The node that was launched first.
     Oldest,
 }
 
@@ -140,7 +140,7 @@ struct Given {
     dry_run: Option<bool>,
 }
 
-/// Minutes: a group-wide metric needs a while to show what a new node does for it.
+/// Returns minutes. A group-wide metric needs a while to show the effect of a new node.
 fn default_cooldown() -> u32 {
     60
 }
@@ -177,7 +177,7 @@ pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
     })
 }
 
-/// The terms, and the fields that every trigger has. `null` is Terraform's way to say that a field is not given.
+/// Splits the input into the terms and the fields that every trigger has. Terraform passes `null` for a field that is not given.
 fn split_terms(input: &Value) -> (Map<String, Value>, Value) {
     let Value::Object(fields) = input else {
         return (Map::new(), input.clone());
@@ -209,7 +209,7 @@ fn check_selection(trigger: Trigger, selection: &Selection) -> Result<(), Invali
     }
 }
 
-/// `null` is Terraform's way to say that a field is not given. What the values may be, `claim-node` checks.
+/// Checks the fields' names and length. `claim-node` checks their values. Terraform passes `null` for a field that is not given.
 fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, InvalidInput> {
     fields.retain(|_, value| !value.is_null());
     for name in fields.keys() {
@@ -233,7 +233,7 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
 }
 
 impl Rotation {
-    /// The fields that each execution is started with, beside its node.
+    /// Returns the fields with which each execution is started, beside its node.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
@@ -254,8 +254,8 @@ impl Rotation {
         (self.trigger == Trigger::Spot).then(|| later(warned, SPOT_NOTICE))
     }
 
-    /// The execution of a node: an event that is delivered twice names the same one, and so does an alarm, whichever way it came.
-    /// `execution` stands for what has no event.
+    /// Returns the start of a node's execution. An event that is delivered twice gives the same name.
+    /// So does an alarm, whether it came by EventBridge or by a topic. `execution` is the cause if there is no event.
     #[must_use]
     pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
         let event = || self.event.get("id").and_then(Value::as_str).map(str::to_owned);
@@ -264,7 +264,7 @@ impl Rotation {
         Start::new(self.trigger.name(), instance, cause)
     }
 
-    /// The alarm and when it changed: what the event and the message to a topic have in common.
+    /// Returns the alarm and the time of its change, which the EventBridge event and the message to a topic have in common.
     fn change_of_alarm(&self) -> Option<String> {
         let at = |pointer: &str| self.event.pointer(pointer).and_then(Value::as_str);
         let (alarm, moment) = (at("/resources/0")?, at("/detail/state/timestamp")?);
@@ -272,5 +272,5 @@ impl Rotation {
     }
 }
 
-/// How many nodes a trigger starts at most, so that its answer stays under 8 KB.
+/// The most instances that a selection may list, so that the answer with their starts stays under 8 KB.
 pub const MOST_STARTS: usize = 40;

@@ -18,7 +18,7 @@ use crate::rotation::request::{Selection, Trigger};
 pub(crate) const LONGEST_REASON: usize = 1_000;
 
 impl Start {
-    /// `cause` makes it another execution than those that began for other causes.
+    /// Names the execution after `cause`, so that each cause has an execution of its own.
     #[must_use]
     pub fn new(trigger: &str, instance: &InstanceId, cause: &str) -> Self {
         Self {
@@ -29,12 +29,12 @@ impl Start {
     }
 }
 
-/// Those that were chosen, and a word on each that was looked at and was not.
+/// The chosen instances, and a reason for each other instance that was considered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// The chosen, in the order in which they are started.
+    /// Chosen instances, in the order in which they are started.
     pub chosen: Vec<InstanceId>,
-    /// Why others were not.
+    /// Reasons for which other instances were not chosen.
     pub left_out: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Choice {
     }
 }
 
-/// Those of the instances that are this cluster's and still there. Events name instances of the whole region.
+/// Chooses the instances that belong to this cluster and still exist. Events name instances of the whole region.
 #[must_use]
 pub fn choose_listed(
     trigger: Trigger,
@@ -73,7 +73,7 @@ pub fn choose_listed(
     let mut choice = Choice::default();
     for id in wanted.iter().collect::<BTreeSet<_>>() {
         let machine = machines.iter().find(|machine| machine.instance.id == *id);
-        // An instance is the cluster's by its own tag, or as a member of a group with that tag: `fleets` are such groups.
+        // An instance belongs to the cluster by its own tag, or as a member of a group with that tag. `fleets` are such groups.
         let is_in_group = fleet_of(id, fleets).is_some();
         let why = match machine.map(|machine| &machine.instance) {
             None => format!("EC2 does not know {id}"),
@@ -81,7 +81,8 @@ pub fn choose_listed(
             Some(instance) if !is_in_group && !has_cluster_tag(&instance.tags, cluster) => {
                 format!("{id} is no instance of cluster {cluster}")
             }
-            // EC2 warns of every Spot instance of the region, of Karpenter's, too. A person is told by pre-flight what to do instead.
+            // EC2 sends warnings for every Spot instance of the region, also for those of Karpenter.
+            // For other triggers, pre-flight tells the operator what to do instead.
             Some(_) if !is_in_group && trigger.is_of_ec2() => {
                 format!("{id} is in no Auto Scaling group of cluster {cluster}")
             }
@@ -95,7 +96,8 @@ pub fn choose_listed(
     choice
 }
 
-/// Chooses them: in service, meant by the selection, and not worked on by another execution. `rotation` is the execution that asks.
+/// Chooses the members that are in service, selected, and not claimed by an execution of this installation.
+/// `rotation` is the execution that asks.
 #[must_use]
 pub fn choose_members(
     selection: &Selection,

@@ -14,15 +14,15 @@ use crate::input::model::InvalidInput;
 use crate::rotation::alarm::AlarmMessage;
 use crate::rotation::request::parse_rotation;
 
-/// Characters of a reason: an answer stays under 8 KB, whatever an alarm is called.
+/// Characters of a reason, so that an answer stays under 8 KB, however long an alarm's name is.
 pub(crate) const LONGEST_REASON: usize = 1_000;
 
-/// What `start-rotation` is given.
+/// The request to `start-rotation`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StartRequest {
-    /// By SNS (developer guide, "Fanout to Lambda functions").
+    /// Messages from SNS (developer guide, "Fanout to Lambda functions").
     Deliveries(Vec<Delivery>),
-    /// By Terraform.
+    /// An invocation by Terraform.
     Apply(Change),
 }
 
@@ -37,21 +37,21 @@ impl<'de> Deserialize<'de> for StartRequest {
     }
 }
 
-/// What SNS delivers.
+/// A record that SNS delivers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Delivery {
     #[serde(rename = "Sns")]
     pub sns: Message,
 }
 
-/// What was published to the topic.
+/// A message that was published to the topic.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Message {
     #[serde(rename = "Message")]
     pub message: String,
 }
 
-/// What the module's `aws_lambda_invocation` passes.
+/// The input that the module's `aws_lambda_invocation` passes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Change {
     /// The value whose change begins a rotation.
@@ -61,31 +61,31 @@ pub struct Change {
     pub tf: Lifecycle,
 }
 
-/// What Terraform adds to an invocation (AWS provider, `aws_lambda_invocation`, `lifecycle_scope = "CRUD"`).
+/// The fields that Terraform adds to an invocation (AWS provider, `aws_lambda_invocation`, `lifecycle_scope = "CRUD"`).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Lifecycle {
     pub action: Action,
-    /// What the resource passed before; null for one that is new.
+    /// The previous input of the resource. Null if the resource is new.
     #[serde(default)]
     pub prev_input: Value,
 }
 
-/// What becomes of the resource.
+/// The action of Terraform on the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is new: nothing has changed.
+    /// Creates the resource. No value has changed yet.
     Create,
     Update,
     Delete,
 }
 
-/// An entry of the module's `alarm_triggers`, as far as alarms that tell a topic are concerned.
+/// An entry of the module's `alarm_triggers`, with the fields for alarms that publish to a topic.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTrigger {
     pub alarm_names: Vec<String>,
-    /// The input of the rotation that each of them begins, but for its event.
+    /// The input of the rotation that each of these alarms begins, without its `event`.
     pub rotation: Value,
 }
 
@@ -94,12 +94,13 @@ pub type AlarmTriggers = BTreeMap<String, AlarmTrigger>;
 /// An execution of `rotate-nodes` to start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RotationStart {
-    /// Its name: who starts it again finds it there. None: what began it has no name that is not used again.
+    /// Name of the execution, so that a repeated start finds the execution that exists.
+    /// None if the trigger has no name that is used only once.
     pub name: Option<String>,
     pub input: Value,
 }
 
-/// What is to be started, and why, or why nothing.
+/// The rotations to start, with the reasons for starting them or for starting none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Starts {
     pub starts: Vec<RotationStart>,
@@ -130,7 +131,8 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
     }
 }
 
-/// Only an alarm of ours that enters ALARM begins something: a topic has other listeners, and other senders.
+/// Starts rotations if the message says that an alarm in `alarm_triggers` enters ALARM.
+/// Other messages start nothing, because a topic has other subscribers and other senders.
 fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
     let alarm: AlarmMessage = match read_text(message) {
         Ok(alarm) => alarm,
@@ -159,7 +161,7 @@ fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
 }
 
 impl AlarmMessage {
-    /// Named after the alarm and the moment, so that a message that is delivered again begins nothing.
+    /// Names the rotation after the alarm and the moment, so that a message that is delivered again starts nothing new.
     fn start(&self, key: &str, trigger: &AlarmTrigger) -> RotationStart {
         let digits = self.state_change_time.chars().filter(char::is_ascii_digit);
         let moment: String = digits.collect();
@@ -174,7 +176,8 @@ impl AlarmMessage {
     }
 }
 
-/// A rotation that makes no sense is refused when it is written, not when it is needed; what goes is not looked at.
+/// Refuses an invalid rotation when its input is written, not when the rotation is needed.
+/// On `delete` the input is not checked.
 fn apply(change: &Change) -> Result<Starts, InvalidInput> {
     let Change { value, rotation, tf } = change;
     if tf.action != Action::Delete {
@@ -187,7 +190,7 @@ fn apply(change: &Change) -> Result<Starts, InvalidInput> {
         Action::Update if is_same => {
             Starts::nothing("the value is the same: only what a rotation does has changed")
         }
-        // No name: a value may come back, and has to begin a rotation then, too.
+        // No name: a value may return later, and has to begin a rotation again.
         Action::Update => Starts {
             starts: vec![RotationStart {
                 name: None,

@@ -16,17 +16,19 @@ use crate::input::model::InvalidInput;
 /// The most seconds between the nodes of a group: a day.
 const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
 const MOST_RETRIES: u32 = 10;
-/// How many nodes of a group at once at most: Step Functions runs so many iterations of an inline Map (developer guide, "Map state").
+/// The most nodes of a group that a rotation works on at once.
+/// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
 const MOST_AT_ONCE: u32 = 40;
-/// How many nodes of a group one rotation takes on at most: their ids travel in an answer of 8 KB.
+/// The most nodes of a group that one rotation works on. Their ids travel in an answer of 8 KB.
 const MOST_NODES: usize = 90;
-/// Events in the history of a group's execution that its nodes may take together. Step Functions ends it at 25,000; the rest is for the
-/// retries of Tasks, for the marks, and for the waits of the first nodes, which may last as long as a drain.
+/// Events that the nodes of a group may take together in the history of the group's execution.
+/// Step Functions ends the execution at 25,000 events. The rest is for the retries of Tasks, the marks, and the waits of the first nodes.
+/// These waits may last as long as a drain.
 const EVENTS: usize = 20_000;
-/// What one node takes: its iteration, one look, one execution of `recycle-node` that ends `duplicate` (23), the pause before it (9), and the looks of a day in
-/// vain (20 of 9 events, see [`crate::rotation::admission`]).
+/// Events of one node: 23 for its iteration, one look, and one execution of `recycle-node` that ends `duplicate`.
+/// The pause before it takes 9, and each of the 20 looks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
-/// What another try of a node takes: one more execution of `recycle-node`, one more look, and the pause before it.
+/// Events of another try: one more execution of `recycle-node` and one more look (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
 
 /// The fields of a rotation's input that are its terms.
@@ -43,11 +45,12 @@ pub const FIELDS: [&str; 8] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// None: as many as the module allows.
+    /// None: `max_surge_per_group` of the module.
     pub at_once: Option<AtOnce>,
     pub wait_between_nodes_seconds: u32,
     pub start_no_new_node_after: Option<End>,
-    /// `on_failure` and `failure_budget`: the group stops when more of its nodes have failed; none: it goes on, whatever fails.
+    /// `on_failure` and `failure_budget`: the group stops when more of its nodes than this have failed.
+    /// None: the group continues, however many fail.
     pub failure_budget: Option<u32>,
     pub retries: u32,
     pub wait_for_pending_pods: bool,
@@ -55,34 +58,34 @@ pub struct Terms {
     pub dry_run: bool,
 }
 
-/// How many nodes of a group at once.
+/// The number of nodes of a group that are recycled at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtOnce {
     Nodes(u32),
-    /// So many percent of its members, at least one.
+    /// Percentage of the group's members, at least one node.
     Percent(u32),
 }
 
-/// When no new node is started any more.
+/// The time after which no new node is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     At(Timestamp),
-    /// So long after the rotation began.
+    /// Time since the rotation began.
     After(SignedDuration),
 }
 
-/// What is put on the nodes that a rotation is about to recycle.
+/// The mark that a rotation sets on the nodes that it is about to recycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// A taint `PreferNoSchedule`: pods go elsewhere if they can.
+    /// The taint `PreferNoSchedule`. Pods are scheduled elsewhere if possible.
     Soft,
     Hard,
     None,
 }
 
 impl Mark {
-    /// The effect of its taint, if it has one.
+    /// Returns the effect of the mark's taint, if it has a taint.
     #[must_use]
     pub fn effect(self) -> Option<&'static str> {
         match self {
@@ -183,7 +186,8 @@ fn read_end(given: &str) -> Result<End, InvalidInput> {
 }
 
 impl Terms {
-    /// How many nodes of a group with so many members at once; `most` is the module's `max_surge_per_group`.
+    /// Returns how many nodes of a group with `members` members are recycled at once. `most` is the module's `max_surge_per_group`.
+    /// Fails if `at_once` names more nodes than `most`, or if the result is over 40.
     pub fn count_at_once(&self, members: usize, most: u32) -> Result<u32, InvalidInput> {
         let (count, field) = match self.at_once {
             None => (most, "max_surge_per_group"),
@@ -206,7 +210,8 @@ impl Terms {
         Ok(count)
     }
 
-    /// How many nodes of one group a rotation takes on, so that the history of the group's execution has room for the worst.
+    /// Returns the most nodes of one group that a rotation works on.
+    /// The history of the group's execution has room for the worst case of so many.
     #[must_use]
     pub fn most_nodes(&self) -> usize {
         let retries = usize::try_from(self.retries).unwrap_or_default();
@@ -214,7 +219,7 @@ impl Terms {
         EVENTS.checked_div(cost).map_or(1, |nodes| nodes.min(MOST_NODES))
     }
 
-    /// When no new node is started any more, of a rotation that began at `began_at`.
+    /// Returns the time after which a rotation that began at `began_at` starts no new node.
     #[must_use]
     pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
         self.start_no_new_node_after.map(|end| match end {
@@ -228,14 +233,14 @@ impl Terms {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Part {
     pub group: GroupName,
-    /// The rotation: the ARN of its execution.
+    /// ARN of the rotation's execution.
     pub execution: ExecutionArn,
-    /// When that began.
+    /// Time at which the rotation began.
     pub began_at: Timestamp,
     pub input: Value,
 }
 
-/// What `taint-node` is asked for by a rotation.
+/// A rotation's request to `taint-node`: mark these nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Marking {
     pub cluster_name: ClusterName,
@@ -247,12 +252,12 @@ pub struct Marking {
     pub ended: BTreeSet<ExecutionArn>,
 }
 
-/// What `restore-node` is asked for by a rotation and by the sweep: these rotations' marks go.
+/// A request to `restore-node`, by a rotation or the sweep: remove the marks of these rotations.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Unmarking {
     pub cluster_name: ClusterName,
     pub rotations: BTreeSet<ExecutionArn>,
-    /// Only of these nodes; none: wherever they are.
+    /// Nodes whose marks are removed. None: all nodes of the cluster.
     pub nodes: Option<Vec<InstanceId>>,
 }
 

@@ -19,12 +19,12 @@ use crate::doctor::finding::worst;
 use crate::doctor::groups::examine_sizes;
 use crate::fixtures::{NEW, OLD, OTHER, at, id, node};
 
-/// What is expected of a finding: its level, its check, of what, and words of its text.
+/// An expected finding: its level, its check, its object, and words of its text.
 type Expected = (Level, &'static str, &'static str, &'static str);
 
 const STEPS: [&str; 3] = ["check-pods", "claim-node", "start-rotation"];
 
-/// An installation in which nothing is wrong.
+/// Returns an installation in which nothing is wrong.
 fn healthy() -> Installation {
     let function = Function {
         state: "Active".to_owned(),
@@ -128,14 +128,14 @@ fn inside() -> Inside {
     }
 }
 
-/// What is not ok.
+/// Returns the findings that are not ok.
 fn wrong(seen: &Installation, inside: Inside) -> Vec<Finding> {
     let mut findings = examine(seen, &Seen::Found(inside));
     findings.retain(|finding| finding.level != Level::Ok);
     findings
 }
 
-/// Exactly one finding.
+/// Checks that there is exactly one finding, and that it is the expected one.
 #[track_caller]
 fn is_the_only_one(found: &[Finding], expected: Expected) {
     let [finding] = found else {
@@ -772,7 +772,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_
         )),
         "{mode:?}"
     );
-    // Who is not let in has no entry in the ConfigMap either.
+    // If the API server refuses the function, the ConfigMap does not map its role either.
     let refused = Inside {
         api_server: Seen::Denied("401".to_owned()),
         ..inside()

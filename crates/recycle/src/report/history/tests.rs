@@ -7,7 +7,7 @@ use crate::report::event::{BOXES, End, Happened, Stage, find_box};
 use crate::report::parts::{Look, MOST_LOOKS, SeenPod, Span, thin};
 use crate::report::reader::find_started;
 
-/// A history, written down: seconds after the beginning, and what happened.
+/// Builds a history from pairs: seconds after the beginning, and what happened.
 fn history(events: &[(i64, Happened)]) -> Vec<Event> {
     let numbered = events.iter().enumerate();
     numbered
@@ -24,7 +24,7 @@ fn entered(state: &str) -> Happened {
     Happened::Entered(state.to_owned())
 }
 
-/// What a function answers, with what it carries.
+/// Returns an answer of a function, with the run that it carries.
 fn answered(mut payload: Value) -> Happened {
     payload["run"]["node"] = json!("a");
     payload["run"]["group"] = json!("workers");
@@ -53,7 +53,7 @@ fn succeeded(output: Value) -> End {
     }
 }
 
-/// The report of an execution of `recycle-node` with these events.
+/// Returns the report of an execution of `recycle-node` with these events.
 fn report(events: &[(i64, Happened)], ended_at: Option<i64>) -> NodeReport {
     report_node(&execution(ended_at), &history(events))
 }

@@ -249,7 +249,7 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
     }
 }
 
-/// How often a node looks that is told to wait, until it is told to stop or five days are over.
+/// Counts the looks of a node that is told to wait, until it is told to stop or five days are over.
 fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
     let (rotation, part) = (rotation(json!({})), part());
     let mut looks = 0;
@@ -266,7 +266,7 @@ fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
     }
 }
 
-/// The turn after a wait, as the state machine carries it.
+/// Returns the turn after a wait, as the state machine carries it.
 fn after(turn: &Turn, answer: &Answer<SelectVerdict>) -> Turn {
     let SelectBody::AfterWait(waited) = answer.body.clone() else {
         panic!("{answer:?}")
@@ -519,7 +519,7 @@ fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
     for (members, pasts, at_once, waits) in [
         (&there[..], vec![], 2, false),
         (&there, vec![(&new, Past::NotBegun)], 2, true),
-        // One at a time: whoever came before has had its turn.
+        // One at a time: every earlier node has had its turn.
         (&there, vec![(&new, Past::NotBegun)], 1, false),
         (
             &there,

@@ -31,7 +31,7 @@ fn template(version: &str) -> Template {
     }
 }
 
-/// Members with the version that each was launched from, and its zone.
+/// Returns a group of members, each with its zone and the template version that it was launched from.
 fn fleet(members: &[(&str, &str, &str)]) -> Fleet {
     Fleet {
         name: "workers".parse().unwrap(),
