@@ -8,7 +8,7 @@ use recycle::records::node_record::UnreadableRecord;
 pub enum Error {
     /// The disposal ends under this name. The text gives the reason in a sentence.
     /// `ServiceRefused` means that the node was put to use again or does not go.
-    /// `ReplacementTimedOut` means that no usable replacement was left.
+    /// `ReplacementTimedOut` means that the replacement can no longer be used and no other came in time.
     /// `NodeLost` means that a lost node was disposed of. Its text names the pods that were lost with the node.
     #[error("{1}")]
     Ended(Failure, String),
