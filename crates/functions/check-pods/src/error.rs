@@ -11,7 +11,7 @@ pub enum Error {
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
-    /// The node was put to use again, or taken out of its group.
+    /// The node was put to use again, or was taken out of its group.
     #[error("{0}; it is not drained any more")]
     TakenAway(String),
     #[error("failed to drain the node in time: {0}")]

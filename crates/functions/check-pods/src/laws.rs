@@ -13,7 +13,7 @@ use crate::tests::{awaited, claim, list, node, request};
 
 const BEFORE: &str = "2027-01-01T00:00:00Z";
 
-/// A tainted node that is Ready, and that does not only wait yet.
+/// Returns a tainted node that is Ready, and that does not only wait yet.
 fn whole_node() -> Value {
     let mut node = node(&[("recycle-eks/claim", &claim("draining"))]);
     node["spec"]["providerID"] = json!("aws:///eu-west-1a/i-0123456789abcdef0");
@@ -22,7 +22,7 @@ fn whole_node() -> Value {
     node
 }
 
-/// A pod that holds the node, and one that has finished.
+/// Returns a pod that holds the node, and one that has finished.
 fn whole_pods() -> Value {
     let mut finished = tests::pod("finished", "web", BEFORE);
     finished["status"]["phase"] = json!("Succeeded");
@@ -41,7 +41,7 @@ fn config(group: &str) -> SdkConfig {
         .config()
 }
 
-/// One look: the verdict, if there is one, and what was written of the claim.
+/// Makes one look, and returns the verdict, if there is one, and what was written of the claim.
 fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, Vec<String>) {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node.clone())
@@ -66,7 +66,7 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
     (checked.ok().map(|answer| answer.verdict), claims.collect())
 }
 
-/// Whether the pod that holds the node is in the answer, from before the taint.
+/// Checks whether the pod that holds the node is in the answer, created before the taint.
 fn is_held(pods: &Value) -> bool {
     let mut pods = pods["items"].as_array().into_iter().flatten();
     pods.any(|pod| pod["metadata"]["uid"] == "train" && pod["metadata"]["creationTimestamp"] == BEFORE)

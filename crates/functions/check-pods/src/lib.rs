@@ -44,7 +44,8 @@ pub use midway::Outside;
 
 type Answered = Result<Answer<CheckVerdict>, Error>;
 
-/// One invocation. A cluster that cannot be asked is a reason to wait, as long as there is time.
+/// Checks the pods of a node once, and decides what comes next.
+/// If the cluster cannot be asked, the answer is to wait, as long as there is time.
 pub async fn check_pods(
     access: &Access,
     outside: &Outside,
@@ -74,7 +75,8 @@ pub async fn check_pods(
     checked.or_else(|error| outage::wait_out(error, run, &context))
 }
 
-/// Before anything is looked at: a cluster that is away may not cost the hook its heartbeat.
+/// Answers that a heartbeat is due; None if it is not. Called before anything is read, so that a cluster that is away cannot cost the hook
+/// its heartbeat.
 fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
     let since = run.drain.draining_since.unwrap_or(now);
     let hook = run.hook.as_mut()?;
@@ -95,7 +97,7 @@ async fn check(
 ) -> Answered {
     let (me, now) = (context.fence(), context.now());
     let asked = run.clone();
-    // Names of Nodes are used again: one that names another instance is another Node.
+    // Node names are reused: a Node that names another instance is another Node.
     let ours = &asked.input.instance_id;
     let is_ours = |node: &NodeFacts| node.instance.as_ref().is_none_or(|id| id == ours);
     let Some(node) = node.filter(is_ours) else {
@@ -152,7 +154,7 @@ async fn check(
         }
         DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),
     };
-    // Beside a notification the names and the whole story would be more than 8 KB.
+    // With a notification, the names and the whole story would be more than 8 KB.
     let (reason, names) = match &told {
         Some(told) => (told.reason().to_owned(), BTreeMap::new()),
         None => (reason, view.survey.names()),
@@ -177,7 +179,7 @@ fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
     Answer::new(CheckVerdict::Lost, reason).carrying(run)
 }
 
-/// One Event for each thing that came up and is not in the progress yet.
+/// Writes one Event for each remark that is not in the progress yet.
 async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhile, context: &Context) {
     let (me, now) = (context.fence(), context.now());
     let told = read_progress(node).map_or_else(Vec::new, |progress| progress.meanwhile);
@@ -190,8 +192,8 @@ async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhil
     }
 }
 
-/// Nothing moves for now, so that another node of the group may have its turn. It stays like that: what may be evicted later was not
-/// to be foreseen, and is not worth a second turn.
+/// Sets the phase Waiting, because no pod moves for now: another node of the group may have its turn.
+/// The phase stays. Pods that may be evicted later could not be foreseen, and are not worth a second turn.
 async fn begin_to_wait(
     client: &kube::Client,
     node: NodeFacts,

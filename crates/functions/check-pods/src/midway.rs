@@ -14,14 +14,14 @@ use recycle::cluster::node::NodeFacts;
 use recycle::contract::run::Run;
 use recycle::drain::disruption::{Fate, Sight, find_remarks, judge_fate};
 
-/// Longer than all of these calls take together. AWS that hangs may not use up a function's time.
+/// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whom to ask.
+/// Clients for the facts from outside.
 #[derive(Debug)]
 pub struct Outside {
     aws: SdkConfig,
-    /// Made when it is asked for the first time: with a client the SDK reads every root certificate of the system.
+    /// Created at the first call: with a client the SDK reads every root certificate of the system.
     groups: OnceLock<Groups>,
     access: Access,
 }
@@ -41,23 +41,24 @@ impl Outside {
     }
 }
 
-/// What was found.
+/// Facts from outside at one poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meanwhile {
     /// Whether the drain still makes sense.
     pub(crate) fate: Fate,
-    /// The instance waits in its group for a lifecycle hook; none if the group could not be asked.
+    /// Whether the instance waits in its group for a lifecycle hook.
+    /// None if the group could not be asked, is gone, or was not asked for lack of a Node.
     pub(crate) is_waiting: Option<bool>,
-    /// Our hook, if it holds the member and the execution does not know of it: its event was lost, or is still on its way.
+    /// Our lifecycle hook, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
-    /// What people should know.
+    /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
-    /// Why it could not be asked, if it could not.
+    /// The reason why AWS could not be asked, if it could not.
     pub(crate) unseen: Option<String>,
 }
 
 impl Meanwhile {
-    /// Nothing came up.
+    /// Returns the facts of a poll at which nothing came up.
     pub(crate) fn quiet() -> Self {
         Self {
             fate: Fate::Goes,
@@ -76,7 +77,7 @@ impl Meanwhile {
     }
 }
 
-/// Looks. Never fails.
+/// Reads the facts from outside. Never fails: an error becomes the reason `unseen`.
 pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
     look_within(PATIENCE, outside, node, run).await
 }
@@ -118,7 +119,7 @@ async fn ask(
         id: &run.input.instance_id,
         way_in: run.way_in,
         node,
-        // One that somebody edited fails the step elsewhere, with its name.
+        // A record that was edited by hand fails the step elsewhere, with its own error name.
         record: &node.record().unwrap_or_default(),
         group: &group,
         refresh: refresh.as_deref(),

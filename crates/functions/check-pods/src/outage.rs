@@ -13,8 +13,8 @@ use recycle::notify::blockage::note_and_tell;
 
 use crate::{Answered, Error};
 
-/// Makes a wait of an error that may pass. When the time is over, by what was known of it last, it is an error after all: a
-/// person may have moved the end meanwhile, so that the drain cannot be said to have timed out.
+/// Turns an error that may pass into a wait. Once the last known deadline is over or the poll budget is spent, the error stays an error.
+/// A person may have moved the deadline meanwhile, so the drain cannot be said to have timed out.
 pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answered {
     let now = context.now();
     let since = run.drain.draining_since.unwrap_or(now);

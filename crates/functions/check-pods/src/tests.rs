@@ -56,7 +56,7 @@ pub(crate) fn claim(phase: &str) -> String {
     .to_string()
 }
 
-/// A tainted node of ours that only waits for pods, with more annotations.
+/// Returns a tainted node of recycle-eks that only waits for pods, with more annotations.
 pub(crate) fn node(more: &[(&str, &str)]) -> Value {
     let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();
     let mut annotations = json!({"recycle-eks/claim": claim("waiting"), "recycle-eks/record": record});
@@ -157,7 +157,7 @@ async fn another_pod_is_to_be_evicted_and_an_empty_node_is_ready_to_go() {
     assert_eq!(answer.reason, "no pod holds the node");
 }
 
-/// The phases that are written on a node that is draining while it has these pods.
+/// Returns the phases that are written on a draining node while it has these pods.
 async fn phases_written(pods: &[Value]) -> Vec<String> {
     let draining = node(&[("recycle-eks/claim", &claim("draining"))]);
     let kube = kube(draining.clone(), pods)
@@ -289,7 +289,7 @@ async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict
     assert!(!answer.reason.contains("budget"), "{}", answer.reason);
 }
 
-/// A story with one pod of each of these classes and a budget that is in the way of evictions since half past six.
+/// Returns a progress with one pod of each of these classes, and with a budget that has blocked evictions since half past six.
 fn told(classes: &[&str]) -> String {
     let counts: serde_json::Map<String, Value> = classes
         .iter()
@@ -305,7 +305,7 @@ fn told(classes: &[&str]) -> String {
     json!({"summary": "", "blocked": [budget], "counts": counts, "since": SINCE, "until": SINCE}).to_string()
 }
 
-/// The messages of the Events that were told, each with its reason.
+/// Returns the messages of the Events that were written, each with its reason.
 fn events(kube: &ScriptedKube) -> Vec<String> {
     let posts = kube.calls().into_iter().filter(|call| call.method == "POST");
     let text = |call: scripted_kube::Call| {
@@ -339,7 +339,7 @@ async fn a_class_that_had_no_pods_before_is_told_by_an_event() {
     );
 }
 
-/// A look at this moment by an execution whose input says this about the end of the drain's time, after the last eviction or before.
+/// Looks at this moment, by an execution whose input says this about the end of the drain's time, after the last eviction or before it.
 async fn run_out_of_time(
     now: &str,
     on_drain_timeout: &str,
@@ -425,7 +425,7 @@ async fn a_time_out_names_what_stood_in_the_way() {
     );
 }
 
-/// A pod with a volume in zone a, of which these are the nodes.
+/// Adds the answers for a pod with a volume in zone a, whose nodes are these.
 fn with_volume(kube: ScriptedKube, nodes: &[Value]) -> ScriptedKube {
     let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]});
     let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}});
@@ -665,7 +665,7 @@ async fn a_node_that_vanishes_between_two_calls_is_looked_at_again() {
     assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
 
-/// What becomes of an error that the API server caused, at a moment and after so many polls.
+/// Returns the result of an error that the API server caused, at a moment and after so many polls.
 async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))

@@ -14,26 +14,27 @@ use recycle::records::progress::Progress;
 use crate::Error;
 use crate::midway::Meanwhile;
 
-/// Said of a node that would count as lost if any other were Ready.
+/// The remark for a node that would count as lost if any other node were Ready.
 pub(crate) const ALL_SILENT: &str =
     "no node of the cluster is Ready, which is the cluster's trouble and not this node's: it is not given up";
 
-/// Of how many pods the answer says which volume holds them back: pods of one node that are held are so for the same reason.
+/// The number of held pods whose volume the answer names. The pods that are held on one node are held for the same reason.
 const MOST_HELD: usize = 1;
 
 pub(crate) struct View<'a> {
     pub(crate) survey: PodSurvey,
     pub(crate) terms: Terms<'a>,
-    /// The story for people.
+    /// The progress that is written on the Node for operators.
     pub(crate) progress: Progress,
-    /// What was told at the last look.
+    /// The progress of the last look.
     before: Option<Progress>,
-    /// One sentence each.
+    /// Remarks for the reason, one sentence each.
     remarks: Vec<String>,
 }
 
 impl<'a> View<'a> {
-    /// `emptied_at`: since when only pods that tolerate the taint and came after it are left. `silence` says that the node is not Ready.
+    /// Builds the view. `emptied_at` is the time since when only pods that tolerate the taint and came after it are left.
+    /// `silence` says that the node is not Ready.
     pub(crate) fn new(
         node: &NodeFacts,
         survey: NodeSurvey<'a>,
@@ -44,7 +45,7 @@ impl<'a> View<'a> {
         let terms = survey.terms.emptied_at(emptied_at);
         let (survey, remark) = (survey.pods, survey.remark);
         let before = read_progress(node);
-        // What blocks evictions is known to `evict-pods`; it holds as long as there is something to evict.
+        // Only `evict-pods` knows what blocks evictions. Its blockers hold as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
         let blocked = still_blocked.map_or_else(Vec::new, |progress| progress.blocked.clone());
         let news = describe_news(&blocked, terms.now);
@@ -67,14 +68,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Why the verdict is what it is.
+    /// Returns the reason for the verdict.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
         let reasons = std::iter::once(pods).chain(self.remarks.iter().cloned());
         reasons.collect::<Vec<_>>().join("; ")
     }
 
-    /// Why the node could not be drained: what is left, and everything that stood in the way.
+    /// Describes why the node could not be drained: what is left, and everything that kept pods from going.
     pub(crate) fn describe_failure(&self, reason: String) -> String {
         let blockers = describe_blockers(&self.progress.blocked);
         let held = self.progress.held.iter().cloned();
@@ -82,7 +83,7 @@ impl<'a> View<'a> {
         reasons.collect::<Vec<_>>().join("; ")
     }
 
-    /// Tells people: the whole story in the annotation, and by an Event if there are pods of a class that had none.
+    /// Writes the whole story to the annotation, and an Event if there are pods of a class that had none.
     pub(crate) async fn tell(
         &self,
         client: &kube::Client,

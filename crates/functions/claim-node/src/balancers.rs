@@ -10,10 +10,10 @@ use recycle::cluster::balancers::{Attachments, Balancer, Target, judge_other_bal
 use recycle::cluster::group::Group;
 
 const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
-/// How a target group that is deleted is refused.
+/// Error codes for a target group that is deleted.
 const DELETED: [&str; 2] = ["TargetGroupNotFound", "TargetGroupNotFoundException"];
 
-/// The load balancers that the instance gets traffic from through its group's attachments.
+/// Fetches the load balancers that send traffic to the instance through its group's attachments.
 pub(crate) async fn fetch_balancers(
     config: &SdkConfig,
     attachments: &Attachments,
@@ -22,7 +22,7 @@ pub(crate) async fn fetch_balancers(
 ) -> Result<Vec<Balancer>, Error> {
     let mut balancers = Vec::new();
     if !attachments.target_groups.is_empty() {
-        // Not made before: few groups have any.
+        // Created only here, because few groups have target groups.
         let client = Client::new(config);
         for arn in &attachments.target_groups {
             let targets = fetch_targets(&client, arn).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn fetch_balancers(
     Ok(balancers)
 }
 
-/// Target groups may be shared between Auto Scaling groups: all of their targets count. One that is deleted has none.
+/// Fetches all targets of a target group, also those of other Auto Scaling groups that share it. A deleted target group has no targets.
 async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error> {
     let answer = client
         .describe_target_health()
@@ -54,14 +54,14 @@ async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error>
     }
 }
 
-/// One of which half is missing may be ours, the last that is healthy.
+/// Reads a target. An incomplete one is an error, because it may be this instance or the last healthy target.
 fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
     let missing = |what: &str| Error::Unintelligible {
         call: DESCRIBE_TARGET_HEALTH,
         what: format!("a target without {what}"),
     };
     let id = found.target().and_then(|target| target.id());
-    // Where there is none the SDK fills in an empty one.
+    // The SDK fills in an empty id if the answer has none.
     let id = id.filter(|id| !id.is_empty());
     let state = found.target_health().and_then(|health| health.state());
     Ok(Target {

@@ -20,10 +20,10 @@ use recycle::records::claim::{Claim, Phase, StoredClaim, holds_claim};
 use crate::surroundings::Target;
 use crate::{Answered, ClaimNode, Error};
 
-/// The claim that was found and is ours to go on from: its phase and the records stay.
+/// The claim that was found and from which this execution goes on. Its phase and the records stay.
 pub(crate) struct Former {
     pub(crate) claim: Claim,
-    /// Why this execution may go on from it, if it was another execution's.
+    /// The reason why this execution may go on from the claim; None if the claim is its own.
     pub(crate) why: Option<&'static str>,
 }
 
@@ -38,7 +38,7 @@ impl Former {
 }
 
 impl ClaimNode {
-    /// Writes the claim, as far as it is not written yet, and takes the node's turn or waits for it.
+    /// Writes the parts of the claim that are not written yet, then takes the node's turn or waits for it.
     pub(crate) async fn go_on(
         &self,
         mut target: Target,
@@ -70,7 +70,7 @@ impl ClaimNode {
             .chain(remarks)
             .chain(summary.clone());
         let reason = reasons.collect::<Vec<_>>().join("; ");
-        // Later answers change nothing that a person has not been told, or read in the progress.
+        // Later calls write no Event: operators know everything in them from the first Event or from the progress.
         if request.run.is_none() {
             let (client, node) = (&target.client, &target.node.name);
             kubernetes::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
@@ -96,13 +96,14 @@ impl ClaimNode {
 }
 
 impl Target {
-    /// What a person should know beforehand, if the hook ends before the drain may.
+    /// Returns a warning if the hook ends long before the drain's deadline.
     pub(crate) fn warn_of_hook(&self, input: &Input, now: Timestamp) -> Option<String> {
         let (terms, _) = Terms::find(input, Some(&self.node), None, None, now);
         self.hook.as_ref()?.warn(terms.deadline.at)
     }
 
-    /// The claim as it has to stand on the Node: ours as it is, or a new one that goes on where the former came to.
+    /// Builds the claim to write on the Node. A claim that is already this execution's stays as it is.
+    /// Otherwise a new claim goes on from the former claim's phase, unless the node begins anew.
     fn word_claim(&self, former: Option<&Former>, request: &ClaimRequest, input: &Input) -> Claim {
         let (fence, group) = (request.context.fence(), self.group.name.clone());
         let mut claim = Claim::new(fence, group, input.urgency, request.context.now());
@@ -119,15 +120,16 @@ impl Target {
         claim
     }
 
-    /// A node that somebody has brought back into service after its pods had been moved has to be replaced once more, and for that it
-    /// needs a turn once more.
+    /// Checks whether the node has to be replaced once more, because it was brought back into service after its pods had been moved.
+    /// Such a node also needs its turn once more.
     fn begins_anew(&self, phase: Phase, input: &Input) -> bool {
         let member = self.group.member(&self.instance.id);
         let is_in_service = member.is_some_and(|member| member.lifecycle_state == "InService");
         is_in_service && input.replacement == Replacement::Before && phase >= Phase::Waiting
     }
 
-    /// By compare-and-swap on the Node, then as tags. What is there already, from an earlier call, is not written again.
+    /// Writes the claim by compare-and-swap on the Node, then as tags on the instance.
+    /// The parts that an earlier call has written are not written again.
     async fn write_claim(&mut self, claim: &Claim, instances: &Instances) -> Result<(), Error> {
         let label = kubernetes::group_label(&claim.group);
         let is_labelled = self.node.labels.get(GROUP_LABEL) == Some(&label);
@@ -181,7 +183,7 @@ mod tests {
         Former { claim, why }
     }
 
-    /// What is done about the turn of a claimed node, with this on it.
+    /// Runs `go_on` for a claimed node, given as the API server has it.
     async fn go_on(
         kube: &ScriptedKube,
         aws: &ScriptedAws,

@@ -12,15 +12,15 @@ pub enum Error {
     Environment(&'static str, String),
     #[error(transparent)]
     InvalidInput(#[from] InvalidInput),
-    /// The node cannot be recycled as asked; every reason with its name, one a line.
+    /// The node cannot be recycled as asked. The text has one line for each reason, with its name.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     TurnTimedOut(String),
-    /// While it waited for its turn, the claim was taken away.
+    /// The claim was taken away while the node waited for its turn.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
-    /// Pre-flight let something pass without an instance, a group or a Node.
+    /// A defect of pre-flight: it passed without an instance, a group or a Node.
     #[error("failed to find what pre-flight had found: {0}")]
     Incomplete(&'static str),
     #[error(transparent)]

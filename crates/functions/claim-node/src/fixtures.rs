@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::surroundings::Target;
 
 pub(crate) const NOW: &str = "2027-01-01T00:00:00Z";
-/// Our Node, and the list of the group's.
+/// Paths of the node under test and of the list of its group's Nodes.
 pub(crate) const NODE: &str = "/api/v1/nodes/one";
 pub(crate) const LIST: &str = "/api/v1/nodes?";
 
@@ -37,7 +37,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The claim of the execution and node of this name, so many seconds after now.
+/// Returns the claim of the execution and node of this name, made `seconds` after [`NOW`].
 pub(crate) fn claim_of(name: &str, phase: Phase, seconds: i64) -> Claim {
     let fence = format!("arn:aws:states:eu-west-1:123456789012:execution:recycle:{name}#0");
     let claimed_at = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
@@ -52,12 +52,12 @@ pub(crate) fn claim_of(name: &str, phase: Phase, seconds: i64) -> Claim {
     }
 }
 
-/// Ours.
+/// Returns the claim of the execution under test.
 pub(crate) fn claim(phase: Phase) -> Claim {
     claim_of("one", phase, 0)
 }
 
-/// Our Node as the API server has it; or another's, if the claim is another's.
+/// Returns the Node as the API server has it: the node under test, or the other node if the claim is the other execution's.
 pub(crate) fn node(claim: Option<&Claim>) -> Value {
     let execution = claim.map(|claim| claim.fence.execution.to_string());
     let is_other = execution.is_some_and(|execution| execution.ends_with("two"));
@@ -75,7 +75,7 @@ pub(crate) fn list(nodes: &[Value]) -> Value {
     json!({"metadata": {"resourceVersion": "9"}, "items": nodes})
 }
 
-/// What pre-flight has found: our Node with this on it, its instance in service and without tags.
+/// Returns the facts after pre-flight: this Node, and its instance in service and without tags.
 pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
     let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
     let facts = kubernetes::get_node(&found.client(), &"one".parse().unwrap()).await;
@@ -111,7 +111,7 @@ pub(crate) fn input() -> Value {
     json!({"instance_id": id(), "cluster_name": "world"})
 }
 
-/// What the state machine sends now, with what it carries.
+/// Returns the request of the state machine, with what it carries in `run`.
 pub(crate) fn request(run: &Value) -> ClaimRequest {
     serde_json::from_value(json!({
         "context": {
@@ -124,7 +124,7 @@ pub(crate) fn request(run: &Value) -> ClaimRequest {
     .unwrap()
 }
 
-/// What it carries once the node has waited for its turn.
+/// Returns the run that the state machine carries once the node has waited for its turn.
 pub(crate) fn run() -> Run {
     let (group, node) = ("workers".parse().unwrap(), "one".parse().unwrap());
     let input = parse_input(&input(), &settings()).unwrap();

@@ -13,10 +13,10 @@ use super::*;
 use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
 use crate::surroundings::look_into;
 
-/// What is answered: the Node, its managed node group, the instance, the member, the group, its refreshes, the health of targets.
+/// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, and the health of targets.
 type Answers = [String; 7];
 
-/// A free node in service, in a group with all that can stand in the way.
+/// Returns the answers for a free node in service, in a group with everything that can forbid a claim.
 fn whole() -> Answers {
     let mut node = node(None);
     node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] = json!("blue");
@@ -50,7 +50,7 @@ fn whole() -> Answers {
     ]
 }
 
-/// One call: what was written, on the Node and to AWS.
+/// Makes one call, and returns what it wrote on the Node and to AWS.
 fn claim_by([found, node_group, instance, member, group, refreshes, health]: &Answers) -> Vec<String> {
     let found: Value = serde_json::from_str(found).unwrap();
     let allowed = json!({"metadata": {}, "spec": {}, "status": {"allowed": true}});
@@ -99,7 +99,7 @@ fn half_an_answer_lets_nothing_else_be_written() {
 
 #[test]
 fn what_forbids_it_forbids_it_in_half_an_answer_too() {
-    // Nobody can tell whether a list is longer; or what else the Node's labels would say.
+    // A shorter list cannot be recognized as incomplete, nor can missing labels of the Node.
     let lists = [
         "<member>",
         "<InstanceRefreshes>",

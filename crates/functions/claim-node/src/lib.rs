@@ -36,7 +36,7 @@ use crate::surroundings::Found;
 pub use config::read_settings;
 pub use error::Error;
 
-/// What a redriven execution is told. Its records are a former life's, and may be another execution's by now.
+/// The refusal of a redriven execution. Its records are from an earlier run, and may belong to another execution by now.
 const REDRIVEN: &str = "this execution was redriven; a redriven execution does nothing: start another one, it resumes from the records";
 
 type Answered = Result<Answer<ClaimVerdict>, Error>;
@@ -62,14 +62,14 @@ impl ClaimNode {
         }
     }
 
-    /// Claims the node, unless another execution has it or something speaks against it, and takes its turn or waits for it.
+    /// Claims the node, unless another execution holds it or something forbids it. Then takes the node's turn or waits for it.
     pub async fn handle(&self, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
         if request.context.execution.redrive_count > 0 {
             return Err(Error::refused(Obstacle::Redriven, REDRIVEN));
         }
         let input = parse_input(&request.context.execution.input, &self.settings)?;
         let answer = match self.claim(&request, &input).await {
-            // The Node was changed between our read and our write, by a rival perhaps: look again, once.
+            // The Node was changed between the read and the write, perhaps by a rival. Read it again, once.
             Err(Error::Node(kubernetes::Error::Conflict { .. })) => self.claim(&request, &input).await,
             answer => answer,
         };
@@ -81,7 +81,7 @@ impl ClaimNode {
         self.claim_in(found, request, input).await
     }
 
-    /// The same once all is read.
+    /// Decides and acts on the claim after all facts are read.
     async fn claim_in(&self, found: Found, request: &ClaimRequest, input: &Input) -> Answered {
         let input = &found.settle_way_in(input);
         let me = request.context.fence();
@@ -109,7 +109,7 @@ impl ClaimNode {
         let has_begun = former
             .as_ref()
             .is_some_and(|former| found.has_begun(former.phase, input));
-        // Pre-flight does not ask whether to begin with a node that was begun.
+        // When an execution resumes a node that was begun, pre-flight skips its checks whether to start.
         let group_state = if has_begun {
             GroupState::default()
         } else {
@@ -136,7 +136,7 @@ impl ClaimNode {
         self.go_on(target, former, request, input, &group_state).await
     }
 
-    /// Lets go of what our hook holds for nothing.
+    /// Completes our lifecycle hook, which holds the instance for nothing. A dry run returns the plan instead.
     async fn release(&self, input: &Input, reason: String) -> Answered {
         if input.dry_run {
             let plan = Plan {

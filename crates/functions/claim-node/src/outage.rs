@@ -9,7 +9,8 @@ use recycle::contract::verdicts::ClaimVerdict;
 
 use crate::{Answered, Error};
 
-/// Makes a wait of an error that may pass. Before the first answer it stays an error: the state machine tries again.
+/// Turns an error that may pass into a wait, as long as the node may wait for its turn.
+/// Before the first answer the error stays an error, and the state machine tries again.
 pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Answered {
     let now = request.context.now();
     let may_pass = error.failure() == Failure::ServiceUnavailable;

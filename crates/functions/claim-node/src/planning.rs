@@ -33,7 +33,8 @@ impl Target {
         })
     }
 
-    /// Says the plan on the Node, and takes the taint away that has asked for it: else every sweep would ask again.
+    /// Answers a person's taint: writes the plan in an Event on the Node, and removes the taint. Otherwise every sweep would ask again.
+    /// Does nothing if the taint did not start this execution.
     pub(crate) async fn tell_plan(
         &self,
         answer: &Answer<ClaimVerdict>,
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(kube.requests(), ["GET /api/v1/pods"]);
     }
 
-    /// What is written of a plan by an execution of this name, where a person has tainted the node.
+    /// Returns the methods of the calls that an execution of this name makes with its plan, for a node that a person has tainted.
     async fn written_by(name: &str) -> Vec<String> {
         let mut node = node(None);
         node["spec"]["taints"] = json!([{"key": REQUEST_TAINT, "effect": "NoSchedule"}]);

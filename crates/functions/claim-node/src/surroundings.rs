@@ -23,10 +23,10 @@ use recycle::restore::manual_commands::is_untouched;
 use crate::balancers::fetch_balancers;
 use crate::{ClaimNode, Error};
 
-/// What was found; none where there is none.
+/// Facts before pre-flight; None for each that was not found.
 pub(crate) struct Found {
     client: kube::Client,
-    /// The cluster's endpoint, if it never answered.
+    /// The cluster's endpoint, if the cluster has never answered.
     unreachable: Option<String>,
     missing_permissions: Vec<String>,
     instance: Option<Instance>,
@@ -34,14 +34,14 @@ pub(crate) struct Found {
     node: Option<NodeFacts>,
 }
 
-/// The same once pre-flight has passed: nothing is missing.
+/// Facts after pre-flight has passed: nothing is missing.
 pub(crate) struct Target {
     pub(crate) client: kube::Client,
     pub(crate) instance: Instance,
     pub(crate) lifecycle_state: String,
     pub(crate) group: Group,
     pub(crate) hook: Option<HeldByHook>,
-    /// What people should know, and what stops nothing.
+    /// A remark for operators that stops nothing.
     pub(crate) remark: Option<String>,
     pub(crate) node: NodeFacts,
 }
@@ -58,7 +58,7 @@ impl ClaimNode {
         look_into(endpoint, client, instance, membership, input, request).await
     }
 
-    /// What AWS knows.
+    /// Fetches the instance from EC2 and its membership from Auto Scaling.
     pub(crate) async fn fetch_outside(
         &self,
         input: &Input,
@@ -70,7 +70,7 @@ impl ClaimNode {
         ))
     }
 
-    /// Our hook, if the member waits for one of ours.
+    /// Returns our lifecycle hook if the group has it and the member waits for a hook.
     pub(crate) async fn fetch_hook(&self, found: &Found, input: &Input) -> Result<Option<HeldByHook>, Error> {
         let membership = found.membership.as_ref();
         let Some(waiting) = membership.filter(|membership| membership.lifecycle_state == WAITING) else {
@@ -81,7 +81,7 @@ impl ClaimNode {
         Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
 
-    /// What else speaks against beginning with the group: nothing is asked about a group that there is not, or an instance that is gone.
+    /// Fetches the other facts about the group that may forbid a start. Asks nothing if there is no group, or if the instance is gone.
     pub(crate) async fn fetch_group_state(&self, found: &Found, input: &Input) -> Result<GroupState, Error> {
         let instance = found.instance.as_ref();
         let there = instance.filter(|instance| !instance.is_gone());
@@ -111,7 +111,7 @@ impl ClaimNode {
     }
 }
 
-/// Reads what the cluster knows of the instance.
+/// Reads the permissions in the cluster and the instance's Node.
 pub(crate) async fn look_into(
     endpoint: String,
     client: kube::Client,
@@ -130,7 +130,7 @@ pub(crate) async fn look_into(
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
         kubernetes::find_node(&client, &input.instance_id, hint).await?
     } else {
-        // Pre-flight refuses anyway, and names all that is missing instead of the first call that fails.
+        // Pre-flight refuses anyway. It names everything that is missing, instead of the first call that fails.
         None
     };
     Ok(Found {
@@ -143,21 +143,22 @@ pub(crate) async fn look_into(
     })
 }
 
-/// A cluster that answered once is only away: an execution that has claimed the node, or waits for its turn, has seen it.
+/// Checks whether the cluster has never answered, after enough tries.
+/// An execution that has claimed the node, or waits for its turn, has reached the cluster before. For it the cluster is only away.
 fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
     let was_tried = request.context.state.retry_count >= TRIES_OF_AN_ENDPOINT;
     was_tried && request.run.is_none() && !is_claimed
 }
 
 impl Found {
-    /// The Node's claim; where it has none, the instance's.
+    /// Returns the Node's claim, or the instance's if the Node has none.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
         let on_node = self.node.as_ref().and_then(NodeFacts::claim);
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
-    /// For an execution that has waited for its turn: the claim has to be its own still. Without a Node, whose instance may be gone,
-    /// pre-flight ends it whatever the claim says.
+    /// Decides on the claim of an execution that has waited for its turn: the claim must still be its own.
+    /// Without a Node the claim does not matter. The instance may be gone, and pre-flight ends the execution in any case.
     pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
         match &self.node {
             Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::Ours),
@@ -165,7 +166,8 @@ impl Found {
         }
     }
 
-    /// One that is in Standby has its replacement, or is owed it: it goes that way to the end, whatever the input says by now.
+    /// Returns the input with the replacement mode settled. A member in Standby has its replacement, or is still owed it.
+    /// It continues in the mode `before`, whatever the input says by now.
     pub(crate) fn settle_way_in(&self, input: &Input) -> Input {
         let mut settled = input.clone();
         if let Some("Standby" | "EnteringStandby") = self.member_state() {
@@ -174,8 +176,9 @@ impl Found {
         settled
     }
 
-    /// Whether the holder of a claim that came to this phase has touched the node, and what that asks of its group is done. In the queue
-    /// nothing is touched, whatever others do; before EnterStandby pre-flight has its say.
+    /// Checks whether the holder of a claim in `phase` has touched the node, so that this execution resumes its work.
+    /// In the queue nothing is touched yet, whatever happens to the member.
+    /// With replacement `before`, a member in service gets the full pre-flight: it is not in Standby yet, or was brought back.
     pub(crate) fn has_begun(&self, phase: Phase, input: &Input) -> bool {
         let is_in_service = self.member_state() == Some("InService");
         if phase <= Phase::Turn || (is_in_service && input.replacement == Replacement::Before) {
@@ -184,20 +187,20 @@ impl Found {
         !is_untouched(&[phase], self.member_state())
     }
 
-    /// None for one in a warm pool, which is not among the group's members.
+    /// Returns the state of the group's member; None for an instance in a warm pool, which is not listed as a member.
     fn member_state(&self) -> Option<&str> {
         let group = &self.membership.as_ref()?.group;
         let member = group.member(&self.instance.as_ref()?.id)?;
         Some(member.lifecycle_state.as_str())
     }
 
-    /// As Auto Scaling has it; of one in a warm pool, too.
+    /// Returns the lifecycle state from Auto Scaling, also for an instance in a warm pool.
     fn lifecycle_state(&self) -> Option<&str> {
         let membership = self.membership.as_ref()?;
         Some(membership.lifecycle_state.as_str())
     }
 
-    /// Whether the group keeps an instance whose hook was abandoned.
+    /// Checks whether the group keeps an instance whose hook was abandoned.
     fn retains(&self) -> bool {
         self.membership
             .as_ref()
@@ -221,7 +224,7 @@ impl Found {
         Error::refused(Obstacle::ForeignClaim, text)
     }
 
-    /// Where the claim stands, and the command that removes it: the Node's annotation if it has one, else the instance's tag.
+    /// Returns the place of the claim and the command that removes it: the Node's annotation if it has one, else the instance's tag.
     fn locate_claim(&self) -> (String, String) {
         let node = self.node.as_ref().filter(|node| node.claim().is_some());
         match (node.map(|node| &node.name), &self.instance) {
@@ -237,7 +240,7 @@ impl Found {
         }
     }
 
-    /// Why our hook has nothing to wait for, if that is so. Only a cluster that was asked can know no Node.
+    /// Returns the reason why our hook has nothing to wait for; None if it may have. A missing Node counts only if the cluster was asked.
     pub(crate) fn find_release(&self, input: &Input) -> Option<String> {
         let (hook, instance) = (input.hook.as_ref()?, self.instance.as_ref()?);
         let was_asked = self.missing_permissions.is_empty() && self.unreachable.is_none();
@@ -248,7 +251,7 @@ impl Found {
         release.filter(|_| was_asked && is_going)
     }
 
-    /// What a person should know about the hook that the group has.
+    /// Returns a remark if the module says that the group retains instances, but the group does not.
     pub(crate) fn note_retention(&self, input: &Input) -> Option<String> {
         check_retain(input.hook.as_ref()?, self.retains())
     }

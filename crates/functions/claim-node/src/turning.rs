@@ -14,7 +14,7 @@ use crate::Error;
 use crate::surroundings::Target;
 
 impl Target {
-    /// Takes the turn of the node, whose claim is written; else answers whose turn it is instead.
+    /// Takes the turn of the node, whose claim is written. If another node goes first, returns the text that describes the queue.
     pub(crate) async fn take_turn(
         &mut self,
         claim: &Claim,
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// Who does not wait for its turn, or has had it, need not know.
+    /// Fetches the other claims of the group. A claim that does not wait for its turn, or has had it, needs none.
     async fn fetch_rivals(&self, claim: &Claim) -> Result<Vec<Rival>, Error> {
         if !waits_for_turn(claim.urgency) || claim.phase > Phase::Turn {
             return Ok(Vec::new());
@@ -56,7 +56,8 @@ impl Target {
         Ok(find_rivals(&nodes, &self.node.name, claim))
     }
 
-    /// What was told about the queue does not hold any more; it is told again if it does.
+    /// Writes the claim and removes the progress annotation, because its text about the queue no longer holds.
+    /// If the node still has to wait, the caller writes the progress again.
     async fn swap(&mut self, claim: &Claim) -> Result<(), Error> {
         let change = NodeChange::new()
             .claim(claim)?

@@ -31,11 +31,11 @@ pub(crate) struct Case {
     pub(crate) node: Option<NodeFacts>,
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
-    /// It waits for a hook, and its group has ours.
+    /// Whether the instance waits for a hook and its group has our lifecycle hook.
     pub(crate) waits_for_our_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
-    /// None if neither Node nor instance is left to carry it, or if all that was to be done is done.
+    /// The claim of this execution; None if neither Node nor instance is left to carry it, or if the disposal is complete.
     pub(crate) claim: Option<Claim>,
     pub(crate) run: Run,
     pub(crate) me: Fence,
@@ -52,8 +52,9 @@ impl DetachTerminate {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = &run.input.instance_id;
-        // Names of Nodes are used again, and fast: the Node has to be this instance's. One that does not say whose it is, is that of the
-        // execution that has claimed it: without it nothing would ask for its taint, its balancers and its volumes.
+        // Node names are reused, and fast, so the Node must be this instance's.
+        // A Node that names no instance belongs to the execution that has claimed it.
+        // Without that Node, its taint, its balancers and its volumes would not be checked.
         let is_ours = |node: &NodeFacts| match &node.instance {
             Some(instance) => instance == id,
             None => node.claim().is_some(),
@@ -84,7 +85,8 @@ impl DetachTerminate {
     }
 }
 
-/// The claim, which has to be ours: the Node's; where there is no Node, the instance's.
+/// Returns this execution's claim from the Node, or from the instance if there is no Node or the Node was released already.
+/// None if the instance is gone, or if its disposal is complete. Any other claim, or a missing one, is an error.
 fn find_own_claim(
     node: Option<&NodeFacts>,
     instance: Option<&Instance>,
@@ -92,13 +94,13 @@ fn find_own_claim(
     me: &Fence,
 ) -> Result<Option<Claim>, ClaimLost> {
     let was_retired = was_retired(instance, run);
-    // What is stopped or detached keeps its Node, from which the claim goes first.
+    // A stopped or detached instance keeps its Node, from which the claim is removed first.
     if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
         return kubernetes::check_claim(node, me, run.input.urgency).map(Some);
     }
     let Some(instance) = instance else { return Ok(None) };
     let found = instance.claim();
-    // EC2 takes the tags of a terminated instance away before it forgets the instance (EC2 guide, "Terminate an instance").
+    // EC2 removes the tags of a terminated instance before it forgets the instance (EC2 guide, "Terminate an instance").
     if found.is_none() && (was_retired || instance.is_gone()) {
         return Ok(None);
     }
@@ -106,8 +108,8 @@ fn find_own_claim(
     check_claim(found, me, run.input.urgency, &subject).map(Some)
 }
 
-/// Whether this execution has left its result on the instance. One of an earlier life, as of an instance that was detached, attached
-/// again and is recycled once more, is older than its claim.
+/// Checks whether this execution has tagged its result on the instance. A result that is older than the claim is from an earlier run:
+/// the instance was, for example, detached, attached again, and is recycled once more.
 fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
     let result = match run.input.dispose {
         Dispose::Terminate => return false,
@@ -120,7 +122,7 @@ fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
 }
 
 impl Case {
-    /// None if the instance is in no group any more.
+    /// Returns the group's member; None if the group does not list the instance any more.
     fn member(&self) -> Option<&Member> {
         self.group.as_ref()?.member(&self.run.input.instance_id)
     }
@@ -129,7 +131,7 @@ impl Case {
         self.member().map(|member| member.lifecycle_state.as_str())
     }
 
-    /// It was given up as lost, and its machine runs.
+    /// Checks whether the node was given up as lost while its instance runs.
     fn is_lost_but_runs(&self) -> bool {
         let instance = self.instance.as_ref();
         self.run.lost.is_some() && instance.is_some_and(|instance| instance.state == "running")
@@ -154,7 +156,8 @@ impl Case {
         }
     }
 
-    /// The input's, cut to half of what EC2 leaves: the other half is for the group, to replace the instance before it goes.
+    /// Returns the seconds for load balancers: the input's, but at most half of the time that EC2 leaves.
+    /// The other half is for the group, to replace the instance before it goes.
     fn balancer_grace(&self) -> u32 {
         let input = &self.run.input;
         let half_of = |end: Timestamp| end.duration_since(self.now).as_secs().max(0) / 2;
@@ -163,9 +166,10 @@ impl Case {
         input.load_balancer_grace_seconds.min(left)
     }
 
-    /// It was given up as lost, and its Node is back, or Ready again, on an instance that runs as a member of its group.
+    /// Checks whether a node that was given up as lost is well again.
+    /// Its Node is back, or Ready again, and its instance runs as a member of its group.
     pub(crate) fn has_recovered(&self) -> bool {
-        // A member that our hook holds stays as long as we hold it.
+        // A member that our hook holds stays until the hook is completed.
         let is_held =
             |member: &Member| self.run.way_in == WayIn::Hook && is_held(Some(&member.lifecycle_state));
         let is_staying = |member: &Member| !member.is_leaving() || is_held(member);
@@ -174,7 +178,8 @@ impl Case {
         self.is_lost_but_runs() && self.member().is_some_and(is_staying) && loss.is_none()
     }
 
-    /// It was given up because it fell silent, its machine runs, and by now no other node is Ready either: that is the cluster's trouble.
+    /// Checks whether a node that was given up for its silence still runs, while no other node is Ready either.
+    /// Then the fault is the cluster's and not this node's.
     pub(crate) async fn is_silent_like_all(&self) -> Result<bool, Error> {
         match self.node.as_ref().filter(|node| !node.ready) {
             Some(node) if self.is_lost_but_runs() && !self.is_going() => {
@@ -184,8 +189,9 @@ impl Case {
         }
     }
 
-    /// Whether its replacement can no longer be used, and the group has too few usable members. A lost node does not wait, nor one that
-    /// goes with its pods, nor a hook, nor Spot.
+    /// Returns the shortage if the replacement can no longer be used and the group has too few usable members.
+    /// Only a Ready node in Standby waits for that.
+    /// A lost node, a node that goes with its pods, a node on the hook path and a Spot interruption do not wait.
     pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
         let run = &self.run;
         let is_asked = run.way_in == WayIn::Before
@@ -208,7 +214,7 @@ impl Case {
         Ok(shortage.filter(|_| !is_there))
     }
 
-    /// Ends nothing, and waits for another replacement as long as for the first one.
+    /// Waits for another replacement, as long as for the first one, and ends nothing. After that the error is `ReplacementTimedOut`.
     pub(crate) async fn await_members(mut self, shortage: &Shortage) -> Answered {
         let reason = format!(
             "{}: its replacement cannot be used any more, and {}",
@@ -233,7 +239,8 @@ impl Case {
             .carrying(self.run))
     }
 
-    /// Whether what the replacement is judged by has still to be remembered: for the way in `after`, before anything is ended.
+    /// Checks whether the facts that the replacement is judged by still have to be remembered.
+    /// On the way in `after` they are needed before anything is ended, unless the node is lost.
     pub(crate) fn has_to_remember(&self) -> bool {
         self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
     }
@@ -249,7 +256,7 @@ impl Case {
         kubernetes::check_claim(node, &self.me, self.run.input.urgency)
     }
 
-    /// Says it in an Event.
+    /// Writes an Event on the Node.
     pub(crate) async fn tell(&self, occasion: impl Into<Occasion<'_>>, story: &str) {
         kubernetes::tell(&self.client, &self.run.node, occasion, story, self.now, &self.me).await;
     }
@@ -259,13 +266,15 @@ impl Case {
         format!("{subject} {state}")
     }
 
-    /// The same, with the pods that go with the instance, if there are any.
+    /// Writes a sentence about the node, with the pods that go with the instance, if there are any.
     pub(crate) fn say_whole(&self, state: &str) -> String {
         format!("{}{}", self.say(state), self.run.describe_ended())
     }
 
-    /// The disposal begins anew when these pods are gone, its clocks too. The answer names pods by the classes of `check-pods`, which also
-    /// looks at their volumes. If the volumes cannot be read, the answer goes without: they decide nothing here.
+    /// Hands the node back to `check-pods`, because pods that matter are on it again.
+    /// Once they are gone, the disposal starts anew, and its clocks, too.
+    /// The answer names the pods by the classes of `check-pods`, which also looks at their volumes.
+    /// If the volumes cannot be read, the answer goes without them, since they decide nothing here.
     pub(crate) async fn back_to_check_pods(mut self, survey: PodSurvey) -> Answer<DisposeVerdict> {
         let survey = match &self.node {
             Some(node) if self.run.input.interrupted_at.is_none() => {
@@ -283,7 +292,8 @@ impl Case {
         }
     }
 
-    /// The same for a node that is not given up after all; `state` says why. What would let its volumes go is taken from it first.
+    /// Hands a node back to `check-pods` that is not given up after all; `state` says why.
+    /// The taint that would release its volumes is removed first.
     pub(crate) async fn spare(mut self, state: &str) -> Answered {
         if let Some(node) = self.node.clone() {
             kubernetes::amend_node(&self.client, node, |node| {

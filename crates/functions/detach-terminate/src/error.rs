@@ -6,11 +6,13 @@ use recycle::records::node_record::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disposal ends under this name, for a reason in a sentence: `ServiceRefused` if the node was put to use again or does not go,
-    /// `ReplacementTimedOut`, or `NodeLost` once a lost node is disposed of; then the text names the pods that were lost with it.
+    /// The disposal ends under this name. The text gives the reason in a sentence.
+    /// `ServiceRefused` means that the node was put to use again or does not go.
+    /// `ReplacementTimedOut` means that the replacement can no longer be used and no other came in time.
+    /// `NodeLost` means that a lost node was disposed of. Its text names the pods that were lost with the node.
     #[error("{1}")]
     Ended(Failure, String),
-    /// The claim on the Node, or if there is none on the instance, is not ours.
+    /// The claim on the Node, or on the instance if there is no Node to carry it, is not this execution's.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]

@@ -59,7 +59,7 @@ fn input(dispose: &str) -> Input {
     .unwrap()
 }
 
-/// The Node as the API server has it.
+/// Returns the Node as the API server has it.
 pub(crate) fn stored_node(phase: Phase) -> Value {
     json!({
         "metadata": {
@@ -106,7 +106,7 @@ pub(crate) fn instance(state: &str) -> Instance {
     }
 }
 
-/// The group, with the member in a lifecycle state, and another in service.
+/// Returns the group, with the member in a lifecycle state and another member in service.
 pub(crate) fn group(lifecycle_state: &str) -> Group {
     let member = |id: &str, state: &str| Member {
         instance: id.parse().unwrap(),
@@ -123,7 +123,7 @@ pub(crate) fn group(lifecycle_state: &str) -> Group {
     }
 }
 
-/// A drained node in Standby, to be disposed of as asked.
+/// Returns a drained node in Standby, to be disposed of as asked.
 pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
     Case {
         client: kube.client(),

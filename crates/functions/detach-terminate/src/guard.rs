@@ -15,7 +15,7 @@ use crate::case::Case;
 impl Case {
     pub(crate) fn is_going(&self) -> bool {
         let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
-        // Out of its group by any hand: of a lost node there is nothing left to do.
+        // A lost node that has left its group, for whatever reason, leaves nothing to do.
         let has_left = self.run.lost.is_some() && is_out(state);
         has_left || is_going(dispose, self.run.way_in, self.instance.as_ref(), state)
     }
@@ -27,12 +27,12 @@ impl Case {
     }
 }
 
-/// Whether the instance is out of its group, or on its way.
+/// Checks whether the instance is out of its group, or is being detached.
 fn is_out(lifecycle_state: Option<&str>) -> bool {
     lifecycle_state.is_none_or(|state| state.starts_with("Detach"))
 }
 
-/// Whether the end of the instance has begun, so that no pod of it can be saved any more.
+/// Checks whether the end of the instance has begun, so that none of its pods can be saved any more.
 fn is_going(
     dispose: Dispose,
     way_in: WayIn,
@@ -40,7 +40,7 @@ fn is_going(
     lifecycle_state: Option<&str>,
 ) -> bool {
     let Some(instance) = instance else { return true };
-    // A member that came in by the hook is held by it, until we let go.
+    // On the hook path the instance stays until the hook is completed.
     let is_held = |state: &str| {
         state == RETAINED || (way_in == WayIn::Hook && matches!(state, "Terminating" | WAITING))
     };
@@ -54,8 +54,9 @@ fn is_going(
     instance.is_gone() || is_terminating || goes_as_asked
 }
 
-/// Checks that a running instance is still where we put it: in Standby, if it came in that way, and under our taint. A node that
-/// a person or another tool has put to use again must not be ended, although the claim is still ours. A missing Node cannot take pods.
+/// Checks that a running instance is still where recycle-eks put it: under the draining taint, and in Standby if it came in that way.
+/// A node that a person or another tool has put to use again must not be ended, although this execution still holds the claim.
+/// A missing Node cannot take pods. The error text describes the state.
 fn check_as_left(
     id: &InstanceId,
     way_in: WayIn,
@@ -93,7 +94,7 @@ mod tests {
             (Dispose::Terminate, "running", Some("Terminating:Retained"), false),
             (Dispose::Terminate, "running", None, false),
             (Dispose::Terminate, "shutting-down", Some("Standby"), true),
-            // Somebody stopped it: it can be started again.
+            // A person or another tool stopped the instance: it can be started again.
             (Dispose::Terminate, "stopped", Some("Standby"), false),
             (Dispose::Stop, "stopping", Some("Standby"), true),
             (Dispose::Stop, "running", Some("Standby"), false),

@@ -15,10 +15,10 @@ use crate::fixtures::{NODE, claim, id, me, run, stored_node};
 const BEFORE: &str = "2027-01-01T00:00:00Z";
 const END: &str = "Action=TerminateInstanceInAutoScalingGroup";
 
-/// What is answered: the Node, its pods, the instance, the group.
+/// Answers about the Node, its pods, the instance and the group.
 type Answers = [String; 4];
 
-/// Drained, in Standby, out of the balancers since long.
+/// Returns the answers for a drained node in Standby, which has been out of the balancers for long enough.
 fn whole() -> Answers {
     let mut node = stored_node(Phase::Draining);
     let record =
@@ -54,12 +54,12 @@ fn whole() -> Answers {
     ]
 }
 
-/// The same while a pod holds the node.
+/// Returns the same answers while a pod holds the node.
 fn held() -> Answers {
     whole().map(|answer| answer.replace("Succeeded", "Running"))
 }
 
-/// The next call: what was written to AWS.
+/// Makes the next call, and returns what it wrote to AWS.
 fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
     let kube = ScriptedKube::new()
         .on("GET", NODE, 200, serde_json::from_str(node).unwrap())
@@ -90,7 +90,7 @@ fn ends(writes: &[String]) -> bool {
     writes.iter().any(|write| write.starts_with(END))
 }
 
-/// Whether the pod that holds the node is in the answer, from before the taint.
+/// Checks whether the pod that holds the node is in the answer, created before the taint.
 fn is_held([_, pods, ..]: &Answers) -> bool {
     let pods: Value = serde_json::from_str(pods).unwrap();
     let mut pods = pods["items"].as_array().into_iter().flatten();
@@ -136,7 +136,7 @@ proptest! {
     ) {
         let [_, _, _, group] = whole();
         let answers = [node.to_string(), pods.to_string(), instance, group];
-        // EC2 may also say that it is gone.
+        // EC2 may also answer that the instance is gone.
         let runs = answers[2].contains("<name>running</name>");
         let writes = dispose_by(&answers);
         prop_assert!(!ends(&writes) || !runs || !is_held(&answers), "{:?}: {:?}", answers, writes);

@@ -28,7 +28,7 @@ use recycle::drain::survey::PodSurvey;
 
 pub use error::Error;
 
-/// Seconds until the next call where nothing has to be waited for.
+/// Seconds until the next call if there is nothing to wait for.
 const AT_ONCE: u32 = 1;
 
 type Answered = Result<Answer<DisposeVerdict>, Error>;
@@ -50,8 +50,8 @@ impl DetachTerminate {
         }
     }
 
-    /// Takes the next step of the disposal. AWS or a cluster that cannot be asked is a reason to wait, as long as there is
-    /// patience.
+    /// Takes the next step of the disposal.
+    /// If AWS or the cluster cannot be asked, the answer is to wait, as long as there is patience.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<DisposeVerdict>, Error> {
         let now = request.context.now();
         request.run.disposing_since.get_or_insert(now);
@@ -67,7 +67,7 @@ impl DetachTerminate {
         self.take_step_in(client, node, request).await
     }
 
-    /// The same once the cluster is open.
+    /// Takes the next step with the Node that was read.
     async fn take_step_in(
         &self,
         client: kube::Client,

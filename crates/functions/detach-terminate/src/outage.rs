@@ -10,9 +10,9 @@ use recycle::disposal::next_step::wait_for_answer;
 
 use crate::{Answered, Error};
 
-/// Makes a wait of an error that may pass.
+/// Turns an error that may pass into a wait, as long as there is patience.
 pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
-    // A Node that vanished between two calls is none at the next.
+    // A Node that vanished between two calls is missing at the next call.
     let may_pass = error.failure() == Failure::ServiceUnavailable
         || matches!(error, Error::Node(kubernetes::Error::NodeGone { .. }));
     let since = run.disposing_since.unwrap_or(now);

@@ -26,8 +26,8 @@ use crate::case::Case;
 use crate::{AT_ONCE, Answered, DetachTerminate, Error};
 
 impl DetachTerminate {
-    /// What the replacement is judged by has to be in the state machine's hands before the instance is ended; and on the Node, for the
-    /// execution that resumes. Where an execution that is dead by now has ended it, that is where it stands.
+    /// Remembers the facts that the replacement is judged by, before the instance is ended: in the run, and on the Node for an execution
+    /// that resumes. If an execution that is dead by now has ended the instance, the facts come from its record on the Node.
     pub(crate) async fn remember(&self, mut case: Case) -> Answered {
         let members = if case.lifecycle_state() == Some("InService") {
             let members = case.group.iter().flat_map(|group| &group.members);
@@ -79,7 +79,8 @@ impl DetachTerminate {
         Ok(case.wait(seconds, &reason))
     }
 
-    /// Also of a termination of our own: by instance, so that it needs no token.
+    /// Completes our lifecycle hook, also for a termination that recycle-eks has called itself.
+    /// The call names the instance, so that it needs no token.
     pub(crate) async fn complete_hook(&self, case: Case, seconds: u32) -> Answered {
         self.record_phase(&case).await?;
         let id = &case.run.input.instance_id;
@@ -95,7 +96,7 @@ impl DetachTerminate {
         Ok(case.wait(seconds, &reason))
     }
 
-    /// Other taints stay: Kubernetes takes this one away with the Node.
+    /// Sets the out-of-service taint and keeps the other taints. Kubernetes removes this one together with the Node.
     pub(crate) async fn mark_out_of_service(&self, case: Case) -> Answered {
         self.record(&case, |node| {
             let taints = node.taints.iter().cloned().chain([out_of_service_taint()]);
@@ -130,7 +131,8 @@ impl DetachTerminate {
         Ok(case.wait(AT_ONCE, "no member of its group is protected any more"))
     }
 
-    /// Stopped or detached: the tag tells people, then the Node is seen to, and the claim goes last, since it is what lets us do this.
+    /// Finishes the disposal of a stopped or detached instance. The result tag comes first, to inform operators, and then the Node.
+    /// The claim goes last, because it is what permits these steps.
     pub(crate) async fn retire(&self, case: Case) -> Answered {
         let is_stopped = case.run.input.dispose == Dispose::Stop;
         let tag = if is_stopped { STOPPED_TAG } else { DETACHED_TAG };
@@ -158,8 +160,8 @@ impl DetachTerminate {
         self.finish(case).await
     }
 
-    /// Nothing is left to do. Cluster Autoscaler may have the replacement again. What is terminated takes its tags with it; what stays keeps
-    /// none but the one that says so.
+    /// Ends the disposal, and lets Cluster Autoscaler have the replacement again. For a lost node the end is the error `NodeLost`.
+    /// A terminated instance takes its tags with it. An instance that stays keeps only the tag of its result.
     pub(crate) async fn finish(&self, mut case: Case) -> Answered {
         let old = &case.run.input.instance_id;
         leave_to_the_sweep(kubernetes::let_go_of_all(&case.client, old).await)?;
@@ -195,7 +197,7 @@ impl DetachTerminate {
             }
             None => DisposeVerdict::Recycled,
         };
-        // After the end no function asks which pods held it.
+        // After the end no function asks which pods held the node.
         case.run.drain.holders = None;
         let answer = Answer::new(verdict, reason).naming_ended(&case.run);
         Ok(answer.carrying(case.run))
@@ -205,7 +207,8 @@ impl DetachTerminate {
         self.record(case, |_| Ok(NodeChange::new())).await
     }
 
-    /// Writes the phase, with what else the step wants on the Node in the same request; then the instance's tag.
+    /// Writes the phase, and what else the step changes on the Node, in one request. Then writes the instance's tag.
+    /// Without a claim nothing is written.
     async fn record(
         &self,
         case: &Case,
@@ -265,7 +268,7 @@ fn with_volumes_left(what: &str, case: &Case) -> String {
     }
 }
 
-/// It has gone as asked, which no refusal takes back: what is refused now, the sweep does.
+/// Logs a refusal and goes on. The instance has gone as asked, which no refusal undoes, and the sweep removes what is left.
 fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error> {
     match tidied.map_err(Into::into) {
         Err(error) if error.failure() == Failure::ServiceRefused => {
@@ -293,7 +296,7 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    /// Cluster Autoscaler was kept off no node.
+    /// Adds an answer in which Cluster Autoscaler is kept from no node.
     fn with_nobody_kept(kube: ScriptedKube) -> ScriptedKube {
         kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
     }
@@ -479,7 +482,7 @@ mod tests {
         );
         assert_eq!(body["metadata"]["annotations"][CLAIM_ANNOTATION], json!(null));
 
-        // Killed before the tags went: the Node says that it was done.
+        // The earlier call was killed before the tags were removed. The Node shows that its part was done.
         let mut done = case(&with_nobody_kept(ScriptedKube::new()), "detach", "running");
         let node = done.node.as_mut().unwrap();
         node.annotations.clear();

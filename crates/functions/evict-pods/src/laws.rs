@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tests::{node, pod, replacements, request, success, tolerant, web};
 
-/// One pod that may go, and one for each reason to leave it alone.
+/// Returns one pod that may go, and one for each reason to leave a pod alone.
 fn whole_pods() -> Value {
     let mut finished = web("finished");
     finished["status"]["phase"] = json!("Failed");
@@ -26,7 +26,7 @@ fn whole_pods() -> Value {
     ]})
 }
 
-/// One look: who was asked to go, and what was noted of them.
+/// Makes one look, and returns the writes: evictions that were requested, and what was noted of them.
 fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
     let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}, "spec": {}});
     let kube = ScriptedKube::new()
@@ -49,7 +49,7 @@ fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
     if let Err(error) = evicted {
         let _ = error.failure();
     }
-    // What people are told is on the node itself.
+    // The progress is written on the node itself.
     let is_story = |write: &String| write.starts_with("PATCH /api/v1/nodes/a");
     kube.writes()
         .into_iter()
@@ -57,7 +57,7 @@ fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether an answer says of a pod all of what lets it go.
+/// Checks whether an answer has everything about a pod that lets it go.
 fn says_all(pod: &Value) -> bool {
     let metadata = &pod["metadata"];
     let given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
@@ -78,7 +78,8 @@ fn says_all(pod: &Value) -> bool {
         && owners.iter().any(may_bring_back)
 }
 
-/// Labels and tolerations are optional: without its label a drain does not wait for a pod, and without any it tolerates nothing.
+/// Checks whether the answer has lost a label or a toleration. Both are optional: without its label a drain does not wait for a pod,
+/// and without tolerations the pod tolerates nothing.
 fn has_lost_what_is_optional(pods: &Value) -> bool {
     let mut pods = pods["items"].as_array().into_iter().flatten();
     pods.any(|pod| match pod["metadata"]["name"].as_str() {
@@ -106,7 +107,7 @@ fn of_half_an_answer_about_pods_nobody_else_goes() {
 
 #[test]
 fn of_half_an_answer_about_the_node_nobody_else_goes() {
-    // Without the taint, or what was recorded of it, no pod tolerates it.
+    // Without the taint or its record, no pod counts as tolerating it.
     let mut pods = whole_pods();
     pods["items"].as_array_mut().unwrap().pop();
     let whole = evict_by(&node(&[]), &pods);

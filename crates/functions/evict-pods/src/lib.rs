@@ -31,7 +31,8 @@ use recycle::records::blocker::Blocker;
 
 pub use error::Error;
 
-/// One invocation. If the cluster cannot be asked, or the Node has vanished, the next look of `check-pods` sees to it.
+/// Evicts the pods that may go. If the cluster cannot be asked or the Node has vanished, the answer is to wait: the next look of
+/// `check-pods` handles that.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
     let evicted = match open(access, &run.node).await {
@@ -71,8 +72,9 @@ async fn evict(
     Ok(requests.into_answer(news))
 }
 
-/// Notes whose pods are asked to go, before they are: on the replacement, or in what travels as long as there is none. What a hook's
-/// group does is no rotation's.
+/// Notes the controllers of these pods before their eviction is requested, because a rotation asks for them later.
+/// The notes go to the replacement's Node, or into the run if the replacement comes afterwards (way in `after`).
+/// On the way in by the hook nothing is noted: what the group does there belongs to no rotation.
 async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result<(), Error> {
     if note_evicted(None, pods, MOST).is_none() {
         return Ok(());
@@ -107,7 +109,8 @@ async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts
     }
 }
 
-/// The story is told by `check-pods`; what stands in the way, only we know. What has done so for five minutes is worth an Event.
+/// Writes the blockers into the progress. `check-pods` writes the rest of it, but only this function knows what blocks evictions.
+/// A blocker that has lasted for five minutes also gets an Event.
 async fn tell_people(
     client: &kube::Client,
     node: &NodeFacts,

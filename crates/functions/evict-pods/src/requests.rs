@@ -13,22 +13,23 @@ use recycle::drain::blocked::{Refusal, RefusalKind};
 use recycle::drain::survey::{NAMES_BUDGET, name_lists, take_turns};
 use recycle::drain::terms::Terms;
 
-/// How many evictions are under way at once. One takes the API server about 100 ms, 10 at once 0.4 s (measured): 110 pods, as
-/// many as a node usually has, are asked for within seconds, and the API server's fair share for one client is not used up.
+/// The number of evictions that are under way at once.
+/// One takes the API server about 100 ms, and 10 at once take 0.4 s (measured).
+/// So 110 pods, as many as a node usually has, are requested within seconds, within the API server's fair share for one client.
 const AT_ONCE: usize = 10;
 
-/// How long pods are asked for, in real seconds: a call that hangs takes 15, and the function has 240. A pod that was not asked for by then
-/// is asked for at the next look.
+/// The time for requests, in real seconds. A call that hangs takes 15, and the function has 240.
+/// Pods whose eviction was not requested by then follow at the next look.
 const ASKING: Duration = Duration::from_secs(150);
 
-/// The pods by what became of them.
+/// Outcomes of the requests: the pods of each outcome, and the refusals.
 #[derive(Default)]
 pub(crate) struct Requests {
     by_outcome: BTreeMap<&'static str, Vec<PodFacts>>,
     pub(crate) refusals: Vec<Refusal>,
 }
 
-/// Asks for the eviction of every one of these pods, as long as there is time.
+/// Requests the eviction of every one of these pods, as long as there is time.
 pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, terms: &Terms<'_>) -> Requests {
     let end = Instant::now() + ASKING;
     let mut answers = futures::stream::iter(take_turns(pods))
@@ -66,7 +67,7 @@ impl Requests {
         kind.name()
     }
 
-    /// `news` is what people should know of what stands in the way.
+    /// Writes the answer. `news` describes blockers that operators should know of.
     pub(crate) fn into_answer(self, news: Option<String>) -> Answer<EvictVerdict> {
         let count = |pods: &Vec<PodFacts>| u32::try_from(pods.len()).unwrap_or(u32::MAX);
         let counted = self.by_outcome.iter();

@@ -40,7 +40,7 @@ pub(crate) fn request() -> StepRequest {
     .unwrap()
 }
 
-/// With what stood in the way at the last look.
+/// Returns the Node, with the blockers of the last look in its progress.
 pub(crate) fn node(blocked: &[Value]) -> Value {
     let claim = json!({
         "schema": 1,
@@ -134,12 +134,12 @@ fn evicted(kube: &ScriptedKube) -> Vec<String> {
     names
 }
 
-/// A budget that has kept a pod since then.
+/// Returns a budget as a blocker that has kept a pod since then.
 fn keeps(since: &str, told: bool) -> Value {
     json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "told": told})
 }
 
-/// What is told to stand in the way; none if nothing was written.
+/// Returns the blockers that were written; None if no progress was written.
 fn told(kube: &ScriptedKube) -> Option<Vec<Blocker>> {
     story(kube).map(|progress| progress.blocked)
 }
@@ -154,7 +154,7 @@ fn story(kube: &ScriptedKube) -> Option<Progress> {
     Some(progress)
 }
 
-/// The Events that were told, by their messages.
+/// Returns the messages of the Events that were written.
 fn events(kube: &ScriptedKube) -> Vec<String> {
     let calls = kube
         .calls()

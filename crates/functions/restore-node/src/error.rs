@@ -6,7 +6,7 @@ use recycle::base::failure::{Failure, NamedFailure};
 pub enum Error {
     #[error(transparent)]
     Access(#[from] eks_auth::Error),
-    /// Another execution took the claim while this one released it.
+    /// Another execution took the claim while this one was putting the node back.
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
     #[error(transparent)]
@@ -15,10 +15,10 @@ pub enum Error {
     Instance(#[from] ec2::Error),
     #[error(transparent)]
     Deed(#[from] recycle::records::restore_log::UnreadableDeed),
-    /// A call was refused until there was no patience left. The text says how the node is.
+    /// A call was refused until there was no patience left. The text describes the node's state.
     #[error("{0}")]
     Left(String, #[source] Box<Error>),
-    /// A step of a group without the group: what is decided for one is done to one.
+    /// A step on the group was decided, but no group is known. That is a defect, since such a step is decided from the group.
     #[error("{0}")]
     NoGroup(String),
 }

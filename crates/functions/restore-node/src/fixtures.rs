@@ -128,7 +128,7 @@ pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance
     target
 }
 
-/// What the state machine sends after a drain that took too long, `seconds` after the put-back began.
+/// Returns the request of the state machine after a drain that took too long, `seconds` after the put-back began.
 pub(crate) fn request(seconds: Option<u32>) -> RestoreRequest {
     let put_back = seconds.map_or_else(
         || json!({}),

@@ -14,7 +14,8 @@ use crate::Error;
 use crate::target::Target;
 
 impl Target {
-    /// One request for everything that is ours on the Node, but for the records. The phase says that nothing is drained any more.
+    /// Removes everything of recycle-eks from the Node in one request, except the claim and the records.
+    /// The claim's phase goes back to Standby, because nothing is drained any more.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
         let taint = draining_taint(&self.id);
         self.amend_node(|node| {
@@ -48,7 +49,7 @@ impl Target {
         .map(|_| ())
     }
 
-    /// Cordons, and writes in the same request that it was us.
+    /// Cordons the replacement, and records in the same request that recycle-eks did so.
     pub(crate) async fn cordon_replacement(&self, id: &InstanceId) -> Result<(), Error> {
         self.amend_newcomers(std::slice::from_ref(id), |node| {
             let change = NodeChange::new()
@@ -99,7 +100,7 @@ impl Target {
         let chosen = newcomers.filter(|newcomer| ids.contains(&newcomer.instance));
         for node in chosen.filter_map(|newcomer| newcomer.node.clone()) {
             match kubernetes::amend_node(&cluster.client, node, |node| Ok(change(node))).await {
-                // Where there is no Node, there are no marks.
+                // A missing Node carries no marks.
                 Ok(_) | Err(kubernetes::Error::NodeGone { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -11,7 +11,7 @@ use scripted_aws::{ScriptedAws, one_group, running_instance};
 use crate::RestoreNode;
 use crate::fixtures::{OLD, claim, request};
 
-/// What changes the group.
+/// Calls that change the group.
 const CHANGES: [&str; 5] = [
     "SetDesiredCapacity",
     "ExitStandby",
@@ -24,7 +24,7 @@ fn whole_group() -> String {
     one_group("", &[(OLD, "Standby")])
 }
 
-/// One step of a put-back while the cluster cannot be asked: what it called for, and whether the group was whole.
+/// Takes one step of a put-back while the cluster cannot be asked. Returns the changes that it called for, and whether the group was whole.
 async fn restore(group: &str) -> (Vec<String>, bool) {
     let tag = |key: &str, value: &str| format!("<item><key>{key}</key><value>{value}</value></item>");
     let tags = [
@@ -46,7 +46,7 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
         .on("CreateTags", "")
         .on("SetDesiredCapacity", "")
         .on("ExitStandby", "");
-    // So long after the put-back began that the cluster is not waited for any more.
+    // The put-back began so long ago that the cluster is not waited for any more.
     let asked = request(Some(2 * CLUSTER_PATIENCE));
     if let Err(error) = RestoreNode::new(&aws.config(), &"world".parse().unwrap())
         .handle(asked)

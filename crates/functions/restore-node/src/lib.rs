@@ -49,7 +49,7 @@ impl RestoreNode {
         }
     }
 
-    /// One invocation.
+    /// Handles a step of a put-back, or the removal of the marks of rotations that are over.
     pub async fn answer(&self, call: RestoreCall) -> Result<Answer<RestoreVerdict>, Error> {
         match call {
             RestoreCall::Node(request) => self.handle(*request).await,
@@ -63,10 +63,10 @@ impl RestoreNode {
         }
     }
 
-    /// Takes the next step of the put-back. A call that is refused is tried again as long as there is patience; what comes then is
-    /// decided without it.
+    /// Takes the next step of the put-back. A refused call is tried again as long as there is patience.
+    /// After that the put-back ends without that call.
     async fn handle(&self, request: RestoreRequest) -> Answered {
-        // A node of another cluster was never claimed here.
+        // A node of another cluster is never claimed by this installation.
         let subject = find_subject(&request).filter(|subject| subject.cluster == *self.access.name());
         let Some(subject) = subject else {
             return Ok(untouched(&request));

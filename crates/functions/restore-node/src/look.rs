@@ -13,20 +13,21 @@ use recycle::restore::facts::Newcomer;
 
 use crate::Error;
 
-/// The cluster's half.
+/// Facts from the cluster.
 pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
-    /// Who came after EnterStandby; none without a record of who was there before.
+    /// Members that came after EnterStandby; None without a record of the members before.
     pub(crate) newcomers: Option<Vec<Newcomer>>,
-    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or its put-back has cordoned.
+    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or that its put-back has cordoned.
     pub(crate) marked: Vec<Newcomer>,
-    /// The Node of the group that is put back first.
+    /// The Node of the group that is put back first; None if no other Node is ahead of this one.
     pub(crate) ahead: Option<NodeName>,
 }
 
 impl Cluster {
-    /// Answers after how many seconds without Ready the node counts as lost.
+    /// Reads the newcomers, the marked Nodes and the order of put-backs.
+    /// Returns the seconds without Ready after which the node counts as lost.
     pub(crate) async fn look_around(
         &mut self,
         old: &InstanceId,
@@ -50,7 +51,7 @@ impl Cluster {
     }
 }
 
-/// Of the Nodes of the group that are being put back, the one that began first, if that is not this one.
+/// Finds the Node of the group whose put-back began first; None if no other Node is ahead of this one.
 pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
     let queued = |node: &NodeFacts| node.queued_since().map(|since| (since, node.name.clone()));
     let group = node.labels.get(GROUP_LABEL)?;
@@ -62,7 +63,8 @@ pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeNa
     (first < queued(node)?).then_some(first.1)
 }
 
-/// Those that carry our cordon for this instance, or are kept from Cluster Autoscaler for it, and are none of the known newcomers.
+/// Finds the Nodes that recycle-eks has cordoned for this instance, or keeps from Cluster Autoscaler for it.
+/// The known newcomers are not among them.
 fn find_marked(
     nodes: Vec<NodeFacts>,
     old: &InstanceId,
@@ -81,7 +83,7 @@ fn find_marked(
             lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
             instance,
             node: Some(node),
-            // No record says when it came, so it may have pods.
+            // No record says when the member came, so it may have pods.
             has_pods: true,
         })
     };
@@ -92,8 +94,8 @@ fn find_marked(
         .collect()
 }
 
-/// Ten at once: a group that changes a lot has hundreds after a long drain. A newcomer whose Node cannot be read counts as one with pods,
-/// so that it is not terminated.
+/// Fetches the newcomers, ten at once, because a group that changes a lot has hundreds after a long drain.
+/// A newcomer whose Node cannot be read counts as one with pods, so that it is not terminated.
 pub(crate) async fn fetch_newcomers(
     client: &kube::Client,
     members: Vec<&Member>,

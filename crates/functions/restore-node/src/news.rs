@@ -13,8 +13,8 @@ use crate::request::{Report, find_reason, find_subject};
 use crate::target::Target;
 
 impl Target {
-    /// An execution that a person's taint has started, and that ends before it has claimed the node: says why on the Node, and takes the
-    /// taint away. Other executions leave it for the sweep.
+    /// Answers a person's taint if it started this execution, which ends before it has claimed the node.
+    /// Says why in an Event on the Node, and removes the taint. Other executions leave the taint for the sweep.
     pub(crate) async fn turn_down(&self) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) else {
             return Ok(());
@@ -31,7 +31,7 @@ impl Target {
     }
 }
 
-/// The last answer, with what there is to tell of it. `target` is what was looked at, if anything was.
+/// Returns the last answer, with its notification and metrics. `target` holds the facts that were read, if there are any.
 pub(crate) fn tell(
     verdict: RestoreVerdict,
     report: impl Into<Report>,
@@ -64,7 +64,7 @@ mod tests {
 
     use crate::fixtures::{NODE, claim, request_taint, target_in};
 
-    /// What an execution of this name writes on a node that a person has tainted.
+    /// Returns the methods of the calls that an execution of this name makes on a node that a person has tainted.
     async fn written_by(name: &str, is_claimed: bool) -> Vec<String> {
         let event = json!({"metadata": {}, "involvedObject": {}});
         let kube = ScriptedKube::new().on("POST", "/events", 201, event).on(

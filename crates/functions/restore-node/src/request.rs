@@ -7,21 +7,22 @@ use recycle::restore::manual_commands::LeftBehind;
 use recycle::restore::sweep::is_by_request;
 use serde_json::Value;
 
-/// Characters of the first error's text that are told again. With the commands (at most ten, each under 500 characters) the
+/// The most characters of the first error's text that an answer repeats. With the commands (at most ten, each under 500 characters) the
 /// answer stays below 8 KB.
 const LONGEST_REASON: usize = 1_500;
 
-/// Characters of the reason why the cluster could not be asked.
+/// The most characters of any other reason in an answer, such as why the cluster could not be asked.
 pub(crate) const LONGEST_WHY: usize = 400;
 
-/// Which node the execution was about.
+/// The node that the execution was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) instance: InstanceId,
     pub(crate) cluster: ClusterName,
 }
 
-/// The node that a sweep found, or the one of the execution, unless that has certainly claimed nothing and no person's request to answer.
+/// Returns the node that a sweep found, or else the node of the execution.
+/// None if that execution has certainly claimed nothing and has no person's request to answer.
 pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
     if let Some(leftover) = request.leftover.clone() {
         return Some(Subject {
@@ -34,7 +35,7 @@ pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
     read_subject(&execution.input).filter(|_| may_be_left)
 }
 
-/// Reads the two fields that matter; none if one is missing or malformed, in which case nothing was ever claimed.
+/// Reads the two fields that matter; None if one is missing or malformed. In that case nothing was ever claimed.
 fn read_subject(input: &Value) -> Option<Subject> {
     Some(Subject {
         instance: input.get("instance_id")?.as_str()?.parse().ok()?,
@@ -42,12 +43,13 @@ fn read_subject(input: &Value) -> Option<Subject> {
     })
 }
 
-/// An invalid input is refused before anything is read. It may name a cluster that we may not even ask about.
+/// Checks whether the execution may have claimed a node. An invalid input is refused before anything is read.
+/// It may name a cluster that this installation may not even ask about.
 fn may_have_claimed(failure: &CaughtError) -> bool {
     failure.error != Failure::InvalidInput.name()
 }
 
-/// Why the node is put back: the error that led here, or, in a sweep, what became of the execution that had claimed it.
+/// Returns why the node is put back: the error that led here, or, in a sweep, what became of the execution that had claimed the node.
 pub(crate) fn find_reason(request: &RestoreRequest) -> String {
     match (&request.failure, &request.owner) {
         (Some(failure), _) => first_error(failure),
@@ -56,8 +58,9 @@ pub(crate) fn find_reason(request: &RestoreRequest) -> String {
     }
 }
 
-/// The same of an execution that has touched nothing. The errors that are raised before anything is touched say so; another error may
-/// have come after another execution had touched the node.
+/// Returns the reason of an execution that has touched nothing.
+/// For an error that is raised before anything is touched, the text adds that the node is untouched.
+/// Another error may have come after another execution had touched the node.
 pub(crate) fn find_reason_of_untouched(request: &RestoreRequest) -> String {
     let reason = find_reason(request);
     let touches_nothing = [
@@ -74,7 +77,7 @@ pub(crate) fn find_reason_of_untouched(request: &RestoreRequest) -> String {
     }
 }
 
-/// The same with the first error's name, where the execution ends under another.
+/// Returns the reason with the first error's name, for an execution that ends under another name.
 pub(crate) fn name_reason(request: &RestoreRequest) -> String {
     let reason = find_reason(request);
     match &request.failure {
@@ -83,7 +86,7 @@ pub(crate) fn name_reason(request: &RestoreRequest) -> String {
     }
 }
 
-/// The text of the error that led here. A function's comes wrapped in JSON; others, such as a time-out's, come as they are.
+/// Returns the text of the error that led here. A function's text comes wrapped in JSON. Others, such as a time-out's, come as they are.
 fn first_error(failure: &CaughtError) -> String {
     let wrapped = serde_json::from_str::<Value>(&failure.cause).unwrap_or_default();
     let text = wrapped["errorMessage"].as_str().unwrap_or(&failure.cause);
@@ -91,12 +94,12 @@ fn first_error(failure: &CaughtError) -> String {
     text.chars().take(LONGEST_REASON).collect()
 }
 
-/// What is told of a node that is not as it was found.
+/// Report about a node at the end of its put-back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Why, and what state it is in.
+    /// The reason, and the state of the node.
     pub(crate) story: String,
-    /// How a person goes on: a sentence, then the commands, one a line. Empty if there is nothing to do.
+    /// Instructions for an operator: a sentence, then the commands, one a line. Empty if there is nothing to do.
     pub(crate) what_to_do: Vec<String>,
 }
 
@@ -114,7 +117,8 @@ impl Report {
     }
 }
 
-/// The first error, then what was done (a sentence, or nothing), the node's state, and the commands, one a line. `unseen` says why the cluster could not be asked.
+/// Writes the report: the first error, what was done (a sentence, or nothing), the node's state, and the commands, one a line.
+/// `unseen` says why the cluster could not be asked.
 pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> Report {
     let state = match (left.is_lost, done.is_empty()) {
         (true, _) => format!("Now {}.", left.state),

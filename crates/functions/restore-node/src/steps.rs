@@ -22,7 +22,7 @@ use crate::target::Target;
 use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
-    /// One step, and how long to wait after it; or the end.
+    /// Takes one step, and answers how long to wait after it, or ends the put-back.
     pub(crate) async fn take(&self, target: &mut Target, step: PutBackStep) -> Answered {
         let done = match step {
             PutBackStep::Wait(seconds, reason) => {
@@ -86,7 +86,8 @@ impl RestoreNode {
                 "goes back into service".to_owned()
             }
         };
-        // What stood in the way to the end is told by the last answer: cleaning up does not hide it.
+        // Without time left, the answer keeps the earlier reason.
+        // The last answer tells what prevented the put-back, and cleaning up must not hide that.
         let reason = if target.has_time() {
             target.say(&done)
         } else {
@@ -98,7 +99,7 @@ impl RestoreNode {
     async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
         self.record(target, Deed::Terminate(id.clone())).await?;
         self.groups.remove(id).await?;
-        // What our own call raises is ours to complete. If the hook fires later, its execution or the sweep sees to it.
+        // If the call above makes our hook fire, it is completed here. If the hook fires later, its execution or the sweep handles that.
         let group = target.group_name()?;
         if self.groups.find_hook(group).await?.is_some() {
             self.groups.complete_hook(group, id).await?;
@@ -112,7 +113,7 @@ impl RestoreNode {
         target.group_name()
     }
 
-    /// Everything is as it was: the records go, too.
+    /// Ends the put-back of a node that is as it was before. The records go, too.
     async fn finish(&self, target: &Target, note: Option<String>) -> Answered {
         self.release_whole(target).await?;
         let request = &target.request;
@@ -136,8 +137,8 @@ impl RestoreNode {
         Ok(target.tell(RestoreVerdict::Restored, text))
     }
 
-    /// In Standby, and schedulable. What another execution needs to go on from there stays: the record, and the tag by which it sees that
-    /// Standby was our doing.
+    /// Leaves the node in Standby, and schedulable. The record and the Standby tag stay, because another execution needs them to go on from
+    /// there. The tag shows that recycle-eks put the instance into Standby.
     async fn leave_in_standby(&self, target: &mut Target, stuck: &Stuck) -> Answered {
         let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind);
         self.give_up(target, *stuck == Stuck::TooLong).await?;
@@ -155,7 +156,8 @@ impl RestoreNode {
         Ok(target.tell(verdict, write_report(&reason, &done, &left, None)))
     }
 
-    /// Nothing more is done: what is left, and the commands that take it away.
+    /// Ends the put-back, and reports what is left and the commands that take it away.
+    /// A stopped or detached instance, and a sweep's instance that is gone or leaving, have nothing left to report.
     async fn report(&self, target: &mut Target, note: Option<String>) -> Answered {
         if target.request.leftover.is_some() && target.is_going() {
             return Ok(target.forget());
@@ -166,20 +168,21 @@ impl RestoreNode {
             return Ok(target.forget());
         }
         let verdict = target.tell_once(RestoreVerdict::Kept);
-        // A sweep goes on with a member that our hook holds, unless its time is over.
+        // A member that our hook holds is not given up, so that a sweep goes on with it, unless its drain has timed out.
         if !(target.was_ours_to_end() && may_be_tried_again(&target.request)) {
             self.give_up(target, false).await?;
         }
         if target.cluster.is_ok() {
-            // It would hold the node, and a place in its group's queue.
+            // The claim would hold the node, and a place in the queue of its group.
             let node = self.release(target, &[], &[]).await?;
             target.forget_claim(node);
         }
         Ok(target.tell_what_is_left(verdict, note))
     }
 
-    /// A call is refused, and there is no patience left. The claim goes from the Node, or it would hold up its whole group; what else is
-    /// refused now stays. A sweep fails, which people are told, too; the next one tries again.
+    /// Ends the put-back after a refused call, when there is no patience left.
+    /// The claim is removed from the Node, because it would hold up its whole group. What else is refused now stays.
+    /// A sweep fails, which operators also learn, and the next sweep tries again.
     pub(crate) async fn leave_after_refusal(&self, target: &mut Target, refusal: Error) -> Answered {
         if let Err(error) = self.give_up(target, true).await {
             ignore_refusal(error)?;
@@ -194,7 +197,8 @@ impl RestoreNode {
         Ok(target.tell_refusal(&refusal))
     }
 
-    /// Writes on the instance that it is a person's from now on, who is told that once; after a refusal, each time.
+    /// Tags the instance as given up, so that an operator has to handle it. Operators are told once, but after a refusal each time.
+    /// An instance that is gone or leaving is not tagged, unless `was_ours_to_end`.
     pub(crate) async fn give_up(&self, target: &mut Target, was_refused: bool) -> Result<(), Error> {
         let is_going = target.is_going() && !target.was_ours_to_end();
         let is_told = is_going || (target.gave_up().is_some() && !was_refused);
@@ -208,8 +212,8 @@ impl RestoreNode {
         Ok(())
     }
 
-    /// Takes the claim away with what goes with it, from the Node first: a half that stays on the instance belongs to an execution that
-    /// has ended. The Node as it is then.
+    /// Removes the claim and what goes with it, from the Node first. A half that stays on the instance belongs to an execution that has
+    /// ended. Returns the Node as it is then.
     async fn release(
         &self,
         target: &Target,
@@ -223,7 +227,7 @@ impl RestoreNode {
         Ok(released)
     }
 
-    /// Takes the records away, too.
+    /// Removes the claim and the records.
     async fn release_whole(&self, target: &Target) -> Result<(), Error> {
         let tags = [STANDBY_TAG, GAVE_UP_TAG];
         self.release(target, &[RECORD_ANNOTATION], &tags)
@@ -233,7 +237,7 @@ impl RestoreNode {
 }
 
 impl Target {
-    /// Says on the Node that it is being put back: of two in a group the one that said so first goes first.
+    /// Writes on the Node since when it is being put back. Of two nodes in a group, the one that wrote it first goes first.
     async fn queue(&self) -> Result<(), Error> {
         let now = self.now().to_string();
         self.amend_node(|node| {
@@ -245,7 +249,7 @@ impl Target {
         .map(|_| ())
     }
 
-    /// What its execution was refused.
+    /// Makes the last write on the Node of a stopped instance, which its own execution was refused.
     async fn retire_if_stopped(&self) -> Result<(), Error> {
         if self.instance.as_ref().and_then(Instance::stopped_at).is_none() {
             return Ok(());
@@ -258,16 +262,17 @@ impl Target {
         .map(|_| ())
     }
 
-    /// Our claim on the Node, if one is left there; an error if it is another execution's.
+    /// Returns this execution's claim on the Node; None if no claim is left there. Another execution's claim is an error.
     pub(crate) fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
         if node.claim().is_none() {
             return Ok(None);
         }
-        // How urgent another execution's claim is, does not matter: a put-back ends as what it came from.
+        // For an execution the urgency of the other claim does not matter: it ends with the error that led to its put-back.
         Ok(Some(kubernetes::check_claim(node, &self.me, Urgency::Spot)?))
     }
 
-    /// The Node's half of a release: the Node as it is then, if there is one and the cluster could be asked.
+    /// Removes the claim and what goes with it from the Node. Returns the Node as it is then; None if there is no Node or the cluster could
+    /// not be asked.
     async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
         self.amend_node(|node| {
             if self.check_claim(node)?.is_none() {
@@ -292,7 +297,7 @@ fn ignore_refusal(error: Error) -> Result<(), Error> {
     }
 }
 
-/// Whether what ended the execution was not the drain's own time.
+/// Checks whether the execution ended by another error than the drain's time-out.
 fn may_be_tried_again(request: &RestoreRequest) -> bool {
     let failure = request.failure.as_ref();
     failure.is_some_and(|failure| failure.error != Failure::DrainTimedOut.name())

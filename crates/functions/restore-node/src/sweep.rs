@@ -17,21 +17,21 @@ use recycle::restore::sweep::{
 use crate::target::Target;
 use crate::{Error, RestoreNode};
 
-/// Seconds until a claim that was written is acted on.
+/// Seconds between writing a claim and acting on it.
 const AT_ONCE: u32 = 1;
 
-/// How a sweep stands to a node.
+/// The sweep's standing towards a node, by the node's claim.
 pub(crate) enum Standing {
     /// The claim is this sweep's.
     Ours,
-    /// No execution works on it; the claim that was there, if there was one.
+    /// No execution works on the node. Holds the claim that was there, if there was one.
     Free(Option<Claim>),
-    /// What to answer instead.
+    /// The sweep does not touch the node now. Holds the answer.
     Leave(Box<Answer<RestoreVerdict>>),
 }
 
 impl RestoreNode {
-    /// Looks at the claim alone: of a node that an execution works on nothing else is read.
+    /// Judges the claim alone: if an execution works on the node, nothing else is read.
     pub(crate) async fn judge_leftover(&self, target: &mut Target) -> Result<Standing, Error> {
         let (found, owner) = (target.claim(), target.request.owner.as_ref());
         let began = target.request.context.execution.start_time;
@@ -59,8 +59,9 @@ impl RestoreNode {
         Ok(Standing::Leave(Box::new(answer)))
     }
 
-    /// What is not put back, but begun: a member that our hook holds, or a node that a person has tainted. Of a node that was worked on
-    /// before, the taint has been answered.
+    /// Returns the answer for a node that is not put back but started: a member that our hook holds, or a node that a person has tainted.
+    /// If an execution has worked on the node before, the taint has been answered.
+    /// A member that is drained already, and waits for another tool's hook, is left untouched.
     pub(crate) async fn find_start(
         &self,
         target: &Target,
@@ -91,7 +92,8 @@ impl RestoreNode {
         ))
     }
 
-    /// A member that our hook holds, or held, and that no execution works on, goes on. Not if an execution gave it up before.
+    /// Returns the hook to start an execution with, for a member that our hook holds or held.
+    /// None if an execution gave the node up before.
     async fn find_hook_to_start(
         &self,
         target: &Target,
@@ -114,7 +116,9 @@ impl RestoreNode {
         }))
     }
 
-    /// Makes the claim this sweep's; the answer then. None if there is nothing that could carry one, so that nothing can hold it.
+    /// Makes the claim this sweep's, and returns the answer.
+    /// A node that was given up is left to an operator while another try makes no sense.
+    /// None if no group is known, or if the instance is gone or leaving: then nothing can carry a claim, or be held by one.
     pub(crate) async fn claim_leftover(
         &self,
         target: &Target,
@@ -138,7 +142,7 @@ impl RestoreNode {
         Ok(Some(target.wait(AT_ONCE, &target.say("is claimed by the sweep"))))
     }
 
-    /// Against the version of the Node that was read: the execution that was quicker keeps it.
+    /// Writes the claim against the version of the Node that was read. If another execution was quicker, it keeps the claim.
     async fn write_claim(&self, target: &Target, claim: &Claim) -> Result<(), Error> {
         if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
             let label = kubernetes::group_label(&claim.group);
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{NODE, OLD, claim, target, target_in};
 
-    /// What the sweep sends about an owner who ended so many seconds ago.
+    /// Returns the sweep's request about an owner that ended so many seconds ago.
     fn request(ended_for: Option<i64>) -> RestoreRequest {
         let owner = ended_for.map_or_else(
             || json!({}),

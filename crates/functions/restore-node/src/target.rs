@@ -33,19 +33,19 @@ pub(crate) struct Target {
     pub(crate) me: Fence,
     pub(crate) request: RestoreRequest,
     pub(crate) instance: Option<Instance>,
-    /// Why the cluster could not be asked, if it could not.
+    /// The cluster, or why it could not be asked.
     pub(crate) cluster: Result<Cluster, String>,
-    // From here on what `look_around` reads.
+    // `look_around` reads the fields from here on.
     pub(crate) group: Option<Group>,
     pub(crate) deeds: Deeds,
-    /// The instances that carry our protection and are still to be had.
+    /// The instances that recycle-eks protects from scale-in because of this one, and that still exist.
     protected: Vec<InstanceId>,
     /// Seconds without Ready after which the node counts as lost.
     lost_after: u32,
 }
 
 impl RestoreNode {
-    /// Reads instance and Node, and with them the claim. A cluster that will not answer is left out: the AWS half stands by itself.
+    /// Reads the instance and the Node, and with them the claim. A cluster that does not answer is left out: the AWS half does not need it.
     pub(crate) async fn look(&self, id: InstanceId, request: RestoreRequest) -> Result<Target, Error> {
         let instance = self.instances.fetch(&id).await?;
         let cluster = self.open(&id, instance.as_ref()).await;
@@ -77,14 +77,15 @@ impl RestoreNode {
         if let Ok(cluster) = &mut target.cluster {
             match cluster.look_around(&target.id, target.group.as_ref()).await {
                 Ok(lost_after) => target.lost_after = lost_after,
-                // Goes on as if the cluster had not answered.
+                // The put-back goes on as if the cluster had not answered.
                 Err(error) => target.cluster = Err(with_causes(&error)),
             }
         }
         Ok(())
     }
 
-    /// The group that it is a member of, or the one in which it was claimed, or the one of those that are protected for it.
+    /// Fetches the group that lists the instance, or the group in which it was claimed.
+    /// For a sweep, the last resort is the group of a member that is protected because of it.
     async fn fetch_group(&self, target: &Target) -> Result<Option<Group>, Error> {
         if let Some(found) = self.groups.find(&target.id).await? {
             return Ok(Some(found));
@@ -124,18 +125,18 @@ impl Target {
         self.request.context.now()
     }
 
-    /// When the put-back began; now, if this is its first step.
+    /// Returns when the put-back began. At its first step, that is now.
     fn since(&self) -> Timestamp {
         self.request.put_back.since.unwrap_or_else(|| self.now())
     }
 
-    /// The claim: the Node's, and where there is none, or none to be seen, the instance's.
+    /// Returns the Node's claim, or the instance's if the Node has none or cannot be seen.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
         let on_node = self.node().and_then(NodeFacts::claim);
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
-    /// The group in which it was claimed, where no group lists it.
+    /// Returns the group that the claim names, for an instance that no group lists.
     pub(crate) fn claimed_group(&self) -> Option<GroupName> {
         match self.claim()? {
             StoredClaim::Known(claim) => Some(claim.group),
@@ -143,24 +144,25 @@ impl Target {
         }
     }
 
-    /// Whether the claim is this execution's.
+    /// Checks whether the claim is this execution's.
     pub(crate) fn is_ours(&self) -> bool {
         holds_claim(self.claim().as_ref(), &self.me)
     }
 
-    /// Whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and was not heard.
+    /// Checks whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and its answer was
+    /// lost. A redriven execution does not go on without its claim.
     pub(crate) fn may_go_on(&self) -> bool {
         let was_released = self.request.put_back.since.is_some() && self.claim().is_none();
         self.is_ours() || (was_released && self.me.redrive_count == 0)
     }
 
-    /// It is gone, or on its way out of its group.
+    /// Checks whether the instance is gone or leaving its group.
     pub(crate) fn is_going(&self) -> bool {
         let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);
         is_gone || self.member().is_some_and(Member::is_leaving)
     }
 
-    /// It was stopped or detached as asked. Its Node can tell otherwise.
+    /// Checks whether the instance was stopped or detached as asked. Its Node can show otherwise, so the cluster must have been asked.
     pub(crate) fn is_result(&self) -> bool {
         let is_result = |instance| is_result(self.node(), instance, self.lifecycle_state());
         self.cluster.is_ok() && self.instance.as_ref().is_some_and(is_result)
@@ -170,40 +172,41 @@ impl Target {
         self.group.as_ref()?.member(&self.id)
     }
 
-    /// None if no group lists it.
+    /// Returns the member's state; None if no group lists the instance.
     fn lifecycle_state(&self) -> Option<&str> {
         self.member().map(|member| member.lifecycle_state.as_str())
     }
 
-    /// It is out of service and still listed by its group, or on its way there.
+    /// Checks whether the group still lists the instance and it is in Standby or entering it.
     pub(crate) fn is_in_standby(&self) -> bool {
         matches!(self.lifecycle_state(), Some("Standby" | "EnteringStandby"))
     }
 
-    /// Its group is terminating it, and waits with it.
+    /// Checks whether the group is terminating the instance, and holds it until it is let go.
     pub(crate) fn is_held(&self) -> bool {
         let is_there = self.instance.as_ref().is_some_and(|instance| !instance.is_gone());
         is_there && is_held(self.lifecycle_state())
     }
 
-    /// The execution that is put back had come in by the hook: no other execution sees to the member.
+    /// Checks whether the group holds the member, and its claim was made for the hook or for a warning of EC2.
+    /// No other execution ends such a member.
     pub(crate) fn was_ours_to_end(&self) -> bool {
         let is_urgent =
             |claim| matches!(claim, StoredClaim::Known(claim) if claim.urgency > Urgency::Planned);
         self.is_held() && self.claim().is_some_and(is_urgent)
     }
 
-    /// Without a claim nothing may be changed but what the end repeats.
+    /// Checks whether the next step may be taken. A sweep always may. An execution without its claim may only repeat the end.
     pub(crate) fn may_act(&self) -> bool {
         self.request.leftover.is_some() || self.next_step().is_end() || self.is_ours()
     }
 
-    /// That it is a person's to see to, and since when.
+    /// Returns since when an operator has to see to the node; None if the node was not given up.
     pub(crate) fn gave_up(&self) -> Option<GaveUp> {
         self.instance.as_ref().and_then(Instance::gave_up)
     }
 
-    /// A sweep says nothing of what people were told before it began.
+    /// Returns the verdict, or `Untouched` if a sweep would repeat what operators were told before it began.
     pub(crate) fn tell_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
         let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
         if self.request.leftover.is_some() && was_told {
@@ -240,7 +243,7 @@ impl Target {
         }
     }
 
-    /// Its Node has not been Ready for too long. (Without a Node it is [`KubernetesHalf::Vanished`].)
+    /// Checks whether the Node has not been Ready for too long. A missing Node is [`KubernetesHalf::Vanished`] instead.
     fn is_lost(&self) -> bool {
         self.node()
             .is_some_and(|node| find_loss(Some(node), self.lost_after, self.now()).is_some())
@@ -253,7 +256,7 @@ impl Target {
         let Some(node) = &cluster.node else {
             return KubernetesHalf::Vanished;
         };
-        // What keeps pods from a stopped instance's Node stays: its execution was refused the last write, which the report makes.
+        // Everything that keeps pods from a stopped instance's Node stays. Its execution was refused the last write, and `report` makes it.
         let stopped_at = self.instance.as_ref().and_then(Instance::stopped_at);
         let is_kept = stopped_at.is_some() && self.is_result();
         let undo = undo_kubernetes(node, &draining_taint(&self.id), self.is_in_standby());
@@ -263,12 +266,12 @@ impl Target {
         }
     }
 
-    /// The Node, if there is one and the cluster could be asked.
+    /// Returns the Node, if there is one and the cluster could be asked.
     pub(crate) fn node(&self) -> Option<&NodeFacts> {
         self.cluster.as_ref().ok()?.node.as_ref()
     }
 
-    /// Changes the Node, if there is one and the cluster could be asked. The Node as it is then.
+    /// Changes the Node, if there is one and the cluster could be asked. Returns the Node as it is then.
     pub(crate) async fn amend_node(
         &self,
         decide: impl Fn(&NodeFacts) -> Result<Option<NodeChange>, Error>,
@@ -300,14 +303,14 @@ impl Target {
             .with(body)
     }
 
-    /// What is told afterwards is the Node as it is now.
+    /// Replaces the Node by the one after a change, so that the report describes it as it is now.
     pub(crate) fn replace_node(&mut self, node: Option<NodeFacts>) {
         if let (Ok(cluster), Some(node)) = (&mut self.cluster, node) {
             cluster.node = Some(node);
         }
     }
 
-    /// After the claim was taken away: what is left is told without reading it again.
+    /// Removes the claim from these facts after it was taken away, so that the report needs no second read.
     pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
         self.replace_node(node);
         if let Some(instance) = &mut self.instance {
@@ -329,7 +332,7 @@ impl Target {
         )
     }
 
-    /// Nothing more is done: what is left, and the commands that take it away.
+    /// Returns the answer that reports what is left and the commands that take it away.
     pub(crate) fn tell_what_is_left(
         &self,
         verdict: RestoreVerdict,
@@ -343,12 +346,12 @@ impl Target {
         self.tell(verdict, report)
     }
 
-    /// Why the cluster could not be asked, if it could not.
+    /// Returns why the cluster could not be asked, if it could not.
     fn unseen(&self) -> Option<&str> {
         self.cluster.as_ref().err().map(String::as_str)
     }
 
-    /// The same refusal with the state of the node, for a sweep, which fails with it.
+    /// Adds the state of the node to a refusal, for a sweep, which fails with it. Other errors stay as they are.
     pub(crate) fn tell_in_error(&self, error: Error) -> Error {
         if error.failure() == Failure::ServiceRefused {
             Error::Left(self.describe_what_is_left().state, Box::new(error))
@@ -357,7 +360,7 @@ impl Target {
         }
     }
 
-    /// What is left where a call is refused until there is no patience left.
+    /// Returns the answer that reports what is left after a call was refused until there was no patience left.
     pub(crate) fn tell_refusal(&self, refusal: &Error) -> Answer<RestoreVerdict> {
         let (verdict, reason) = if self.is_in_standby() {
             (RestoreVerdict::StandbyLeftBehind, name_reason(&self.request))
@@ -376,7 +379,7 @@ impl Target {
         self.tell(verdict, write_report(&reason, &done, &left, self.unseen()))
     }
 
-    /// Nothing can be left on it; what was left of it on others is gone.
+    /// Returns the answer for an instance on which nothing can be left. What was left of it on others is gone.
     pub(crate) fn forget(&self) -> Answer<RestoreVerdict> {
         let verdict = match self.request.put_back.since {
             Some(_) => RestoreVerdict::Restored,
@@ -406,7 +409,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{OLD, claim, node, target};
 
-    /// One without pods is terminated if it makes its group too large.
+    /// A newcomer without pods is terminated if it makes its group too large.
     #[tokio::test]
     async fn a_newcomer_whose_node_cannot_be_read_counts_as_one_with_pods() {
         let item = |name: &str, instance: &str, taints: Value| {
@@ -508,7 +511,7 @@ mod tests {
         );
     }
 
-    /// Cluster Autoscaler's label, the cordon and the taint stay until the last write of its execution has been made.
+    /// Cluster Autoscaler's annotation, the cordon and the taint stay until the last write of the instance's execution has been made.
     #[tokio::test]
     async fn what_keeps_pods_from_a_stopped_instances_node_is_not_undone() {
         let mut target = target(Some(claim("one")), Some(claim("one")));

@@ -17,8 +17,8 @@ use crate::{Error, SelectNodes};
 type Ids = BTreeSet<InstanceId>;
 
 impl SelectNodes {
-    /// Looks at everything, whatever fails: that is what is to be told. All at once: what cannot be reached takes its time, and the function
-    /// has a minute.
+    /// Examines everything, whatever fails, because failures are what the doctor reports.
+    /// Asks everything at once: what cannot be reached takes its time, and the function has a minute.
     pub(crate) async fn examine(&self, cluster: &ClusterName, execution: Option<&ExecutionArn>) -> Inside {
         let (step_functions, (api_server, missing_permissions, nodes), (fleets, members, there)) = tokio::join!(
             self.reach_step_functions(execution),
@@ -48,7 +48,7 @@ impl SelectNodes {
         Some(seen(status).map(|_| ()))
     }
 
-    /// Its version, what we may not do there, and its Nodes.
+    /// Reads the API server's version, the permissions that the function lacks there, and the Nodes.
     async fn examine_api_server(
         &self,
         cluster: &ClusterName,
@@ -61,7 +61,7 @@ impl SelectNodes {
         )
     }
 
-    /// The cluster's groups, their members, and which of these are there.
+    /// Reads the cluster's groups, their members, and the members that exist.
     async fn examine_groups(
         &self,
         cluster: &ClusterName,
@@ -74,7 +74,7 @@ impl SelectNodes {
         (fleets, members, there)
     }
 
-    /// Those that are there, with those of Nodes that are in no group.
+    /// Adds the existing instances of Nodes that are in no group to the existing members.
     async fn find_more(
         &self,
         there: Seen<Vec<Instance>>,
@@ -94,7 +94,7 @@ impl SelectNodes {
         })
     }
 
-    /// Those of the instances that EC2 knows and that have not ended.
+    /// Finds the instances that EC2 knows and that have not ended.
     async fn find_there(&self, ids: impl Iterator<Item = &InstanceId>) -> Result<Vec<Instance>, Error> {
         let ids: Vec<InstanceId> = ids.cloned().collect();
         let mut found = self.instances.fetch_all(&ids).await?;
@@ -103,7 +103,7 @@ impl SelectNodes {
     }
 }
 
-/// Those that the functions' policies do not let them change.
+/// Finds the instances that the functions' policies do not let them change, because they lack the cluster's tag.
 fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId> {
     let untagged = members
         .iter()
@@ -121,7 +121,8 @@ async fn ask<T>(
     }
 }
 
-/// A refusal, which no other try changes, or what may be away. A token is refused when the cluster has not let our role in.
+/// Sorts an error: a refusal, which another try does not change, a busy AWS, or any other failure.
+/// A refused token counts as a refusal, because the cluster has not admitted the function's role.
 fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
     let error: Error = match answer {
         Ok(found) => return Seen::Found(found),
@@ -139,7 +140,7 @@ fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
     }
 }
 
-/// Whether AWS was reached and has answered that it is busy, by a throttle or a fault of its own.
+/// Checks whether AWS was reached and answered that it is busy, by a throttle or a fault of its own.
 fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Instance(ec2::Error::Unavailable { source, .. }) if source.is::<ec2::Reply>())
 }

@@ -13,7 +13,7 @@ pub enum Error {
     /// A name that no execution can have.
     #[error(transparent)]
     Name(#[from] InvalidId),
-    /// The rotation asks for what cannot be selected.
+    /// The rotation's input is invalid, or asks for what cannot be selected.
     #[error(transparent)]
     Input(#[from] InvalidInput),
     #[error(transparent)]

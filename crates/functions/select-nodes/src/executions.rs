@@ -15,10 +15,10 @@ mod laws;
 
 const DESCRIBE_EXECUTION: &str = "states:DescribeExecution";
 const LIST_EXECUTIONS: &str = "states:ListExecutions";
-/// Executions on a page, at most (API reference of ListExecutions): one page is the whole of most rotations.
+/// The maximum number of executions on a page (API reference of ListExecutions). One page holds all executions of most rotations.
 const LONGEST_PAGE: i32 = 1_000;
 
-/// Executions of our machines.
+/// Reader of executions in Step Functions.
 #[derive(Debug)]
 pub(crate) struct Executions {
     client: Client,
@@ -31,12 +31,13 @@ impl Executions {
         }
     }
 
-    /// The execution's status; none if there is none, or none any more.
+    /// Returns the execution's status; None if the execution does not exist, or no longer.
     pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
         Ok(self.describe(execution).await?.map(|(status, _)| status))
     }
 
-    /// The same with its output, if it has one. The SDK fills in a word of its own where the answer has no status.
+    /// Returns the execution's status, and its output if it has one; None if the execution does not exist, or no longer.
+    /// An answer without a status is an error, because the SDK fills in a word of its own.
     pub(crate) async fn describe(
         &self,
         execution: &ExecutionArn,
@@ -59,8 +60,9 @@ impl Executions {
         }
     }
 
-    /// The names of a machine's executions that have begun since then and failed, timed out or were stopped. The newest come first: what
-    /// is older is not read. A filter takes one status, so that all are read, in one call where three filters would take three.
+    /// Lists the names of a machine's executions that began at `since` or later and failed, timed out or were stopped.
+    /// The newest come first, so that older pages are not read.
+    /// A filter takes one status. One call without a filter reads all of them, where three filters would take three calls.
     pub(crate) async fn list_ended_badly(
         &self,
         machine: &str,
@@ -96,14 +98,14 @@ impl Executions {
         }
     }
 
-    /// Whether it still runs.
+    /// Checks whether the execution still runs, or waits for its redrive.
     pub(crate) async fn is_running(&self, execution: &ExecutionArn) -> Result<bool, Error> {
         let status = self.find_status(execution).await?;
         Ok(matches!(status.as_deref(), Some("RUNNING" | "PENDING_REDRIVE")))
     }
 }
 
-/// Whether the status is one that Step Functions knows. One that is missing would be taken for the end of an execution that runs.
+/// Checks that the status is one that Step Functions knows. A missing status would be taken for the end of an execution that runs.
 fn check_status<'a>(call: &'static str, status: &'a ExecutionStatus) -> Result<&'a ExecutionStatus, Error> {
     if ExecutionStatus::values().contains(&status.as_str()) {
         return Ok(status);
@@ -112,7 +114,7 @@ fn check_status<'a>(call: &'static str, status: &'a ExecutionStatus) -> Result<&
     Err(Error::Unintelligible { call, what })
 }
 
-/// Whether the listed execution says all by which failures are counted: the SDK fills in what is missing.
+/// Checks that a listed execution has the status, name and start date by which failures are counted. The SDK fills in what is missing.
 fn check_whole(execution: &ExecutionListItem) -> Result<(), Error> {
     check_status(LIST_EXECUTIONS, execution.status())?;
     let what = match (execution.name(), execution.start_date().secs()) {
@@ -142,7 +144,7 @@ mod tests {
 
     const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-recycle-node";
 
-    /// Executions by name, status and the second in which they began, and the token of the next page.
+    /// Returns a page of executions with name, status and the second in which each began, and the token of the next page.
     fn page(executions: &[(&str, &str, i64)], next: Option<&str>) -> String {
         let listed: Vec<Value> = executions
             .iter()

@@ -18,7 +18,7 @@ use recycle::rotation::terms::{Part, Terms};
 use crate::rotation::members;
 use crate::{Answered, Error, SelectNodes};
 
-/// A request of a group's own execution.
+/// A request from the execution of one group.
 pub(crate) struct Case {
     pub(crate) part: Part,
     pub(crate) rotation: Rotation,
@@ -36,21 +36,21 @@ pub(crate) fn read_case(request: &SelectRequest) -> Result<Case, Error> {
 }
 
 impl Case {
-    /// The execution of this try of a node.
+    /// Returns the execution that makes this attempt at a node.
     pub(crate) fn find_execution(&self, node: &InstanceId, attempt: u32) -> Result<ExecutionArn, Error> {
         Ok(find_execution(&self.part, self.rotation.trigger, node, attempt)?)
     }
 }
 
 impl SelectNodes {
-    /// The nodes of the group, in order, and on which terms they are gone through.
+    /// Selects the nodes of the group, in order, and the terms on which they are recycled.
     pub(crate) async fn select_group(&self, request: SelectRequest) -> Answered {
         let case = read_case(&request)?;
         let (part, selection, terms) = (&case.part, &case.rotation.selection, &case.terms);
         let Some(fleet) = self.groups.fetch_fleet(&part.group).await? else {
             return Ok(leave(Ended::left("the group is gone")));
         };
-        // Where no criterion asks for the templates, they tell which image is launched, if they can be read.
+        // If no criterion needs the templates, they only show which image is launched, and may be unreadable.
         let (templates, unreadable) = self.fetch_readable(&[&fleet]).await?;
         if let Some(why) = unreadable.first().filter(|_| selection.asks_templates()) {
             return Ok(leave(Ended::left(why)));
@@ -106,8 +106,8 @@ impl SelectNodes {
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }
 
-    /// Who would get, or has, a kubelet that is newer than the control plane: a member, or the image that the group launches from, where its
-    /// name says so.
+    /// Finds a kubelet that is newer than the control plane: on a member, or in the image that the group launches from.
+    /// The image counts only if its name shows the version.
     async fn find_newer(
         &self,
         members: &[InstanceId],
@@ -139,7 +139,7 @@ impl SelectNodes {
         Ok(None)
     }
 
-    /// Another rotation that still runs and has marked nodes of the group, and those that have ended.
+    /// Finds another rotation that still runs and has marked nodes of the group, and the other rotations with marks that have ended.
     async fn sort_rotations(
         &self,
         part: &Part,
@@ -149,7 +149,7 @@ impl SelectNodes {
         let of_group = nodes.iter().filter(|node| is_one_of(node, members));
         let of_group: Vec<NodeFacts> = of_group.cloned().collect();
         let mut ended = BTreeSet::new();
-        // What another machine has marked keeps no rotation from anything: whether it runs, only its own account can tell.
+        // Marks of another state machine keep no rotation from anything, because only its own account knows whether it runs.
         let is_other =
             |arn: &ExecutionArn| *arn != part.execution && machine_of(arn) == machine_of(&part.execution);
         for rotation in find_rotations(&of_group).into_iter().filter(is_other) {
@@ -166,7 +166,7 @@ fn is_one_of(node: &NodeFacts, members: &[InstanceId]) -> bool {
     node.instance.as_ref().is_some_and(|id| members.contains(id))
 }
 
-/// The answer for a group of which nothing is recycled.
+/// Returns the answer for a group in which nothing is recycled.
 fn leave(ended: Ended) -> Answer<SelectVerdict> {
     Answer::new(SelectVerdict::NothingSelected, ended.why.clone()).with(SelectBody::Ended(ended))
 }
@@ -341,7 +341,7 @@ mod tests {
                     "{why}"
                 );
             } else {
-                // It went on to the cluster.
+                // The function has gone on to the cluster.
                 assert_eq!(
                     answer.unwrap_err().failure(),
                     Failure::ServiceUnavailable,

@@ -12,7 +12,7 @@ const OLD: &str = "i-0aaaaaaaaaaaaaaaa";
 const NEW: &str = "i-0bbbbbbbbbbbbbbbb";
 const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
 
-/// A group whose member was launched from this version of its template, which is at 2.
+/// Returns a group whose member was launched from this version of its template, which is at 2.
 fn group(name: &str, member: &str, version: &str) -> String {
     let template = |version: &str| {
         format!(
@@ -29,7 +29,7 @@ fn group(name: &str, member: &str, version: &str) -> String {
     )
 }
 
-/// Groups, instances and the template: one group is behind in both, the other in nothing.
+/// Returns groups, instances and the template: one group is behind in template and image, the other in neither.
 fn whole() -> [String; 3] {
     let groups = [group("behind", OLD, "1"), group("current", NEW, "2")].concat();
     let instance = |id: &str, image: &str| {
@@ -48,7 +48,7 @@ fn whole() -> [String; 3] {
     ]
 }
 
-/// The groups that a rotation is about, and the nodes that a trigger starts at once.
+/// Returns the groups that a rotation is about, and the nodes that a trigger starts at once.
 fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
     let outdated =
         json!({"trigger": "manual", "selection": {"outdated": {"launch_template": true, "ami": true}}});
@@ -88,7 +88,7 @@ fn of_half_an_answer_nobody_else_is_selected() {
     assert_eq!(select_by(&whole()), ["behind", OLD]);
     for place in 0..3 {
         for (gone, answer) in each_gap_of_xml(&whole()[place]) {
-            // A member of a launch configuration has none.
+            // A member that was launched from a launch configuration has no template.
             if gone.starts_with("<LaunchTemplate>") {
                 continue;
             }

@@ -36,7 +36,7 @@ use crate::executions::Executions;
 pub use config::read_most_at_once;
 pub use error::Error;
 
-/// How many rotations one sweep asks about: each takes a call, and some of the answer's 8 KB.
+/// The number of rotations that one sweep asks about. Each takes a call, and part of the answer's 8 KB.
 const MOST_ROTATIONS: usize = 10;
 
 type Answered = Result<Answer<SelectVerdict>, Error>;
@@ -63,7 +63,7 @@ impl SelectNodes {
         }
     }
 
-    /// Selects as a state machine asks, or tells what a person asks.
+    /// Selects nodes for a state machine, or answers a question from the command line.
     pub async fn handle(&self, asked: Asked) -> Result<StepOrTold<SelectVerdict>, Error> {
         self.access.check(asked.cluster_name())?;
         match asked {
@@ -91,7 +91,8 @@ impl SelectNodes {
         }
     }
 
-    /// A cluster that cannot be asked is left out: what is on its instances can be put back without it.
+    /// Selects the nodes that the sweep has to handle. A cluster that cannot be asked is left out: what is on its instances can be put back
+    /// without it.
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
         let instances = self.fetch_marked(cluster).await?;
@@ -124,8 +125,8 @@ impl SelectNodes {
             .counting(counted.into_iter().flatten()))
     }
 
-    /// The rotations of this machine that have marked nodes and do not run any more. One that cannot be asked about may still run: why the
-    /// last of them could not. What another machine has marked is not ours.
+    /// Finds the rotations of `machine` that have marked nodes and no longer run. Marks of another state machine are left alone.
+    /// A rotation that cannot be asked about may still run. The second value says why the last of them could not be asked about.
     async fn find_ended_rotations(
         &self,
         machine: &str,
@@ -146,7 +147,7 @@ impl SelectNodes {
         (ended, unknown)
     }
 
-    /// The instances that carry something of ours.
+    /// Fetches the cluster's instances that carry a tag of recycle-eks.
     async fn fetch_marked(&self, cluster: &ClusterName) -> Result<Vec<Instance>, Error> {
         let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
         Ok(self.instances.fetch_marked(cluster, &tags).await?)

@@ -27,7 +27,7 @@ impl SelectNodes {
         }
     }
 
-    /// The nodes that are started at once.
+    /// Selects the nodes that are started at once.
     async fn select_urgent(&self, rotation: &Rotation, request: &SelectRequest) -> Answered {
         let choice = self.choose(rotation, request).await?;
         if choice.chosen.is_empty() {
@@ -42,7 +42,7 @@ impl SelectNodes {
         Ok(Answer::new(SelectVerdict::EachNode, choice.describe()).with(body))
     }
 
-    /// The groups that have something to recycle. Which nodes, each group's own execution asks when it begins.
+    /// Selects the groups that have nodes to recycle. Each group's own execution selects its nodes when it begins.
     async fn select_groups(&self, rotation: &Rotation, terms: &Terms, request: &SelectRequest) -> Answered {
         let cluster = &request.cluster_name;
         let fleets = self.groups.fetch_fleets(cluster).await?;
@@ -102,12 +102,13 @@ impl SelectNodes {
                 let now = request.context.now();
                 choose_alarmed(&alarmed, terms, &fleets, &machines, &nodes, cluster, now)
             }
-            // Only a rotation has such a selection.
+            // Only a rotation with terms has such a selection, and that selects groups.
             Selection::Outdated(_) => Choice::default(),
         })
     }
 
-    /// The members of the group that the alarm is about, whoever was claimed in it, and the instance itself, whose it may be.
+    /// Fetches the members of the group that the alarm is about, and the instances that were claimed in it.
+    /// If the alarm's instance is in no group, fetches that instance alone.
     async fn fetch_around(&self, alarmed: &Alarmed, fleets: &[Fleet]) -> Result<Vec<Machine>, Error> {
         let (fleet, itself) = match alarmed {
             Alarmed::Instance(id) => (fleet_of(id, fleets), std::slice::from_ref(id)),
@@ -122,8 +123,8 @@ impl SelectNodes {
         Ok(machines)
     }
 
-    /// The templates of those groups whose templates can be read, and which groups' cannot: one whose template was deleted keeps no other
-    /// from its rotation.
+    /// Fetches the launch templates of the groups, and returns the groups whose template cannot be read.
+    /// A template that was deleted keeps no other group from its rotation. If AWS is away, that is an error.
     pub(crate) async fn fetch_readable(
         &self,
         fleets: &[&Fleet],
@@ -190,7 +191,7 @@ mod tests {
         SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
     }
 
-    /// A group whose template is at version 2, with members of version 1.
+    /// Returns a group whose template is at version 2, with members of version 1.
     fn group(name: &str, members: &[&str]) -> String {
         let version = |number: &str| {
             format!(
@@ -218,7 +219,7 @@ mod tests {
         format!("<AutoScalingGroups>{}</AutoScalingGroups>", groups.concat())
     }
 
-    /// Running instances, each with the day in January on which it was launched.
+    /// Returns running instances, each with the day in January on which it was launched.
     fn instances(launched: &[(&str, u32)]) -> String {
         let items: String = launched
             .iter()
@@ -383,7 +384,7 @@ mod tests {
                 .select_rotation(request(&alarm(dimension, value)))
                 .await
                 .unwrap_err();
-            // Without the Nodes nobody knows when the group had its turn.
+            // Without the Nodes the time of the group's last turn is unknown.
             assert_eq!(error.failure(), Failure::ServiceUnavailable, "{dimension}");
             let calls = aws.calls();
             assert!(calls[1].contains(OLD) && calls[1].contains(NEW), "{calls:?}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{Error, SelectNodes};
 
 impl SelectNodes {
-    /// A cluster that cannot be asked does not hide what is on instances, but no Node can be found by its name then.
+    /// Returns the status. A cluster that cannot be asked does not hide what is on instances, but then no Node can be found by its name.
     pub(crate) async fn tell_status(
         &self,
         cluster: &ClusterName,

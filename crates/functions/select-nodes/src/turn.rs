@@ -22,7 +22,7 @@ use recycle::rotation::request::Selection;
 use crate::group::{Case, read_case};
 use crate::{Answered, Error, SelectNodes};
 
-/// What the question is decided from, and the node that it is about.
+/// Facts that decide whether a node may start, and the node.
 struct Asking {
     case: Case,
     members: Members,
@@ -31,7 +31,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// The nodes before this one.
+    /// Returns the nodes before this one.
     fn earlier(&self) -> &[InstanceId] {
         self.members.nodes.get(..self.turn.index).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl Asking {
 type Pasts<'a> = Vec<(&'a InstanceId, Past)>;
 
 impl SelectNodes {
-    /// May the next node start?
+    /// Decides whether the next node may start.
     pub(crate) async fn may_start(&self, request: SelectRequest) -> Answered {
         let mut asking = Asking {
             case: read_case(&request)?,
@@ -101,7 +101,8 @@ impl SelectNodes {
         Ok(Gate::Start)
     }
 
-    /// Where executions of the node's names are there already, the turn is that of the next name. A rotation that was redriven has them.
+    /// Moves the turn on to the next free execution name of the node. Executions with its names exist, for example, after a redrive of the
+    /// rotation. Returns an answer if one of them still runs or has succeeded.
     async fn catch_up(&self, case: &Case, turn: &mut Turn) -> Result<Option<Gate>, Error> {
         while turn.exists && turn.attempt <= case.terms.retries.saturating_add(1) {
             let execution = case.find_execution(&turn.instance_id, turn.attempt)?;
@@ -129,7 +130,7 @@ impl SelectNodes {
         Ok(None)
     }
 
-    /// The earlier nodes that are gone, and whose first try did not end well: one question for all of them.
+    /// Finds the earlier nodes that are gone and whose first try ended badly. One listing of executions covers them all.
     pub(crate) async fn find_lost<'a>(
         &self,
         case: &Case,
@@ -146,8 +147,8 @@ impl SelectNodes {
         Ok(lost)
     }
 
-    /// Waits no longer where nodes before this one have waited in vain: a group would take a day, or an hour, for each of its nodes, and keep
-    /// other rotations out for so long.
+    /// Turns a wait into a stop if earlier nodes have waited in vain.
+    /// Otherwise a group would take a day, or an hour, for each of its nodes, and keep other rotations out all that time.
     async fn give_up(&self, asking: &Asking, fleet: &Fleet, gate: Gate) -> Result<Gate, Error> {
         let at_once = asking.members.at_once;
         let Gate::Wait(_, reason) = &gate else {
@@ -172,7 +173,7 @@ impl SelectNodes {
         Ok(gate)
     }
 
-    /// What became of the executions of these nodes.
+    /// Asks Step Functions what became of the executions of these nodes.
     async fn ask_pasts<'a>(
         &self,
         asking: &Asking,
@@ -197,7 +198,7 @@ impl SelectNodes {
         Ok(pasts)
     }
 
-    /// What the group's first replacement says about all that would follow. `known` are the pasts that were asked about before.
+    /// Judges by the group's first replacement whether more nodes may start. `known` holds the pasts that were asked about before.
     async fn judge_canary(
         &self,
         client: &kube::Client,
@@ -228,8 +229,9 @@ impl SelectNodes {
         }
     }
 
-    /// Whether it meets the criteria that the old node met. A template that has changed since the group was begun says nothing of what was
-    /// launched before. One that cannot be read any more launches nothing.
+    /// Stops the group if the replacement meets the criteria that the old node met.
+    /// A launch template that has changed since the group was begun says nothing about earlier launches, so the replacement is not judged.
+    /// A template that cannot be read any more launches nothing, so the group stops if a criterion needs it.
     async fn judge_replacement(
         &self,
         asking: &Asking,

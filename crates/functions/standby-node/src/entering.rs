@@ -23,7 +23,7 @@ impl StandbyNode {
         let tags = [
             (STANDBY_TAG, case.now.to_string()),
             (CLAIM_TAG, claim.to_tag()),
-            // What an earlier put-back did to the group has been and gone.
+            // The log of what an earlier put-back did to the group no longer applies.
             (PUT_BACK_TAG, String::new()),
         ];
         self.instances.tag(id, &tags).await?;
@@ -32,7 +32,7 @@ impl StandbyNode {
         kubernetes::tell(client, node, Phase::Standby, &story, case.now, &case.me).await;
 
         match self.groups.enter_standby(&case.run.group, id).await {
-            // An earlier try of the same call had taken effect.
+            // An earlier try of the same call has taken effect.
             Err(ec2::Error::WrongState { .. }) if self.is_in_standby(&case).await? => {}
             called => called?,
         }
@@ -49,14 +49,15 @@ impl StandbyNode {
     }
 }
 
-/// Who is a member now, and how many are usable: everybody else came later. And Cluster Autoscaler is to leave the node alone. What an earlier attempt had recorded no longer holds, since the instance is
-/// in service.
+/// Records the claim, the current members and how many of them are usable. Every other member will count as a newcomer.
+/// The same request keeps Cluster Autoscaler from removing the node.
+/// What an earlier attempt recorded about members no longer holds, since the instance is in service.
 async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
     let group = case.group.as_ref();
     let members: Vec<InstanceId> = group
         .into_iter()
         .flat_map(|group| &group.members)
-        // One of the warm pool may be the replacement.
+        // An instance of the warm pool may become the replacement, so it is not recorded as a member.
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();

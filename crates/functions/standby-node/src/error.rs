@@ -6,10 +6,10 @@ use recycle::records::node_record::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The execution does not go on, and ends under this name, for a reason in a sentence.
+    /// The execution ends under this name. The text gives the reason in a sentence.
     #[error("{1}")]
     Ended(Failure, String),
-    /// The claim on the Node, or if there is none on the instance, is not ours.
+    /// The claim on the Node, or on the instance if there is no Node to carry it, is not this execution's.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]

@@ -52,7 +52,7 @@ fn input() -> Input {
     parse_input(&json!({"instance_id": id(), "cluster_name": "world"}), &settings).unwrap()
 }
 
-/// The Node as the API server has it.
+/// Returns the Node as the API server has it.
 pub(crate) fn stored_node(phase: Phase) -> Value {
     json!({
         "metadata": {
@@ -64,7 +64,7 @@ pub(crate) fn stored_node(phase: Phase) -> Value {
     })
 }
 
-/// The answer to a list of all Nodes.
+/// Returns an empty answer to a list of all Nodes.
 pub(crate) fn no_nodes() -> Value {
     json!({"metadata": {}, "items": []})
 }
@@ -94,7 +94,7 @@ fn node() -> NodeFacts {
     }
 }
 
-/// A claimed node in service, the only member of its group.
+/// Returns a claimed node in service, the only member of its group.
 pub(crate) fn case(kube: &ScriptedKube) -> Case {
     let member = Member {
         instance: id(),
@@ -124,7 +124,7 @@ pub(crate) fn step(aws: &ScriptedAws) -> StandbyNode {
     StandbyNode::new(&aws.config(), &"world".parse().unwrap())
 }
 
-/// The group as AWS describes it, with the member in a lifecycle state.
+/// Returns the group as AWS describes it, with the member in a lifecycle state.
 pub(crate) fn described_group(lifecycle_state: &str) -> String {
     format!(
         "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\

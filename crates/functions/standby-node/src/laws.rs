@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::{NODE, id, me, no_nodes, run, step, stored_node};
 
-/// What AWS says of the group while the node is in service, with another member.
+/// Returns AWS's description of the group while the node is in service, with another member.
 fn whole_group() -> String {
     one_group(
         "",
@@ -27,7 +27,7 @@ fn whole_node() -> Value {
     node
 }
 
-/// The first call: what was written, Node and AWS.
+/// Makes the first call, and returns what it wrote on the Node and to AWS.
 fn enter_by(node: &Value, group: &str) -> Vec<String> {
     let kube = ScriptedKube::new()
         .on("GET", NODE, 200, node.clone())
@@ -51,7 +51,7 @@ fn enter_by(node: &Value, group: &str) -> Vec<String> {
     kube.writes().into_iter().chain(aws.writes()).collect()
 }
 
-/// Who else is a member, only the answer knows.
+/// Checks whether a shorter member list explains the writes: only the answer shows the other members.
 fn lists_fewer(group: &str) -> bool {
     group.matches("<InstanceId>").count() < 2 && group.contains(id().as_str())
 }
@@ -65,7 +65,7 @@ fn half_an_answer_lets_nothing_else_be_written() {
         let record = node["metadata"]["annotations"]["recycle-eks/record"]
             .as_str()
             .unwrap_or_default();
-        // What was recorded before is optional.
+        // A record from before is optional.
         if record.contains("was_unschedulable\":true") {
             let more = beyond(enter_by(&node, &whole_group()), &whole);
             assert!(more.is_empty(), "{node}: {more:?}");

@@ -42,7 +42,7 @@ pub struct StandbyNode {
     instances: Instances,
 }
 
-/// What one invocation works on.
+/// Facts and the carried run of one invocation.
 struct Case {
     client: kube::Client,
     node: NodeFacts,
@@ -63,8 +63,8 @@ impl StandbyNode {
         }
     }
 
-    /// Puts the instance into Standby, or looks whether its replacement is usable by now. As long as there is time for the
-    /// replacement, a cluster or a group that cannot be asked is a reason to wait.
+    /// Puts the instance into Standby, or checks whether its replacement is usable by now.
+    /// If the cluster or the group cannot be asked, the answer is to wait, as long as there is time for the replacement.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let now = request.context.now();
         let is_gone = request.run.way_in == WayIn::After;
@@ -87,7 +87,7 @@ impl StandbyNode {
         self.take_step_in(client, node, request).await
     }
 
-    /// The same once the cluster is open.
+    /// Takes the next step with the Node that was read.
     async fn take_step_in(
         &self,
         client: kube::Client,
@@ -96,7 +96,7 @@ impl StandbyNode {
     ) -> Answered {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
-        // Names of Nodes are used again: the Node has to be this instance's.
+        // Node names are reused, so the Node must be this instance's.
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
             return self.judge_missing_node(run, &me).await;
         };
@@ -131,8 +131,8 @@ impl StandbyNode {
         }
     }
 
-    /// Without a Node the instance's tag says whose it is. In Standby it is lost, which the steps that follow see to; before that nothing was
-    /// touched.
+    /// Decides on a node without a Node object. The instance's tag shows whose claim it is.
+    /// In Standby the node is lost, and the steps that follow handle that. Before that nothing was touched, and the execution ends.
     async fn judge_missing_node(&self, run: Run, me: &Fence) -> Answered {
         let id = &run.input.instance_id;
         let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
@@ -146,7 +146,7 @@ impl StandbyNode {
 }
 
 impl Case {
-    /// A sentence about the node and its group.
+    /// Writes a sentence about the node and its group.
     fn say(&self, state: &str) -> String {
         format!("{} {state} in group {}", describe(&self.run), self.run.group)
     }
@@ -162,7 +162,7 @@ fn describe(run: &Run) -> String {
     describe_instance(&run.input.instance_id, Some(&run.node))
 }
 
-/// None if the group does not list it.
+/// Returns the member's state; None if the group does not list the instance.
 fn find_lifecycle_state<'a>(group: Option<&'a Group>, id: &InstanceId) -> Option<&'a str> {
     let member = group?.member(id)?;
     Some(member.lifecycle_state.as_str())

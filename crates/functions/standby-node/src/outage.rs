@@ -10,8 +10,8 @@ use recycle::contract::verdicts::StandbyVerdict;
 
 use crate::{Answered, Error};
 
-/// Makes a wait of an error that may pass. Before EnterStandby it stays an error: nothing was touched yet, and the state machine
-/// tries again.
+/// Turns an error that may pass into a wait, as long as there is time for the replacement.
+/// Before EnterStandby the error stays an error: nothing was touched yet, and the state machine tries again.
 pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     let may_pass = error.failure() == Failure::ServiceUnavailable;
     let Some(since) = run.replacement_since.filter(|_| may_pass) else {

@@ -68,7 +68,8 @@ impl StandbyNode {
         for member in newcomers {
             let instance = instances.iter().find(|instance| instance.id == member.instance);
             let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-            // One that is on its way is looked for under the names that it would have; all Nodes are read only for one that is there.
+            // A newcomer that is not in service yet is looked up only under the names that its Node would have.
+            // All Nodes are read only for a newcomer in service.
             let node = if member.lifecycle_state == "InService" {
                 kubernetes::find_node(client, &member.instance, hint).await?
             } else {
@@ -86,7 +87,7 @@ fn time_out(case: &Case, reason: &str) -> Error {
     Error::Ended(Failure::ReplacementTimedOut, text)
 }
 
-/// Whether the group has too few usable members. The Nodes are read only once a newcomer is in service.
+/// Returns the shortage if the group has too few usable members. The Nodes are read only once a newcomer is in service and has a Node.
 async fn find_shortage_by(
     case: &Case,
     before: Option<u32>,
@@ -103,19 +104,19 @@ async fn find_shortage_by(
     Ok(find_shortage(id, &case.node, before, group, &nodes))
 }
 
-/// Says that another node was quicker to reserve a usable newcomer.
+/// Writes that another node was quicker to reserve a usable newcomer.
 pub(crate) fn describe_rivalry(newcomer: &InstanceId) -> String {
     format!("{newcomer} has just become the replacement of another node")
 }
 
-/// Whether the replacement went with its place in the group: no other will come.
+/// Checks whether the replacement was removed together with its place in the group, so that no other will come.
 fn find_removal(case: &Case, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
     let staying = candidates.iter().filter(|candidate| candidate.is_staying());
     let text = describe_removal(case.group.as_ref()?, record, staying.count())?;
     Some(Obstacle::ReplacementRemoved.because(text))
 }
 
-/// Cluster Autoscaler is to leave every newcomer alone that may become the replacement, from the moment it has a Node.
+/// Keeps Cluster Autoscaler from removing a newcomer that may become the replacement, as soon as the newcomer has a Node.
 async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
     let old = &case.run.input.instance_id;
     let mut kept = Vec::new();
@@ -123,7 +124,7 @@ async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<C
         let is_free = candidate.is_staying() && candidate.reserved_for().is_none();
         let node = match candidate.node {
             Some(node) if is_free => match kubernetes::keep_newcomer(&case.client, node, old).await {
-                // It has gone since it was read.
+                // The Node has gone since it was read.
                 Err(kubernetes::Error::NodeGone { .. }) => None,
                 kept => Some(kept?),
             },
@@ -134,7 +135,9 @@ async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<C
     Ok(kept)
 }
 
-/// Writes our reservation on the replacement's Node, with whose pods were `evicted` before there was one; false if another node's is there by now.
+/// Reserves the replacement for `old` on the replacement's Node.
+/// `evicted` notes the controllers whose pods were evicted while there was no replacement.
+/// Returns false if there is no such Node, or if the Node is reserved for another node by now.
 pub(crate) async fn reserve(
     client: &kube::Client,
     old: &InstanceId,
@@ -158,7 +161,7 @@ pub(crate) async fn reserve(
         if let Some(evicted) = evicted {
             change = change.annotate(EVICTED_ANNOTATION, evicted);
         }
-        // It may have been kept for another node: from now on it is kept for this one.
+        // The newcomer may have been kept for another node. From now on it is kept for this one.
         if node.labels.get(KEPT_FOR_LABEL).is_some_and(|other| other != old) {
             change = change.label(KEPT_FOR_LABEL, old);
         }
@@ -173,7 +176,7 @@ fn reserved_for(node: &NodeFacts) -> Option<&str> {
     Some(old)
 }
 
-/// Records the replacement on the old Node; then the old node may be drained.
+/// Records the replacement on the old Node. After that the old node may be drained.
 async fn accept(case: Case, replacement: InstanceId) -> Answered {
     kubernetes::amend_node(&case.client, case.node.clone(), |node| {
         kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;

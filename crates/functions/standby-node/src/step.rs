@@ -2,25 +2,27 @@
 
 use recycle::records::claim::Phase;
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StandbyStep {
     /// Record and call EnterStandby.
     Enter,
-    /// It is in Standby because of us: look at the replacement.
+    /// Look at the replacement: an execution of recycle-eks has put the instance into Standby.
     AwaitReplacement,
-    /// Somebody brings it back into service although this very execution had put it into Standby.
+    /// End the execution: a person or another tool returns the instance to service, although this execution or an earlier one had put it
+    /// into Standby.
     GiveBack,
-    /// A dead owner had ended it: nothing is left to do here.
+    /// Pass on: an execution that is dead by now has begun to end the instance, and nothing is left to do here.
     Proceed,
-    /// Nothing of ours was done, and now it is not possible; its state in words.
+    /// Refuse: EnterStandby is not possible or not allowed. The text describes the state.
     Refuse(String),
-    /// We had begun, and it was taken away; its state in words.
+    /// End the execution: the members were recorded, and then the instance was taken away. The text describes its state.
     Lose(String),
 }
 
-/// Decides the next step of a claim that has come to `phase`. `has_begun` says that the members before EnterStandby are recorded,
-/// `has_entered` that this execution has called EnterStandby, or has seen the instance there.
+/// Decides the next step of a claim that has come to `phase`.
+/// `has_begun` says that the members before EnterStandby are recorded.
+/// `has_entered` says that this execution has called EnterStandby, or has seen the instance in Standby.
 pub(crate) fn choose_step(
     lifecycle_state: Option<&str>,
     phase: Phase,
@@ -29,15 +31,16 @@ pub(crate) fn choose_step(
 ) -> StandbyStep {
     let is_disposed_of = has_begun && phase == Phase::Disposing;
     match (lifecycle_state, has_begun) {
-        // Once more would fight with a person, and each round makes the group one larger.
+        // A second EnterStandby would undo what a person or another tool has done, and each round makes the group one larger.
         (Some("InService"), _) if has_entered => StandbyStep::GiveBack,
         // ExitStandby leads through Pending.
         (Some(state), true) if state.starts_with("Pending") => StandbyStep::GiveBack,
-        // An earlier call of claim-node, slower than the one that sent us here, gave the turn back; another node may have it by now.
+        // A slow earlier call of claim-node gave the turn back after the call that led here. Another node may have the turn by now.
         (Some("InService"), _) if phase < Phase::Turn => {
             StandbyStep::Refuse("does not have its turn any more; start another execution".to_owned())
         }
-        // Also after we had begun: we crashed before the call, or somebody put it back before this execution.
+        // Applies also if the members are recorded: an earlier attempt crashed before the call, or the instance was put back before this
+        // execution.
         (Some("InService"), _) => StandbyStep::Enter,
         (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
         (None, _) if is_disposed_of => StandbyStep::Proceed,

@@ -35,7 +35,7 @@ impl StandbyNode {
             now: context.now(),
             timeout: run.input.replacement_timeout_seconds,
         };
-        // No member is in Standby, of which a full group could speak.
+        // No group is passed: a full group matters only while a member is in Standby.
         match judge_replacement(&id, &facts, None, &candidates, None, patience) {
             ReplacementVerdict::Reserve(successor) => {
                 if reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await? {
@@ -59,7 +59,7 @@ impl StandbyNode {
         }
     }
 
-    /// Where something is left that can carry a claim, it has to be ours.
+    /// Checks that a claim that is left on the Node or on the instance is this execution's. A missing claim is no error.
     async fn check_what_is_left(&self, node: Option<&NodeFacts>, run: &Run, me: &Fence) -> Result<(), Error> {
         let id = &run.input.instance_id;
         let node = node.filter(|node| node.instance.as_ref() == Some(id));

@@ -7,10 +7,10 @@ use recycle::input::model::InvalidInput;
 pub enum Error {
     #[error("failed to read the environment variable {0}: {1}")]
     Environment(&'static str, String),
-    /// The rotation asks for what cannot be selected.
+    /// The request, or the rotation that it asks for, is invalid.
     #[error(transparent)]
     Input(#[from] InvalidInput),
-    /// Step Functions did not start it.
+    /// Step Functions did not start the rotation.
     #[error(transparent)]
     Start(#[from] autoscaling::Error),
 }

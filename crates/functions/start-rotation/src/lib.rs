@@ -28,7 +28,7 @@ impl StartRotation {
         Self { settings, client }
     }
 
-    /// Starts what it is told to.
+    /// Starts the rotations that the request asks for.
     pub async fn handle(&self, request: StartRequest) -> Result<Answer<StartVerdict>, Error> {
         let decided = decide_starts(&request, &self.settings.alarm_triggers)?;
         for start in &decided.starts {
@@ -37,7 +37,7 @@ impl StartRotation {
         Ok(decided.answer())
     }
 
-    /// Starts an execution of `rotate-nodes`; one of that name that is there already is as good.
+    /// Starts an execution of `rotate-nodes`. An execution of that name that exists already is as good.
     async fn start(&self, start: &RotationStart) -> Result<(), autoscaling::Error> {
         let answer = self
             .client

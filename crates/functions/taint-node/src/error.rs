@@ -10,7 +10,7 @@ pub enum Error {
     Node(#[from] kubernetes::Error),
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
-    /// What a person asks makes no sense.
+    /// The request from the command line is refused, for example because the node has no drain whose end could be moved.
     #[error(transparent)]
     Input(#[from] InvalidInput),
     #[error(transparent)]

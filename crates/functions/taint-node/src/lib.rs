@@ -30,7 +30,7 @@ pub use error::Error;
 
 type Answered = Result<Answer<TaintVerdict>, Error>;
 
-/// One invocation.
+/// Handles a step of the state machine, a rotation's request for marks, or a request from the command line.
 pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold<TaintVerdict>, Error> {
     match request {
         TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
@@ -42,7 +42,7 @@ pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold
     }
 }
 
-/// The nodes that a rotation is about to recycle. Those that could not be marked are recycled all the same.
+/// Marks the nodes that a rotation is about to recycle. A node that could not be marked is recycled all the same.
 async fn mark(access: &Access, marking: &Marking) -> Answered {
     let cluster = &marking.cluster_name;
     access.check(cluster).map_err(kubernetes::Error::from)?;
@@ -52,14 +52,14 @@ async fn mark(access: &Access, marking: &Marking) -> Answered {
     Ok(Answer::new(TaintVerdict::Marked, reason))
 }
 
-/// A step of the state machine.
+/// Taints the node of a run, as a step of the state machine.
 async fn taint_node(access: &Access, request: StepRequest) -> Answered {
     let StepRequest { context, run } = request;
     let (client, node) = open(access, &run.node).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)
 }
 
-/// What becomes of a node without its object, `check-pods` sees to.
+/// Passes a node without a Node object on to `check-pods`, which handles that.
 fn pass_on(tainted: Answered, run: Run) -> Answered {
     match tainted {
         Err(Error::Node(gone @ kubernetes::Error::NodeGone { .. })) => {
@@ -85,7 +85,7 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
     Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
 }
 
-/// What is still to change; none if all of it was done before.
+/// Returns the change that is still to make; None if an earlier call has made it.
 fn change_for(
     node: &NodeFacts,
     claim: Claim,
@@ -98,7 +98,7 @@ fn change_for(
         return Ok(None);
     }
     let mut record = node.record()?;
-    // Once we have tainted it, a cordon that we see is our own.
+    // Once recycle-eks has tainted the node, a cordon on it is its own.
     if !is_tainted && record.tainted_at.is_none() {
         record.was_unschedulable = node.unschedulable;
         record.excluded_before = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned();
@@ -114,7 +114,7 @@ fn change_for(
         .taints(others.cloned().chain([taint]).collect())
         .unschedulable(true)
         .claim(&Claim { phase, ..claim })?;
-    // Where there was no EnterStandby, nothing has told Cluster Autoscaler yet.
+    // Without EnterStandby, nothing has kept Cluster Autoscaler from the node yet.
     let change = match keep_old_node(node, &record) {
         Some(kept) => change
             .record(&kept)?

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// Writes the annotation, if there is a drain whose end it moves.
+/// Writes the annotation that moves the end of a drain. Without a drain, or if the cluster is another one, that is an error.
 pub(crate) async fn move_drain_end(access: &Access, asked: &DrainUntil) -> Result<Value, Error> {
     access.check(&asked.cluster_name)?;
     let client = access.connect_anew().await?;
@@ -19,8 +19,8 @@ pub(crate) async fn move_drain_end(access: &Access, asked: &DrainUntil) -> Resul
     move_end_of(&client, node, asked).await
 }
 
-/// What is written, and answered, is when the drain will end: what was asked for may be later than a drain can last.
-/// Whoever writes to the Node at the same moment may be about to end the drain: what was judged is judged again.
+/// Writes and returns the time when the drain will end. The time asked for may be later than a drain can last.
+/// If the Node changes at the same moment, the drain may be ending, so the request is judged again.
 async fn move_end_of(
     client: &kube::Client,
     node: Option<NodeFacts>,

@@ -66,7 +66,7 @@ async fn run(kube: &ScriptedKube) -> Result<Answer<TaintVerdict>, Error> {
     taint(&kube.client(), node, &context, run).await
 }
 
-/// The body of the only PATCH.
+/// Returns the body of the only PATCH.
 fn patch(kube: &ScriptedKube) -> Value {
     let patches: Vec<_> = kube
         .calls()
@@ -319,7 +319,8 @@ async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_not_guessed() {
     assert_eq!(edited.requests(), ["GET /api/v1/nodes/a"]);
 }
 
-/// A Node as the API server answers it whole, with another's taint and the marks of everybody.
+/// Returns a whole Node as the API server answers it, with another tool's taint, the request taint, and annotations of recycle-eks and
+/// another tool.
 fn whole_node() -> Value {
     let annotations = json!({
         "recycle-eks/claim": claim("standby", 0),

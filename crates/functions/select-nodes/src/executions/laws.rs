@@ -18,7 +18,7 @@ fn is_running(answer: &Value) -> Result<bool, Error> {
     block_on(Executions::new(&aws.config()).is_running(&ROTATION.parse().unwrap()))
 }
 
-/// Whether the one that has failed is counted.
+/// Checks whether the failed execution of this page is counted.
 fn counts_failure(page: &Value) -> Result<bool, Error> {
     let aws = ScriptedAws::new().on("ListExecutions", &page.to_string());
     let began = "2027-01-01T00:00:00Z".parse().unwrap();
