@@ -261,7 +261,8 @@ impl Groups {
             .transpose()
     }
 
-    /// Calls CompleteLifecycleAction with CONTINUE for recycle-eks's hook. A member that does not wait for it (any more) is no error.
+    /// Calls CompleteLifecycleAction with CONTINUE for recycle-eks's hook.
+    /// If the member does not wait for the hook (any more), nothing needs completing and the call succeeds.
     pub async fn complete_hook(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         let called = self
             .client

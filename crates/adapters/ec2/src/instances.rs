@@ -13,7 +13,7 @@ use crate::Error;
 const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
 const DESCRIBE_TEMPLATES: &str = "ec2:DescribeLaunchTemplateVersions";
 
-/// The most values that a filter takes (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
+/// The maximum number of values in a filter (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
 const MOST_FILTER_VALUES: usize = 200;
 
 #[derive(Debug, Clone)]
@@ -28,8 +28,9 @@ impl Instances {
         Self { client }
     }
 
-    /// Fetches the instance. None if EC2 says that it does not know the instance. Any other answer without the instance is an error.
-    /// An instance that counts as gone is terminated in its group, whatever still runs on it.
+    /// Fetches the instance. None if EC2 says that it does not know the instance.
+    /// Any other answer without the instance is an error, because an instance that counts as gone is terminated in its group, whatever
+    /// still runs on it.
     pub async fn fetch(&self, id: &InstanceId) -> Result<Option<Instance>, Error> {
         let answer = self
             .client
@@ -50,7 +51,7 @@ impl Instances {
             .ok_or_else(|| Error::unintelligible(DESCRIBE_INSTANCES, format!("an answer without {id}")))
     }
 
-    /// Fetches the instances that EC2 knows. An instance that was launched a moment ago may still be missing.
+    /// Fetches these instances, except those that EC2 does not know. An instance that was launched a moment ago may still be missing.
     pub async fn fetch_all(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Error> {
         self.fetch_each(ids, to_instance).await
     }
@@ -68,7 +69,7 @@ impl Instances {
             .await
     }
 
-    /// Fetches the instances that EC2 knows, with their launch time and image.
+    /// Fetches these instances with their launch time and image, except those that EC2 does not know.
     pub async fn fetch_machines(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Error> {
         self.fetch_each(ids, to_machine).await
     }
@@ -121,7 +122,7 @@ impl Instances {
 
     async fn fetch_each<T>(&self, ids: &[InstanceId], read: Read<T>) -> Result<Vec<T>, Error> {
         let mut found = Vec::new();
-        // This uses a filter, because a list of ids fails as a whole if one of them is unknown.
+        // The call uses a filter, because a list of ids fails as a whole if one of them is unknown.
         for page in ids.chunks(MOST_FILTER_VALUES) {
             let ids: Vec<&str> = page.iter().map(InstanceId::as_str).collect();
             found.extend(self.fetch_where(vec![filter("instance-id", &ids)], read).await?);
@@ -170,7 +171,7 @@ impl Instances {
             .map_err(|error| Error::from_sdk("ec2:CreateTags", error))
     }
 
-    /// Removes tags, whatever their values. A missing tag or a missing instance is no error.
+    /// Removes tags, whatever their values. A missing tag or a missing instance is not an error.
     pub async fn untag(&self, id: &InstanceId, keys: &[&str]) -> Result<(), Error> {
         match self.untag_all(std::slice::from_ref(id), keys).await {
             Err(error) if !is_unknown_instance(&error) => Err(error),

@@ -41,7 +41,7 @@ pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Resul
     })?;
     let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut bearer = bearer.map_err(|source| Error::Sign(source.into()))?;
-    // This keeps the token out of logs.
+    // A sensitive header value is not printed in logs.
     bearer.set_sensitive(true);
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)

@@ -108,7 +108,7 @@ impl Access {
         client::build(&self.name, &cluster, &token)
     }
 
-    /// Asks EKS again, then connects. This is for callers that do not ask again when the cluster refuses them.
+    /// Connects after asking EKS again, for callers that do not ask again when the cluster refuses them.
     pub async fn connect_anew(&self) -> Result<kube::Client, Error> {
         self.describe_cluster().await?;
         self.connect().await

@@ -17,7 +17,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// The number of objects in one page. kubectl asks for as many. The API server needs about 30 ms for 500 pods.
 const PAGE: u32 = 500;
 
-/// The most characters of the API server's text that are kept.
+/// The maximum number of characters that are kept of the API server's text.
 /// The API server's own sentences are shorter, but a proxy in front of the API server may answer with a whole page.
 const LONGEST_TEXT: usize = 500;
 

@@ -14,9 +14,9 @@ use crate::call::{Call, send};
 
 /// The namespace for Events of Nodes, which have no namespace. The API server refuses such Events in any other namespace.
 const NAMESPACE: &str = "default";
-/// The most bytes that the API server accepts in a message.
+/// The maximum number of bytes in a message, a limit of the API server.
 const LONGEST_MESSAGE: usize = 1024;
-/// The most characters of a Node's name in the name of an Event. Reason and hash then fit into its 253 characters.
+/// The maximum number of characters of a Node's name in the name of an Event, which has 253. The rest is for reason and hash.
 const LONGEST_NODE: usize = 200;
 
 /// The subject of an Event.
@@ -25,9 +25,9 @@ pub enum Occasion<'a> {
     Phase(Phase),
     /// Pods of these classes are on the node. There is one Event for each set of classes.
     Pods(&'a str),
-    /// This blocker stands in the way of evictions. There is one Event for each blocker.
+    /// A blocker stands in the way of evictions. There is one Event for each blocker.
     Blocked(&'a str),
-    /// This obstacle came up from outside while the execution works on the node. There is one Event for each obstacle.
+    /// An obstacle came up from outside while the execution works on the node. There is one Event for each obstacle.
     Disturbed(&'a str),
     /// A request that a person made by a taint is refused.
     Refused,

@@ -208,7 +208,7 @@ pub(crate) async fn list_labelled(
     Ok(list(client, params, name).await?.readable)
 }
 
-/// Checks whether any other Node is Ready. If none is, the cause is not the nodes, but their connection to the API server.
+/// Checks whether any other Node is Ready. If none is, the fault lies in their connection to the API server, not in the nodes.
 /// Kubernetes also deletes no pods when all nodes stop reporting.
 pub async fn is_another_ready(client: &kube::Client, than: &NodeName) -> Result<bool, Error> {
     is_any_node(client, "", |node| node.ready && node.name != *than).await

@@ -202,9 +202,9 @@ impl Item for PodFacts {
 }
 
 /// Reads a pod, and requires the fields that evictions depend on.
-/// Name and uid: without them, an eviction could hit another pod, or the pod could count as gone.
-/// Phase, creation time and controller: without them, a pod could be evicted although it has finished, tolerates the draining taint, or
-/// belongs to a DaemonSet.
+/// Without name and uid, an eviction could hit another pod, or the pod could count as gone.
+/// Without phase, creation time and controller, a pod could be evicted although it has finished, tolerates the draining taint, or belongs
+/// to a DaemonSet.
 fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     let Pod {
         metadata,

@@ -14,9 +14,9 @@ use recycle::restore::undo::EXCLUDED;
 use crate::NodeChange;
 
 /// Builds the last request for a stopped instance's Node that needs the claim. None if the request was made already.
-/// The cordon, and a taint that says why, keep pods away. The out-of-service taint lets Kubernetes remove the remaining pods, except those
-/// that tolerate every taint. The Node also stays excluded from load balancers and from Cluster Autoscaler's scale-down, and keeps the value
-/// that the scale-down annotation had before. Claim, record, progress and the other marks are removed.
+/// The cordon, and a taint that says why, keep pods away. The out-of-service taint makes Kubernetes remove the remaining pods,
+/// except those that tolerate every taint. The Node also stays excluded from load balancers and from Cluster Autoscaler's scale-down.
+/// A second annotation keeps the value that the scale-down annotation had before. recycle-eks leaves nothing else.
 ///
 /// The Node itself stays because Cluster Autoscaler also lists members in Standby. It terminates a machine that has had no Node for
 /// 15 minutes, and the group loses that place (`removeOldUnregisteredNodes` in `core/static_autoscaler.go`).

@@ -69,7 +69,7 @@ impl<'a> NodeSurvey<'a> {
         })
     }
 
-    /// Holds back the pods whose volumes no other node can use. If EC2 takes the instance away, it holds back no pod.
+    /// Holds back the pods whose volumes no other node can use. If EC2 takes the instance away, no pod is held back.
     pub async fn hold_back(self, client: &kube::Client, node: &NodeFacts) -> Result<Self, Error> {
         if self.terms.interrupted_at.is_some() {
             return Ok(self);

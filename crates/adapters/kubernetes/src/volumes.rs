@@ -53,8 +53,8 @@ struct NodeSelector {
 }
 
 /// Holds back those pods to evict that have a volume which no other node can use now.
-/// Costs up to two calls for each claim of a pod to evict, and at least one for each set of nodes that the volumes need, such as a zone.
-/// Costs no call if no such pod has a claim.
+/// Each claim of a pod to evict costs up to two calls. Each set of nodes that the volumes need, such as a zone, costs at least one.
+/// If no such pod has a claim, there is no call.
 pub async fn hold_back(
     client: &kube::Client,
     node: &NodeFacts,

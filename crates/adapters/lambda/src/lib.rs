@@ -38,7 +38,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for a call with all its attempts. Two calls that hang still fit into a function's 60 seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The most attempts of one call. The SDK immediately repeats a call that was throttled or lost.
+/// The maximum number of attempts of one call. The SDK immediately repeats a call that was throttled or lost.
 /// The state machine repeats failures that last longer.
 const ATTEMPTS: u32 = 3;
 

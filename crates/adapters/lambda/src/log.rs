@@ -21,7 +21,7 @@ pub(crate) fn start(variable: &dyn Fn(&str) -> Option<String>) {
 }
 
 /// Writes a decision to standard output as one line of JSON, whatever the log format is. The counts of a decision are an object, which a
-/// `tracing` event cannot have. A line that cannot be written is no failure.
+/// `tracing` event cannot have. A line that cannot be written fails nothing.
 pub(crate) fn decision(line: &Value) {
     let is_wanted = if line["level"] == "ERROR" {
         tracing::enabled!(tracing::Level::ERROR)
