@@ -43,7 +43,7 @@ pub struct Call {
     pub path: String,
     /// `Content-Type`, empty if there was none.
     pub content_type: String,
-    /// The body; null if there was none.
+    /// The body. Null if there was none.
     pub body: Value,
 }
 
