@@ -14,7 +14,7 @@ use recycle::rotation::fleet::{Fleet, FleetMember, Template};
 use crate::Error;
 use crate::groups::DESCRIBE_GROUPS;
 
-/// Target groups of Elastic Load Balancing stand in `TargetGroupARNs`, or among the sources of traffic under that type.
+/// Reads what a group is attached to. Target groups are in `TargetGroupARNs`, or among the traffic sources with the type `elbv2`.
 pub(crate) fn to_attachments(group: &AutoScalingGroup) -> Attachments {
     let mut found = Attachments {
         target_groups: group.target_group_arns().to_vec(),
@@ -53,7 +53,7 @@ pub(crate) fn retains(group: &AutoScalingGroup) -> bool {
     triggers.and_then(|triggers| triggers.terminate_hook_abandon()) == Some(&RetentionAction::Retain)
 }
 
-/// A group launches from its template, or from that of a mixed-instances policy.
+/// Reads a group as rotations need it. A group launches from its own template, or from that of its mixed-instances policy.
 pub(crate) fn to_fleet(group: &AutoScalingGroup) -> Result<Fleet, Error> {
     let mixed = group
         .mixed_instances_policy()
@@ -101,7 +101,8 @@ pub(crate) fn list_propagated(group: &AutoScalingGroup) -> Vec<String> {
     propagated.filter_map(|tag| Some(tag.key()?.to_owned())).collect()
 }
 
-/// A group that names no version launches the default one (API reference, LaunchTemplateSpecification).
+/// Reads the template that a group launches from. Without a version, the group launches the default one
+/// (API reference, LaunchTemplateSpecification).
 fn to_template(named: &LaunchTemplateSpecification) -> Option<Template> {
     Some(Template {
         id: named.launch_template_id()?.to_owned(),
@@ -109,7 +110,8 @@ fn to_template(named: &LaunchTemplateSpecification) -> Option<Template> {
     })
 }
 
-/// What a member was launched from: a version that had a number. With half of it the member would look outdated.
+/// Reads the template and the numbered version that a member was launched from. A missing id or version is an error, because with half of
+/// the answer the member would look outdated.
 fn to_launched(named: &LaunchTemplateSpecification) -> Result<Template, Error> {
     let given = |field: &str, value: Option<&str>| {
         let value = value.filter(|value| !value.is_empty()).map(str::to_owned);

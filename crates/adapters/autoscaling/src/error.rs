@@ -5,10 +5,10 @@ use recycle::base::failure::{Failure, NamedFailure, with_causes};
 
 use crate::whole::NotWhole;
 
-/// A call to AWS that did not succeed.
+/// A failed call to AWS.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// AWS throttles, is broken or cannot be reached: worth another try.
+    /// AWS throttles the call, fails or cannot be reached, or the group is busy. Another attempt may succeed.
     #[error("failed to call {call} because AWS is busy or cannot be reached")]
     Unavailable {
         /// The IAM action, such as `ec2:DescribeInstances`.
@@ -18,18 +18,18 @@ pub enum Error {
     /// The function's role lacks the action.
     #[error("failed to call {call} because this function's role may not")]
     Denied { call: &'static str, source: Reply },
-    /// The instance is not in a state that allows the call: it may have been made before, so read again and decide.
+    /// The state of the instance does not allow the call. The call may have succeeded before, so read the state again and decide.
     #[error("failed to call {call} in this state of the instance")]
     WrongState { call: &'static str, source: Reply },
     /// AWS refuses the call for another reason.
     #[error("failed to call {call}")]
     Refused { call: &'static str, source: Reply },
-    /// The SDK could not build the request, or the answer lacks what we asked for: our own fault.
+    /// The SDK could not build the request, or the answer cannot be read or lacks a needed value. This counts as an internal error.
     #[error("failed to make sense of {call}: {what}")]
     Unintelligible { call: &'static str, what: String },
 }
 
-/// AWS's own words.
+/// The code and the message of an AWS error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct Reply {
@@ -38,7 +38,7 @@ pub struct Reply {
     pub message: String,
 }
 
-/// Error codes of calls that are worth another try. With ScalingActivityInProgress and ResourceContention, the group is busy with
+/// The error codes of calls that are worth another attempt. With ScalingActivityInProgress and ResourceContention, the group is busy with
 /// something else for a moment.
 const BUSY: [&str; 14] = [
     "Throttling",
@@ -68,13 +68,13 @@ impl NamedFailure for Error {
 }
 
 impl Error {
-    /// An answer that does not say what it has to.
+    /// Builds the error for an answer that lacks a needed value.
     pub fn unintelligible(call: &'static str, what: impl Into<String>) -> Self {
         let what = what.into();
         Self::Unintelligible { call, what }
     }
 
-    /// AWS's error code, if AWS answered.
+    /// Returns AWS's error code if AWS refused the call. None for a failure that is worth another attempt, even if AWS gave it a code.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Sorts what the SDK returned for `call`: of any service, since all SDKs share their errors' shape.
+    /// Sorts the error that the SDK returned for `call`. It fits every service, because the errors of all SDKs have the same shape.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the SDK's enum is open; every other variant is a way not to arrive"
@@ -122,14 +122,14 @@ impl Error {
             "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" | "AuthFailure" => {
                 Self::Denied { call, source: reply }
             }
-            // Auto Scaling says ValidationError, EC2 IncorrectInstanceState.
+            // Auto Scaling answers ValidationError, and EC2 answers IncorrectInstanceState.
             "ValidationError" | "IncorrectInstanceState" => Self::WrongState { call, source: reply },
             _ => Self::Refused { call, source: reply },
         }
     }
 }
 
-/// What the answer lacks, if that is the cause.
+/// Finds what the answer lacks, if that is the cause of the error.
 fn find_missing<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotWhole> {
     std::iter::successors(Some(error), |error| error.source()).find_map(|cause| cause.downcast_ref())
 }

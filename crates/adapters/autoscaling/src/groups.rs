@@ -25,21 +25,20 @@ const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_REFRESHES: &str = "autoscaling:DescribeInstanceRefreshes";
 const DESCRIBE_HOOKS: &str = "autoscaling:DescribeLifecycleHooks";
 
-/// An instance in its group, with what is to be known before it is taken out.
+/// An instance in its group, with all facts that are needed before it is taken out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
-    /// `LifecycleState`; beginning with `Warmed` for one in the warm pool, which is not among the group's members.
+    /// `LifecycleState`. It begins with `Warmed` for an instance in the warm pool, which is not among the group's members.
     pub lifecycle_state: String,
     pub group: Group,
-    /// The group's tags.
     pub tags: BTreeMap<String, String>,
-    /// Keys of those that it sets on the instances that it launches.
+    /// The keys of the tags that the group sets on the instances that it launches.
     pub propagates: Vec<String>,
-    /// What the group is attached to.
+    /// The target groups, Classic Load Balancers and other traffic sources of the group.
     pub attachments: Attachments,
-    /// The desired capacity counts weights, processors or memory, and not instances.
+    /// Whether the desired capacity counts weights, processors or memory instead of instances.
     pub is_weighted: bool,
-    /// An instance whose termination hook was abandoned is kept (`InstanceLifecyclePolicy`).
+    /// Whether the group keeps an instance whose termination hook was abandoned (`InstanceLifecyclePolicy`).
     pub retains: bool,
 }
 
@@ -56,7 +55,7 @@ impl Groups {
         Self { client }
     }
 
-    /// The name of the group that the instance belongs to, and its lifecycle state there, whichever it is.
+    /// Finds the group that the instance belongs to, and returns its name and the instance's lifecycle state, whatever that state is.
     async fn find_name(&self, member: &InstanceId) -> Result<Option<(GroupName, String)>, Error> {
         let answer = self
             .client
@@ -74,7 +73,7 @@ impl Groups {
         found.transpose()
     }
 
-    /// The group as it is now, or none if there is none of that name.
+    /// Fetches the group as it is now. None if there is no group with the name.
     pub async fn fetch(&self, name: &GroupName) -> Result<Option<Group>, Error> {
         self.describe(name).await?.as_ref().map(to_group).transpose()
     }
@@ -90,7 +89,7 @@ impl Groups {
         Ok(answer.auto_scaling_groups.unwrap_or_default().into_iter().next())
     }
 
-    /// Every group with the cluster's tag.
+    /// Fetches every group with the cluster's tag.
     pub async fn fetch_fleets(&self, cluster: &ClusterName) -> Result<Vec<Fleet>, Error> {
         let belongs = Filter::builder()
             .name(format!("tag:{}", cluster_tag(cluster.as_str())))
@@ -110,12 +109,12 @@ impl Groups {
         request.into_paginator().items()
     }
 
-    /// The group as rotations look at it; none if there is no such group.
+    /// Fetches the group as rotations need it. None if there is no group with the name.
     pub async fn fetch_fleet(&self, name: &GroupName) -> Result<Option<Fleet>, Error> {
         self.describe(name).await?.as_ref().map(to_fleet).transpose()
     }
 
-    /// The group that the instance is a member of, as it is now.
+    /// Fetches the group that the instance is a member of, as it is now.
     pub async fn find(&self, member: &InstanceId) -> Result<Option<Group>, Error> {
         match self.find_name(member).await? {
             Some((name, _)) => self.fetch(&name).await,
@@ -123,7 +122,7 @@ impl Groups {
         }
     }
 
-    /// The same with all that pre-flight asks.
+    /// Fetches the group that the instance is a member of, with all facts that pre-flight needs.
     pub async fn find_membership(&self, member: &InstanceId) -> Result<Option<Membership>, Error> {
         let Some((name, lifecycle_state)) = self.find_name(member).await? else {
             return Ok(None);
@@ -142,7 +141,7 @@ impl Groups {
         }))
     }
 
-    /// The status of the group's instance refresh that is under way, if one is: the newest comes first.
+    /// Returns the status of the group's instance refresh that is under way, if there is one. AWS lists the newest refresh first.
     pub async fn find_refresh(&self, group: &GroupName) -> Result<Option<String>, Error> {
         let answer = self
             .client
@@ -162,7 +161,7 @@ impl Groups {
         Ok(None)
     }
 
-    /// EnterStandby without decrement: the group launches a replacement.
+    /// Calls EnterStandby without decrement, so that the group launches a replacement.
     pub async fn enter_standby(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         self.client
             .enter_standby()
@@ -175,7 +174,7 @@ impl Groups {
             .map_err(|error| Error::from_sdk("autoscaling:EnterStandby", error))
     }
 
-    /// ExitStandby, which makes the desired capacity one larger.
+    /// Calls ExitStandby, which increases the desired capacity by one.
     pub async fn exit_standby(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         self.client
             .exit_standby()
@@ -187,7 +186,7 @@ impl Groups {
             .map_err(|error| Error::from_sdk("autoscaling:ExitStandby", error))
     }
 
-    /// DetachInstances without decrement: a member in Standby does not count towards the desired capacity.
+    /// Calls DetachInstances without decrement, because a member in Standby does not count towards the desired capacity.
     pub async fn detach(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         self.client
             .detach_instances()
@@ -200,7 +199,7 @@ impl Groups {
             .map_err(|error| Error::from_sdk("autoscaling:DetachInstances", error))
     }
 
-    /// SetDesiredCapacity at once, whatever cooldown runs.
+    /// Calls SetDesiredCapacity. The change is made at once, even during a cooldown.
     pub async fn set_desired_capacity(&self, group: &GroupName, desired: u32) -> Result<(), Error> {
         self.client
             .set_desired_capacity()
@@ -213,7 +212,7 @@ impl Groups {
             .map_err(|error| Error::from_sdk("autoscaling:SetDesiredCapacity", error))
     }
 
-    /// Protects members from scale-in, or no longer.
+    /// Sets or removes the members' protection from scale-in.
     pub async fn protect(
         &self,
         group: &GroupName,
@@ -233,18 +232,18 @@ impl Groups {
         Ok(())
     }
 
-    /// TerminateInstanceInAutoScalingGroup without decrement: the place of a member in service is filled again; one in Standby does not count,
-    /// so nothing is launched for it.
+    /// Calls TerminateInstanceInAutoScalingGroup without decrement. The group fills the place of a member in service again.
+    /// A member in Standby does not count, so the group launches nothing for it.
     pub async fn terminate(&self, member: &InstanceId) -> Result<(), Error> {
         self.terminate_member(member, false).await
     }
 
-    /// TerminateInstanceInAutoScalingGroup with decrement: nothing is launched for it.
+    /// Calls TerminateInstanceInAutoScalingGroup with decrement, so that the group launches nothing for it.
     pub async fn remove(&self, member: &InstanceId) -> Result<(), Error> {
         self.terminate_member(member, true).await
     }
 
-    /// Seconds for which our hook waits for a heartbeat; none if the group has no hook of ours.
+    /// Returns the heartbeat timeout of recycle-eks's termination hook, in seconds. None if the group does not have this hook.
     pub async fn find_hook(&self, group: &GroupName) -> Result<Option<u32>, Error> {
         let answer = self
             .client
@@ -262,7 +261,8 @@ impl Groups {
             .transpose()
     }
 
-    /// CompleteLifecycleAction of our hook with CONTINUE. A member that does not wait for it, or not any more, needs none.
+    /// Calls CompleteLifecycleAction with CONTINUE for recycle-eks's hook.
+    /// If the member does not wait for the hook (any more), nothing needs completing and the call succeeds.
     pub async fn complete_hook(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         let called = self
             .client
@@ -281,7 +281,7 @@ impl Groups {
         }
     }
 
-    /// The members that groups of the cluster are terminating and wait with, in groups that have our hook.
+    /// Finds the members in `Terminating:Wait` or `Terminating:Retained`, in groups of the cluster that have recycle-eks's hook.
     pub async fn find_held(&self, cluster: &ClusterName) -> Result<BTreeSet<InstanceId>, Error> {
         let tag = cluster_tag(cluster.as_str());
         let filter = Filter::builder().name("tag-key").values(tag).build();
@@ -310,7 +310,7 @@ impl Groups {
     }
 }
 
-/// `InstanceRefreshStatus` of one that replaces instances, or is about to (API reference, InstanceRefresh).
+/// The values of `InstanceRefreshStatus` while a refresh replaces instances or may still do so (API reference, InstanceRefresh).
 const REFRESHING: [&str; 5] = [
     "Pending",
     "InProgress",

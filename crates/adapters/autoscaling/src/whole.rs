@@ -7,21 +7,21 @@ use aws_sdk_autoscaling::config::interceptors::AfterDeserializationInterceptorCo
 use aws_sdk_autoscaling::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_autoscaling::error::BoxError;
 
-/// The element that an answer about groups stands in.
+/// The root element of an answer about groups.
 const GROUPS: &str = "<DescribeAutoScalingGroupsResult>";
 
-/// What each group has, and each of its members, after the element that there is one of in each. AWS says of all of these that they are
+/// The elements that each group and each member has, after the element that occurs once in each of them. AWS documents all of them as
 /// never missing (Auto Scaling API, AutoScalingGroup and Instance: "Required: Yes").
 const WHOLE: [(&str, &[&str]); 2] = [
     ("AutoScalingGroupName", &["MinSize", "MaxSize", "DesiredCapacity"]),
     ("InstanceId", &["LifecycleState", "ProtectedFromScaleIn"]),
 ];
 
-/// Looks at each answer before it is used.
+/// The interceptor that checks each answer before it is used.
 #[derive(Debug)]
 pub(crate) struct Whole;
 
-/// What is missing in an answer.
+/// The element that an answer lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("a group or a member without {0}")]
 pub(crate) struct NotWhole(&'static str);

@@ -22,7 +22,7 @@ async fn ask(answer: &str) -> Result<Option<Group>, Error> {
         .await
 }
 
-/// Without it there is no group, or no member, which an answer may say.
+/// Checks whether an answer may lack this element. Without it, the answer says that there is no group or no member.
 fn may_be_missing(gone: &str) -> bool {
     gone.starts_with("<member>") || gone.starts_with("<Instances>") || gone.starts_with("<AutoScalingGroups>")
 }

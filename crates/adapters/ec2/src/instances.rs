@@ -13,7 +13,7 @@ use crate::Error;
 const DESCRIBE_INSTANCES: &str = "ec2:DescribeInstances";
 const DESCRIBE_TEMPLATES: &str = "ec2:DescribeLaunchTemplateVersions";
 
-/// How many values a filter takes (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
+/// The maximum number of values in a filter (EC2 API reference, "Filtering": FilterLimitExceeded above 200).
 const MOST_FILTER_VALUES: usize = 200;
 
 #[derive(Debug, Clone)]
@@ -28,8 +28,9 @@ impl Instances {
         Self { client }
     }
 
-    /// The instance, or none if EC2 says that it does not know it. An answer that lacks what it was asked for says nothing: what is taken for
-    /// gone is ended in its group, whoever waits on it.
+    /// Fetches the instance. None if EC2 says that it does not know the instance.
+    /// Any other answer without the instance is an error, because an instance that counts as gone is terminated in its group, whatever
+    /// still runs on it.
     pub async fn fetch(&self, id: &InstanceId) -> Result<Option<Instance>, Error> {
         let answer = self
             .client
@@ -50,36 +51,36 @@ impl Instances {
             .ok_or_else(|| Error::unintelligible(DESCRIBE_INSTANCES, format!("an answer without {id}")))
     }
 
-    /// Those of the instances that EC2 knows. One that was launched a moment ago may still be missing.
+    /// Fetches these instances, except those that EC2 does not know. An instance that was launched a moment ago may still be missing.
     pub async fn fetch_all(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Error> {
         self.fetch_each(ids, to_instance).await
     }
 
-    /// The cluster's instances that carry at least one of these tags, whatever its value.
+    /// Fetches the cluster's instances that carry at least one of these tags, whatever its value.
     pub async fn fetch_marked(&self, cluster: &ClusterName, tags: &[&str]) -> Result<Vec<Instance>, Error> {
         let belongs = format!("tag:{}", cluster_tag(cluster.as_str()));
         let filters = vec![filter("tag-key", tags), filter(belongs, &CLUSTER_TAG_VALUES)];
         self.fetch_where(filters, to_instance).await
     }
 
-    /// The instances with this value of a tag.
+    /// Fetches the instances with this value of a tag.
     pub async fn fetch_tagged(&self, tag: &str, value: &str) -> Result<Vec<Instance>, Error> {
         self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_instance)
             .await
     }
 
-    /// Those of the instances that EC2 knows, with what they were launched as.
+    /// Fetches these instances with their launch time and image, except those that EC2 does not know.
     pub async fn fetch_machines(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Error> {
         self.fetch_each(ids, to_machine).await
     }
 
-    /// The same of the instances with this value of a tag.
+    /// Fetches the instances with this value of a tag, with their launch time and image.
     pub async fn fetch_tagged_machines(&self, tag: &str, value: &str) -> Result<Vec<Machine>, Error> {
         self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_machine)
             .await
     }
 
-    /// The version of a launch template, also behind `$Latest` and `$Default`.
+    /// Fetches a version of a launch template. `$Latest` and `$Default` are resolved to a version number.
     pub async fn fetch_template(&self, template: &Template) -> Result<TemplateFacts, Error> {
         let answer = self
             .client
@@ -98,7 +99,7 @@ impl Instances {
         let data = version.and_then(|version| version.launch_template_data());
         Ok(TemplateFacts {
             version: number.to_string(),
-            // `resolve:ssm:…` names a parameter: which image that is, only EC2's launch finds out.
+            // `resolve:ssm:…` names a parameter. Only EC2 resolves it to an image, at launch.
             image: data
                 .and_then(|data| data.image_id())
                 .filter(|image| image.starts_with("ami-"))
@@ -106,7 +107,7 @@ impl Instances {
         })
     }
 
-    /// The name of an image; none if EC2 does not know it.
+    /// Fetches the name of an image. None if EC2 does not know the image.
     pub async fn fetch_image_name(&self, image: &str) -> Result<Option<String>, Error> {
         let answer = self
             .client
@@ -121,7 +122,7 @@ impl Instances {
 
     async fn fetch_each<T>(&self, ids: &[InstanceId], read: Read<T>) -> Result<Vec<T>, Error> {
         let mut found = Vec::new();
-        // A filter, because a list of ids fails as a whole if one of them is unknown.
+        // The call uses a filter, because a list of ids fails as a whole if one of them is unknown.
         for page in ids.chunks(MOST_FILTER_VALUES) {
             let ids: Vec<&str> = page.iter().map(InstanceId::as_str).collect();
             found.extend(self.fetch_where(vec![filter("instance-id", &ids)], read).await?);
@@ -149,12 +150,12 @@ impl Instances {
         Ok(instances)
     }
 
-    /// Sets tags; the instance's other tags stay.
+    /// Sets tags. The instance's other tags stay.
     pub async fn tag(&self, id: &InstanceId, tags: &[(&str, String)]) -> Result<(), Error> {
         self.tag_all(std::slice::from_ref(id), tags).await
     }
 
-    /// The same for several instances.
+    /// Sets tags on several instances. Their other tags stay.
     pub async fn tag_all(&self, ids: &[InstanceId], tags: &[(&str, String)]) -> Result<(), Error> {
         let tags = tags
             .iter()
@@ -170,7 +171,7 @@ impl Instances {
             .map_err(|error| Error::from_sdk("ec2:CreateTags", error))
     }
 
-    /// Removes tags, whatever their values; missing ones, and a missing instance, are no error.
+    /// Removes tags, whatever their values. A missing tag or a missing instance is not an error.
     pub async fn untag(&self, id: &InstanceId, keys: &[&str]) -> Result<(), Error> {
         match self.untag_all(std::slice::from_ref(id), keys).await {
             Err(error) if !is_unknown_instance(&error) => Err(error),
@@ -178,7 +179,7 @@ impl Instances {
         }
     }
 
-    /// The same for several instances, all of which EC2 has to know: it refuses the call as a whole otherwise.
+    /// Removes tags from several instances. If EC2 does not know one of them, it refuses the whole call.
     pub async fn untag_all(&self, ids: &[InstanceId], keys: &[&str]) -> Result<(), Error> {
         let tags = keys.iter().map(|key| Tag::builder().key(*key).build()).collect();
         self.client
@@ -191,7 +192,7 @@ impl Instances {
             .map_err(|error| Error::from_sdk("ec2:DeleteTags", error))
     }
 
-    /// Begins to stop the instance; one that is stopping or stopped stays so.
+    /// Starts to stop the instance. An instance that is stopping or stopped stays so.
     pub async fn stop(&self, id: &InstanceId) -> Result<(), Error> {
         self.client
             .stop_instances()
@@ -203,7 +204,7 @@ impl Instances {
     }
 }
 
-/// How an instance is read.
+/// A function that reads EC2's description of an instance.
 type Read<T> = fn(&types::Instance) -> Result<T, Error>;
 
 fn filter(name: impl Into<String>, values: &[&str]) -> Filter {
@@ -211,7 +212,7 @@ fn filter(name: impl Into<String>, values: &[&str]) -> Filter {
     Filter::builder().name(name).set_values(Some(values)).build()
 }
 
-/// EC2's two ways to say that it knows no such instance.
+/// Checks for EC2's two ways to say that it does not know an instance.
 fn is_unknown_instance(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -229,7 +230,7 @@ fn to_instance(instance: &types::Instance) -> Result<Instance, Error> {
     Ok(Instance {
         id: id.ok_or_else(|| missing("a valid InstanceId"))?,
         state: state.ok_or_else(|| missing("State.Name"))?.as_str().to_owned(),
-        // EC2 empties the name, rather than leaving it out, once the instance is gone.
+        // Once the instance is gone, EC2 returns an empty name instead of none.
         private_dns_name: instance
             .private_dns_name()
             .filter(|name| !name.is_empty())
@@ -249,7 +250,7 @@ fn to_machine(instance: &types::Instance) -> Result<Machine, Error> {
     let launched_at = instance
         .launch_time()
         .and_then(|time| Timestamp::from_second(time.secs()).ok());
-    // Without it every instance would run another image than its template names.
+    // Without an image, every instance would seem to run another image than its template names.
     let image = instance.image_id().filter(|image| !image.is_empty());
     Ok(Machine {
         instance: to_instance(instance)?,

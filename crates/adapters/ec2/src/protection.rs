@@ -9,7 +9,7 @@ use crate::Error;
 use crate::groups::Groups;
 use crate::instances::Instances;
 
-/// Protects members because of `cause`: the tags first, since whoever finds them takes the protection away.
+/// Protects members because of `cause`. The tags come first, because the execution or the sweep that finds a tag removes the protection.
 pub async fn protect(
     groups: &Groups,
     instances: &Instances,
@@ -23,15 +23,15 @@ pub async fn protect(
     groups.protect(group, members, true).await
 }
 
-/// Who is protected because of `cause`, and still to be had.
+/// Finds the instances that are tagged as protected because of `cause`, except those that are terminated or about to be.
 pub async fn find_protected(instances: &Instances, cause: &InstanceId) -> Result<Vec<InstanceId>, Error> {
     let tagged = instances.fetch_tagged(PROTECTED_FOR_TAG, cause.as_str()).await?;
     let living = tagged.into_iter().filter(|instance| !instance.is_gone());
     Ok(living.map(|instance| instance.id).collect())
 }
 
-/// Takes the protection away, then the tags, of instances that [`Group::find_unprotectable`] has found. One that has left the group, or is
-/// leaving it, has no protection to lose.
+/// Removes the protection, then the tags, of instances that [`Group::find_unprotectable`] has found.
+/// An instance that has left the group, or is leaving it, has no protection left to remove.
 pub async fn unprotect(
     groups: &Groups,
     instances: &Instances,

@@ -143,7 +143,7 @@ async fn tags_are_written_and_removed_by_key() {
         "{written}"
     );
     assert!(removed.contains("Tag.2.Key=recycle-eks%3Aclaim"), "{removed}");
-    // With a value, even an empty one, DeleteTags removes only a tag that has it.
+    // If the request gives a value, even an empty one, DeleteTags removes only a tag with this value.
     assert!(!removed.contains("Value"), "{removed}");
 }
 

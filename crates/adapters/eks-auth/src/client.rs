@@ -26,10 +26,10 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::{Cluster, Error};
 
-/// How long a connection to the API server may take to come about: one that takes longer than a few round trips will not.
+/// The time limit for a connection to the API server. A connection that takes longer than a few round trips will not be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Does not connect yet.
+/// Builds the client, which does not connect yet.
 pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Result<kube::Client, Error> {
     let endpoint: Uri = cluster.endpoint.parse().map_err(|_| Error::UnreadableEndpoint {
         cluster: name.clone(),
@@ -41,7 +41,7 @@ pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Resul
     })?;
     let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut bearer = bearer.map_err(|source| Error::Sign(source.into()))?;
-    // Not to be seen in logs.
+    // A sensitive header value is not printed in logs.
     bearer.set_sensitive(true);
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
@@ -61,7 +61,7 @@ pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Resul
     Ok(kube::Client::new(service, "default"))
 }
 
-/// The certificates are base64 of PEM, as EKS gives them.
+/// Builds a TLS configuration that trusts only these certificates. EKS returns them as base64 of PEM.
 fn trust_only(authority: &str) -> Result<ClientConfig, BoxError> {
     let pem = STANDARD.decode(authority)?;
     let mut roots = RootCertStore::empty();

@@ -8,7 +8,7 @@ use recycle::base::ids::ClusterName;
 use crate::Error;
 use crate::error::Source;
 
-/// Where a cluster's API server is, and whom to trust there.
+/// The address of a cluster's API server, and the CA to trust there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
     /// `cluster.endpoint`, such as `https://…eks.amazonaws.com`.
@@ -34,7 +34,7 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
             endpoint: endpoint.to_owned(),
             certificate_authority: authority.to_owned(),
         }),
-        // A cluster that is still being created, or failed to be.
+        // The cluster is still being created, or its creation failed.
         _ => {
             let status = cluster.and_then(|cluster| cluster.status());
             let status = status.map_or("without a status", |status| status.as_str());
@@ -46,7 +46,7 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
     }
 }
 
-/// `Nodegroup.status`, such as `ACTIVE` or `UPDATING`; none if there is no such group any more.
+/// Returns `Nodegroup.status`, such as `ACTIVE` or `UPDATING`. None if the group does not exist (any more).
 pub(crate) async fn describe_node_group(
     eks: &aws_sdk_eks::Client,
     cluster: &ClusterName,
@@ -75,7 +75,7 @@ pub(crate) async fn describe_node_group(
     }
 }
 
-/// Unknown, refused, or out of reach: what a caller may do differs.
+/// Sorts an error into unknown cluster, EKS not available, or call refused, because the caller handles each differently.
 fn classify(name: &ClusterName, error: SdkError<DescribeClusterError>) -> Error {
     let cluster = name.clone();
     let is_unknown = DescribeClusterError::is_resource_not_found_exception;
@@ -91,7 +91,7 @@ fn classify(name: &ClusterName, error: SdkError<DescribeClusterError>) -> Error 
     }
 }
 
-/// EKS throttles, is in trouble, or did not answer.
+/// Checks whether EKS throttles the call or fails (5xx). An error without an answer of EKS also counts, such as a timeout.
 fn is_unavailable<E: ProvideErrorMetadata>(source: &SdkError<E>) -> bool {
     let Some(refusal) = source.as_service_error() else {
         return true;

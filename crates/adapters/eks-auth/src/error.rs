@@ -10,15 +10,15 @@ pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     #[error("failed to read the environment variable CLUSTER_NAME, which is {found:?}")]
     Environment {
-        /// What it is, empty if it is not set.
+        /// The value that was found. Empty if the variable is not set.
         found: String,
         source: InvalidId,
     },
     #[error("this installation recycles nodes of cluster {cluster}, but the request names {named}")]
     AnotherCluster {
-        /// The environment's.
+        /// The cluster in the environment.
         cluster: ClusterName,
-        /// The request's.
+        /// The cluster in the request.
         named: ClusterName,
     },
     #[error("failed to find the AWS region in the environment")]
@@ -27,30 +27,30 @@ pub enum Error {
     NoCredentials,
     #[error("failed to load AWS credentials")]
     Credentials(#[source] CredentialsError),
-    /// The SDK does not know where STS is in this region.
+    /// The SDK does not know the STS endpoint of this region.
     #[error("failed to find the STS endpoint of region {region}")]
     Endpoint { region: String, source: Source },
-    /// The signer refused what it was given.
+    /// The signer rejected its input, or the token does not fit into an HTTP header.
     #[error("failed to sign a token")]
     Sign(#[source] Source),
     #[error("failed to find a cluster named {cluster} in this account and region")]
     UnknownCluster { cluster: ClusterName },
-    /// EKS refused the question, most likely for a missing permission.
+    /// EKS refused the call, most likely because a permission is missing, or its answer cannot be read.
     #[error("failed to describe cluster {cluster}: EKS refused the call")]
     DescribeRefused { cluster: ClusterName, source: Source },
-    /// EKS throttles, is in trouble, or cannot be reached.
+    /// EKS throttles the call, fails, or cannot be reached.
     #[error("failed to describe cluster {cluster}: EKS is not available")]
     DescribeUnavailable { cluster: ClusterName, source: Source },
-    /// EKS did not say what a managed node group is at.
+    /// EKS did not report the status of a managed node group.
     #[error("failed to describe the managed node group {name} of cluster {cluster}")]
     DescribeNodeGroup {
         cluster: ClusterName,
         name: String,
-        /// EKS throttles, is in trouble, or cannot be reached; else it refused the call.
+        /// Whether EKS throttles the call, fails, or cannot be reached. If not, EKS refused the call, or its answer is incomplete.
         is_unavailable: bool,
         source: Source,
     },
-    /// The cluster has no API server yet, or no more.
+    /// The cluster has no API server yet, or no longer has one.
     #[error("failed to find the API server of cluster {cluster}, which is {status}")]
     NotReady { cluster: ClusterName, status: String },
     /// The endpoint is not a URL.

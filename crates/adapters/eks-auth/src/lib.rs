@@ -25,14 +25,14 @@ pub use token::sign_token;
 /// The environment variable that names the cluster.
 pub const CLUSTER_NAME: &str = "CLUSTER_NAME";
 
-/// Reads which cluster the function is for. `variable` reads the environment.
+/// Reads the name of the function's cluster. `variable` reads the environment.
 pub fn read_cluster_name(variable: impl Fn(&'static str) -> Option<String>) -> Result<ClusterName, Error> {
     let name = variable(CLUSTER_NAME).unwrap_or_default();
     name.parse()
         .map_err(|source| Error::Environment { found: name, source })
 }
 
-/// An identity in AWS, and what it needs to reach its cluster.
+/// An AWS identity, with what it needs to reach its cluster.
 #[derive(Debug, Clone)]
 pub struct Access {
     config: SdkConfig,
@@ -41,7 +41,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Takes credentials, region and the time-outs of AWS calls from `config`.
+    /// Takes credentials, region and the timeouts of AWS calls from `config`.
     #[must_use]
     pub fn new(config: &SdkConfig, name: &ClusterName) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Access {
         &self.name
     }
 
-    /// Refuses a request that is about another cluster.
+    /// Rejects a request that names another cluster.
     pub fn check(&self, named: &ClusterName) -> Result<(), Error> {
         if *named == self.name {
             return Ok(());
@@ -67,20 +67,20 @@ impl Access {
         })
     }
 
-    /// Asks EKS where the cluster's API server is and whom to trust there, and remembers it.
+    /// Asks EKS for the endpoint of the cluster's API server and for its CA, and remembers both.
     pub async fn describe_cluster(&self) -> Result<Cluster, Error> {
-        // Not made before: with its client the SDK reads every root certificate of the system, and few invocations need one.
+        // The client is built only here. With it the SDK reads every root certificate of the system, and few invocations need one.
         let described = cluster::describe(&aws_sdk_eks::Client::new(&self.config), &self.name).await?;
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = Some(described.clone());
         Ok(described)
     }
 
-    /// Asks EKS for the status of a managed node group; none if there is no such group.
+    /// Asks EKS for the status of a managed node group. None if there is no such group.
     pub async fn describe_node_group(&self, name: &str) -> Result<Option<String>, Error> {
         cluster::describe_node_group(&aws_sdk_eks::Client::new(&self.config), &self.name, name).await
     }
 
-    /// The bearer token for the cluster as of the moment `at`; the cluster accepts it for 15 minutes.
+    /// Returns the bearer token for the cluster as of the moment `at`. The cluster accepts it for 15 minutes.
     pub async fn token(&self, at: SystemTime) -> Result<String, Error> {
         let region = self.config.region().ok_or(Error::NoRegion)?;
         let provider = self.config.credentials_provider().ok_or(Error::NoCredentials)?;
@@ -88,8 +88,8 @@ impl Access {
         sign_token(&self.name, region.as_ref(), credentials, at).await
     }
 
-    /// A client with a fresh token that trusts the cluster's own CA and nobody else. It does not connect yet, and it never
-    /// repeats a call by itself: what is worth repeating, its callers decide.
+    /// Returns a client with a fresh token that trusts only the cluster's own CA. The client does not connect yet.
+    /// It never repeats a call by itself, because its callers decide which calls are worth repeating.
     pub async fn connect(&self) -> Result<kube::Client, Error> {
         let remembered = self
             .described
@@ -108,7 +108,7 @@ impl Access {
         client::build(&self.name, &cluster, &token)
     }
 
-    /// The same after asking EKS, for callers that do not ask again when they are refused.
+    /// Connects after asking EKS again, for callers that do not ask again when the cluster refuses them.
     pub async fn connect_anew(&self) -> Result<kube::Client, Error> {
         self.describe_cluster().await?;
         self.connect().await

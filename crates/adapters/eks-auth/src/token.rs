@@ -17,12 +17,12 @@ use crate::Error;
 use crate::error::Source;
 
 const PREFIX: &str = "k8s-aws-v1.";
-/// Ties the token to one cluster: it is signed, and the authenticator sends its own cluster's name.
+/// The signed header that ties the token to one cluster. The authenticator sends the name of its own cluster in it.
 const CLUSTER_HEADER: &str = "x-k8s-aws-id";
 const QUERY: &str = "Action=GetCallerIdentity&Version=2011-06-15";
-/// What `aws eks get-token` writes. The authenticator accepts a token for 15 minutes whatever it says.
+/// The expiry that `aws eks get-token` writes. The authenticator accepts a token for 15 minutes, whatever the expiry says.
 const EXPIRES: Duration = Duration::from_secs(60);
-/// Everything but RFC 3986's unreserved characters, as Signature Version 4 asks for.
+/// All characters except RFC 3986's unreserved ones, as Signature Version 4 requires.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -40,8 +40,8 @@ pub async fn sign_token(
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(url)))
 }
 
-/// The plain regional STS endpoint, by the SDK's own table of partitions. The configured endpoint, FIPS and dual stack do
-/// not count: it is the cluster that calls this URL, and its authenticator knows the plain ones only.
+/// Returns the plain regional STS endpoint from the SDK's own table of partitions. A configured endpoint, FIPS and dual stack are ignored.
+/// The cluster calls this URL, and its authenticator only knows the plain endpoints.
 async fn regional_sts(region: &str) -> Result<String, Error> {
     let failed = |source: Source| Error::Endpoint {
         region: region.to_owned(),
@@ -84,7 +84,7 @@ fn presign(
         .map_err(sign_failed)?;
     let (instructions, signature) = sign(request, &params).map_err(sign_failed)?.into_parts();
 
-    // Only the order is ours: botocore puts the session token before the signature, the Rust signer after it.
+    // The parameters are reordered. botocore puts the session token before the signature, the Rust signer puts it after.
     let (_, mut signed) = instructions.into_parts();
     signed.retain(|(_, value)| *value != signature);
     signed.push(("X-Amz-Signature", signature.into()));

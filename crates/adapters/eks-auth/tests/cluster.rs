@@ -15,7 +15,7 @@ use recycle::base::ids::ClusterName;
 use scripted_aws::ScriptedAws;
 use serde_json::{Value, json};
 
-/// Some CA's certificate; nobody has its key.
+/// A CA's certificate, without its private key.
 const CA: &str = include_str!("ca.pem");
 
 const DESCRIBE: &str = "DescribeCluster";
@@ -35,7 +35,7 @@ fn world() -> ClusterName {
     "world".parse().unwrap()
 }
 
-/// EKS describes the cluster like this.
+/// Builds EKS's description of a cluster.
 fn described(endpoint: &str, authority: &str) -> Value {
     json!({"cluster": {"endpoint": endpoint, "certificateAuthority": {"data": authority}}})
 }

@@ -6,7 +6,7 @@ use aws_credential_types::Credentials;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// Written by `botocore_vectors.py`.
+/// The test vectors that `botocore_vectors.py` writes.
 const VECTORS: &str = include_str!("botocore_vectors.json");
 
 #[derive(Debug, Deserialize)]

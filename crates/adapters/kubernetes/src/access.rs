@@ -6,10 +6,10 @@ use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, get_node};
 
-/// Connects to the cluster and reads the Node; none if there is no such Node.
+/// Connects to the cluster and fetches the Node. None if there is no such Node.
 ///
-/// A connection or token that is refused is worth one more try with what EKS says now: endpoints change, and a cluster's CA
-/// rotates.
+/// If the connection fails or the token is rejected, a second attempt follows with the endpoint and the CA that EKS reports now.
+/// Endpoints change, and a cluster's CA rotates.
 pub async fn open(access: &Access, node: &NodeName) -> Result<(kube::Client, Option<NodeFacts>), Error> {
     match enter(access, node).await {
         Err(Error::Unauthorized { .. } | Error::Unreachable { .. }) => {

@@ -11,15 +11,17 @@ use crate::Error;
 use crate::error::Source;
 use crate::object::{Item, Objects};
 
-/// How long a call may take: the API server answers within a second. Three calls that hang still fit into a function's time-out.
+/// The time limit for one call. The API server answers within a second.
+/// Three calls that hang still fit into the timeout of every function.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Objects in one page. 500 pods take the API server about 30 ms; kubectl asks for as many.
+/// The number of objects in one page. kubectl asks for as many. The API server needs about 30 ms for 500 pods.
 const PAGE: u32 = 500;
 
-/// How much of the API server's text is kept. Its own sentences are shorter; a proxy in front of it may answer with a page.
+/// The maximum number of characters that are kept of the API server's text.
+/// The API server's own sentences are shorter, but a proxy in front of the API server may answer with a whole page.
 const LONGEST_TEXT: usize = 500;
 
-/// What is called, for the text of errors: `patch nodes ip-10-0-0-1`.
+/// The call that an error names, such as `patch nodes ip-10-0-0-1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) verb: &'static str,
@@ -39,14 +41,14 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// Why a call brought no result.
+/// The reason why a call brought no result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The API server said so.
+    /// The API server answered with a `Status`.
     Status(Box<Status>),
-    /// There was no answer, or not a whole one.
+    /// No answer came, or only a part of one.
     NoAnswer(Source),
-    /// The answer, or our question, makes no sense.
+    /// The answer or the request is malformed.
     Nonsense(Source),
 }
 
@@ -59,7 +61,7 @@ pub(crate) async fn send<T>(
     answer.map_err(|trouble| Error::from_trouble(call, trouble))
 }
 
-/// The same for a caller that tells troubles apart.
+/// Waits like [`send`], for a caller that handles the kinds of [`Trouble`] differently.
 pub(crate) async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
     send_within(CALL_TIMEOUT, request).await
 }
@@ -75,7 +77,7 @@ async fn send_within<T>(
     }
 }
 
-/// kube's own texts repeat their sources; what is kept is the first cause that says something new.
+/// Sorts an error of kube. kube's own texts repeat their sources, so only the first cause with new information is kept.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "which other variants there are depends on the features of kube"
@@ -98,7 +100,7 @@ pub(crate) fn cut(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }
 
-/// Fetches one object; none if there is no object of the name.
+/// Fetches one object. None if there is no object with the name.
 pub(crate) async fn get(objects: &Objects<'_>, call: Call<'_>) -> Result<Option<Value>, Error> {
     match attempt(objects.get(call.name)).await {
         Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
@@ -127,7 +129,7 @@ pub(crate) async fn list<T: Item>(
     .await
 }
 
-/// Whether an object of a list is such: asked page by page, and no further than the first that is.
+/// Checks whether any object of a list meets `is_such`. The list is read page by page, and only as far as the first such object.
 pub(crate) async fn any<T: Item>(
     objects: &Objects<'_>,
     params: ListParams,
@@ -137,7 +139,7 @@ pub(crate) async fn any<T: Item>(
     restart_if_expired(async || read_until(objects, params.clone(), call, &is_such).await).await
 }
 
-/// A continue token that has expired on the way (410) starts the list again, once.
+/// Starts the list again, once, if its continue token expired on the way (410).
 async fn restart_if_expired<T>(read: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     match read().await {
         Err(Error::Expired { .. }) => read().await,
@@ -145,7 +147,7 @@ async fn restart_if_expired<T>(read: impl AsyncFn() -> Result<T, Error>) -> Resu
     }
 }
 
-/// Reads objects page by page until `is_last` says yes of one; whether it did.
+/// Reads objects page by page until `is_last` accepts one. Returns whether it accepted one.
 async fn read_until<T: Item>(
     objects: &Objects<'_>,
     mut params: ListParams,

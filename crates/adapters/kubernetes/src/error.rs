@@ -10,15 +10,15 @@ pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     #[error("failed to sign in to the cluster")]
     Access(#[from] eks_auth::Error),
-    /// Somebody changed the object since it was read (409).
+    /// Another client changed the object since it was read, or the object to create exists already (409).
     #[error("failed to {call}: somebody else changed it at the same moment")]
     Conflict { call: String, source: Source },
-    /// The token was refused (401); the API server never says why.
+    /// The API server rejected the token (401). It never says why.
     #[error(
         "failed to {call}: the cluster does not accept our token (is there an access entry for this role?)"
     )]
     Unauthorized { call: String, source: Source },
-    /// Role-based access control, or an admission policy, refused the call (403).
+    /// Role-based access control or an admission policy refused the call (403).
     #[error("failed to {call}: the cluster does not allow {verb} on {resource}")]
     Forbidden {
         call: String,
@@ -32,16 +32,16 @@ pub enum Error {
     /// A continue token expired twice (410).
     #[error("failed to {call}: the list changed faster than it could be read")]
     Expired { call: String, source: Source },
-    /// The API server is there, but busy or in trouble (429, 5xx).
+    /// The API server answered, but is busy or has a failure (429, 5xx).
     #[error("failed to {call}: the API server is not available")]
     Unavailable { call: String, source: Source },
-    /// No answer came, or none in time.
+    /// No answer came, or none within the time limit.
     #[error("failed to {call}: the API server cannot be reached")]
     Unreachable { call: String, source: Source },
-    /// An answer that we have no reading for.
+    /// The answer cannot be read or has an unexpected status, or the request could not be built.
     #[error("failed to {call}: the answer is not understood")]
     Unexpected { call: String, source: Source },
-    /// A record that cannot be written as JSON.
+    /// A value cannot be written as JSON.
     #[error("failed to write the annotation {annotation}")]
     Unwritable {
         annotation: &'static str,
@@ -50,7 +50,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An answer that is not whole.
+    /// Builds the error for an answer that is incomplete or cannot be read.
     pub(crate) fn unexpected(call: Call<'_>, why: impl Into<Source>) -> Self {
         Self::Unexpected {
             call: call.to_string(),
@@ -58,7 +58,8 @@ impl Error {
         }
     }
 
-    /// Sorts what a call met. A 404 can only mean the Node: where another object is called by name, its caller sorts a 404 itself.
+    /// Turns the trouble of a call into an error. A 404 becomes [`Error::NodeGone`], because it can only mean the Node.
+    /// A caller that names another kind of object handles a 404 itself.
     pub(crate) fn from_trouble(call: Call<'_>, trouble: Trouble) -> Self {
         let text = call.to_string();
         let status = match trouble {

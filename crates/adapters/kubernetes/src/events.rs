@@ -12,28 +12,28 @@ use recycle::records::claim::Phase;
 use crate::Error;
 use crate::call::{Call, send};
 
-/// Events of Nodes, which are in no namespace, live here; elsewhere the API server refuses them.
+/// The namespace for Events of Nodes, which have no namespace. The API server refuses such Events in any other namespace.
 const NAMESPACE: &str = "default";
-/// How many bytes the API server takes of a message.
+/// The maximum number of bytes in a message, a limit of the API server.
 const LONGEST_MESSAGE: usize = 1024;
-/// Leaves room for reason and hash within the 253 characters of a name.
+/// The maximum number of characters of a Node's name in the name of an Event, which has 253. The rest is for reason and hash.
 const LONGEST_NODE: usize = 200;
 
-/// What an Event is about.
+/// The subject of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion<'a> {
     Phase(Phase),
-    /// Pods of these classes are there: said once for each set of classes.
+    /// Pods of these classes are on the node. There is one Event for each set of classes.
     Pods(&'a str),
-    /// This stands in the way of evictions: said once for each.
+    /// A blocker stands in the way of evictions. There is one Event for each blocker.
     Blocked(&'a str),
-    /// This came up from outside while the node is worked on: said once for each.
+    /// An obstacle came up from outside while the execution works on the node. There is one Event for each obstacle.
     Disturbed(&'a str),
-    /// What a person asked for by a taint is refused.
+    /// A request that a person made by a taint is refused.
     Refused,
-    /// What a person asked for by a taint is a dry run: the plan.
+    /// A request that a person made by a taint is a dry run. The message is the plan.
     Planned,
-    /// The node is lost, and which pods with it. The Node object may be gone: an Event needs none.
+    /// The node is lost. The message says which pods were lost with it. The Node object may be gone, because an Event does not need it.
     Lost,
 }
 
@@ -68,7 +68,7 @@ impl Occasion<'_> {
         }
     }
 
-    /// What Events of the same reason differ in.
+    /// Returns the text in which Events of the same reason differ.
     fn detail(&self) -> &str {
         match self {
             Self::Phase(_) | Self::Refused | Self::Planned | Self::Lost => "",
@@ -77,8 +77,9 @@ impl Occasion<'_> {
     }
 }
 
-/// Tells those who watch the Node that a phase began, or something else of note. Said twice by the same execution, it counts once. An
-/// Event that cannot be written is logged and fails nothing: the record is what counts.
+/// Writes an Event on the Node: a phase began, or something else happened that an operator should know.
+/// A second Event of the execution with the same reason and detail is dropped, unless the execution was redriven in between.
+/// An Event that cannot be written is logged and fails nothing, because only the record counts.
 pub async fn tell(
     client: &kube::Client,
     node: &NodeName,
@@ -120,7 +121,7 @@ fn write_event(
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
             name: Some(node.to_string()),
-            // As the kubelet does it: `kubectl describe node` asks for this uid, too.
+            // The kubelet also uses the name as the uid, and `kubectl describe node` also lists the Events with this uid.
             uid: Some(node.to_string()),
             ..ObjectReference::default()
         },
@@ -138,7 +139,7 @@ fn write_event(
     }
 }
 
-/// The same for the same node, occasion and life of an execution, so that the API server keeps only the first.
+/// Returns the Event's name. Node, occasion, execution and redrive count determine it, so the API server keeps only the first Event.
 fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String {
     let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
     let node = node.trim_end_matches(['-', '.']);

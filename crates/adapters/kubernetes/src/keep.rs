@@ -7,7 +7,8 @@ use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, NodeChange, amend_node, list_labelled};
 
-/// Keeps a newcomer for `old`, unless somebody keeps it already. The Node as it is then.
+/// Keeps Cluster Autoscaler from removing a newcomer, for `old`. A newcomer that a person or an execution keeps already stays as it is.
+/// Returns the Node as it is afterwards.
 pub async fn keep_newcomer(
     client: &kube::Client,
     newcomer: NodeFacts,
@@ -27,7 +28,7 @@ pub async fn keep_newcomer(
     .await
 }
 
-/// The same change with what lets go of a newcomer, if it is kept for `old`.
+/// Adds to `change` what lets go of a newcomer. Returns `change` as it is if the newcomer is not kept for `old`.
 #[must_use]
 pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
     if !is_kept_for(newcomer, old) {
@@ -49,7 +50,7 @@ pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<()
         })
         .await;
         match amended {
-            // Where there is no Node, there is nothing to let go of.
+            // A Node that is gone needs no change.
             Ok(_) | Err(Error::NodeGone { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -10,13 +10,14 @@ use recycle::rotation::terms::{Marking, Unmarking};
 
 use crate::{Error, NodeChange, amend_node, list_nodes};
 
-/// How many Nodes are changed at once: the API server answers ten in a tenth of a second.
+/// The number of Nodes that are changed at once. The API server answers ten requests in a tenth of a second.
 const AT_ONCE: usize = 10;
 
-/// How long Nodes are changed, in real seconds: a call that hangs takes 15, and the functions have 60.
+/// The real time after which no further change begins. A call that hangs takes 15 seconds, and the functions have 60.
 const CHANGING: Duration = Duration::from_secs(35);
 
-/// Marks the nodes of a rotation; how many of them carry its mark then. Whoever was not reached in time does without.
+/// Marks the nodes of a rotation. Returns how many Nodes were handled, including those that stay with another rotation's mark.
+/// A node that is not reached in time goes without a mark.
 pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usize, Error> {
     let rotation = &marking.rotation;
     let nodes = list_nodes(client).await?.readable;
@@ -32,7 +33,8 @@ pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usiz
     .await
 }
 
-/// Takes the marks of rotations away; how many Nodes carried one. Whoever was not reached in time is left to the next sweep.
+/// Removes the marks of rotations. Returns how many marked Nodes were handled.
+/// The next sweep handles the Nodes that are not reached in time.
 pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Result<usize, Error> {
     let is_theirs = |node: &NodeFacts| {
         let owner = marked_by(node);
@@ -54,7 +56,7 @@ pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Resul
     .await
 }
 
-/// The change writes the taints only if they differ from those of the Node.
+/// Adds the taints to the change only if they differ from those of the Node.
 fn with_taints(node: &NodeFacts, change: NodeChange, taints: Vec<Taint>) -> NodeChange {
     if taints == node.taints {
         return change;
@@ -62,7 +64,8 @@ fn with_taints(node: &NodeFacts, change: NodeChange, taints: Vec<Taint>) -> Node
     change.taints(taints)
 }
 
-/// How many were changed, or were as they are to be. A Node that is gone needs no change.
+/// Changes Nodes as `decide` says, until [`CHANGING`] is over. Returns how many Nodes were changed or needed no change.
+/// A Node that is gone does not count.
 async fn change_all(
     client: &kube::Client,
     nodes: Vec<NodeFacts>,

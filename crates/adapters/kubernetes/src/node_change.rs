@@ -36,7 +36,7 @@ impl NodeChange {
         self
     }
 
-    /// What becomes of the annotation for Cluster Autoscaler.
+    /// Applies the decision about the annotation for Cluster Autoscaler.
     #[must_use]
     pub fn scale_down(self, change: ScaleDown) -> Self {
         match change {
@@ -60,7 +60,7 @@ impl NodeChange {
         self.annotate_json(RECORD_ANNOTATION, record)
     }
 
-    /// Writes the story for people.
+    /// Sets the annotation `recycle-eks/progress`, which is written for operators.
     pub fn progress(self, progress: &Progress) -> Result<Self, Error> {
         self.annotate_json(PROGRESS_ANNOTATION, progress)
     }
@@ -82,7 +82,7 @@ impl NodeChange {
         self
     }
 
-    /// Sets the whole list of taints: Kubernetes knows no smaller change of it.
+    /// Sets the whole list of taints, because Kubernetes has no smaller change of it.
     #[must_use]
     pub fn taints(mut self, taints: Vec<Taint>) -> Self {
         self.taints = Some(taints);
@@ -101,7 +101,7 @@ impl NodeChange {
         *self == Self::default()
     }
 
-    /// The JSON merge patch; null removes.
+    /// Builds the JSON merge patch, in which null removes a field.
     pub(crate) fn into_patch(self, resource_version: &str) -> Value {
         let mut metadata = json!({ "resourceVersion": resource_version });
         if !self.annotations.is_empty() {

@@ -21,11 +21,12 @@ use crate::node_change::NodeChange;
 use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, read_time, text_at};
 use crate::permissions::server_version;
 
-/// How often a change is tried against other writers. The kubelet and the node controllers write a Node every few seconds at
-/// most, so that a second try succeeds; more than three in a row is not chance, and the state machine tries again later.
+/// The number of attempts to change a Node that other clients also write.
+/// The kubelet and the node controllers write a Node every few seconds at most, so a second attempt usually succeeds.
+/// Three conflicts in a row are no coincidence. Then the call fails, and the state machine tries again later.
 const ATTEMPTS: u32 = 3;
 
-/// Of a Node what is read here, and nothing else: code that reads all of it is a tenth of a function.
+/// The parts of a Node that are read. The code to read a whole Node would be a tenth of a function.
 #[derive(Debug, Deserialize)]
 struct Node {
     #[serde(default)]
@@ -75,11 +76,12 @@ struct AttachedVolume {
     name: String,
 }
 
-/// What stands for a writer without a name, or with a time that cannot be represented. It is not the name of recycle-eks.
+/// The name for a writer without a name, or with a time that cannot be represented. It differs from recycle-eks's own [`FIELD_MANAGER`].
 const FORGED: &str = "forged";
 
-/// Who wrote `spec.unschedulable` last: a client that sets a field to another value owns it from then on. The API server also keeps entries
-/// that clients send. One that it would not have written itself counts as another client's.
+/// Finds the client that last wrote `spec.unschedulable`. A client that sets a field to another value owns it from then on.
+/// The API server also keeps entries that clients send. An entry that the API server itself would not have written counts as another
+/// client's ([`FORGED`]).
 fn find_cordoner(entries: Vec<ManagedFields>) -> Option<String> {
     let mut owners = entries;
     owners.retain(|entry| entry.fields_v1.pointer("/f:spec/f:unschedulable").is_some());
@@ -104,21 +106,21 @@ impl Item for Result<NodeFacts, UnreadableNode> {
     }
 }
 
-/// Reads a Node; none if there is no such Node. One that cannot be read is an error.
+/// Fetches a Node. None if there is no such Node. A Node that cannot be read is an error.
 pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
     let call = Call::new("get", "nodes", name.as_str());
     let node = call::get(&nodes(client), call).await?;
     node.map(|node| understand(call, &node)).transpose()
 }
 
-/// One that is named cannot be left out if it cannot be read.
+/// Reads a Node that was requested by name. An unreadable Node is an error, because it cannot be left out as in a list.
 fn understand(call: Call<'_>, object: &Value) -> Result<NodeFacts, Error> {
     Result::read(object).map_err(|node: UnreadableNode| Error::unexpected(call, node))
 }
 
-/// Finds the Node of an instance: under the hint (its private DNS name), under its id, else in a list of all Nodes. A Node is
-/// accepted only if its `spec.providerID` names the instance: names follow different rules from cluster to cluster, and are
-/// used again. If the Node of the instance cannot be read, that is an error.
+/// Finds the Node of an instance: first under the hint (its private DNS name), then under its id, then in a list of all Nodes.
+/// A Node is accepted only if its `spec.providerID` names the instance. The rules for names differ from cluster to cluster, and names
+/// are used again. A Node of the instance that cannot be read is an error. So is any unreadable Node under one of the two names.
 pub async fn find_node(
     client: &kube::Client,
     instance: &InstanceId,
@@ -135,7 +137,8 @@ pub async fn find_node(
     Ok(found.find(|node| node.instance.as_ref() == Some(instance)))
 }
 
-/// The same without the list, which costs as much as the cluster is large: for an instance that may not have registered yet.
+/// Finds the Node of an instance under its hint or its id only, for an instance that may not have registered yet.
+/// The list of all Nodes that [`find_node`] reads would cost more the larger the cluster is.
 pub async fn guess_node(
     client: &kube::Client,
     instance: &InstanceId,
@@ -153,12 +156,12 @@ pub async fn guess_node(
 
 const OF_CLUSTER: &str = "of the cluster";
 
-/// Every Node of the cluster, in pages.
+/// Lists every Node of the cluster, in pages.
 pub async fn list_nodes(client: &kube::Client) -> Result<NodeList, Error> {
     list(client, ListParams::default(), OF_CLUSTER).await
 }
 
-/// Those that cannot be read are logged, for the lists that leave them out.
+/// Lists Nodes and logs those that cannot be read, because some callers leave them out.
 async fn list(client: &kube::Client, params: ListParams, name: &str) -> Result<NodeList, Error> {
     let mut found = NodeList::default();
     for node in call::list(&nodes(client), params, listing(name)).await? {
@@ -177,25 +180,25 @@ fn warn_of(node: &UnreadableNode) {
     tracing::warn!(node = node.name, why = node.why, "a Node cannot be read");
 }
 
-/// The Nodes that carry a group's label: those that are claimed, and perhaps some of a group with the same short hash.
+/// Lists the Nodes that carry a group's label. These are the claimed Nodes, and perhaps some of another group with the same short hash.
 pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
     let selector = format!("{GROUP_LABEL}={}", group_label(group));
     list_labelled(client, &selector, &format!("of group {group}")).await
 }
 
-/// The Nodes that stand in for one of these instances.
+/// Lists the Nodes that replace one of these instances.
 pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
     let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
     let selector = format!("{REPLACES_LABEL} in ({})", ids.join(","));
     list_labelled(client, &selector, "that stand in for others").await
 }
 
-/// The control plane's version; none if it says something else than a version.
+/// Reads the control plane's version. None if the API server's text is not a version.
 pub async fn read_release(client: &kube::Client) -> Result<Option<Release>, Error> {
     Ok(Release::read(&server_version(client).await?))
 }
 
-/// The Nodes that a label selector matches, which `name` calls, but for those that cannot be read.
+/// Lists the readable Nodes that a label selector matches. `name` describes the list in errors.
 pub(crate) async fn list_labelled(
     client: &kube::Client,
     selector: &str,
@@ -205,17 +208,17 @@ pub(crate) async fn list_labelled(
     Ok(list(client, params, name).await?.readable)
 }
 
-/// Whether any other Node is Ready. If none is, it is not the nodes that are sick, but their way to the API server: Kubernetes, too, deletes
-/// no pods when all nodes fall silent.
+/// Checks whether any other Node is Ready. If none is, the fault lies in their connection to the API server, not in the nodes.
+/// Kubernetes also deletes no pods when all nodes stop reporting.
 pub async fn is_another_ready(client: &kube::Client, than: &NodeName) -> Result<bool, Error> {
     is_any_node(client, "", |node| node.ready && node.name != *than).await
 }
 
-/// Nodes in a page, where one of them is enough. A zone has at most one or two that are drained or not Ready at a time.
+/// The number of Nodes in a page when one match is enough. A zone has at most one or two Nodes at a time that are drained or not Ready.
 const FEW: u32 = 20;
 
-/// Whether one of the Nodes that match a label selector is such; none is asked about beyond the page of the first. One that cannot be read
-/// is not.
+/// Checks whether any Node that a label selector matches meets `is_such`. An unreadable Node does not.
+/// No page is fetched after the one with the first match.
 pub(crate) async fn is_any_node(
     client: &kube::Client,
     selector: &str,
@@ -231,12 +234,12 @@ fn listing(name: &str) -> Call<'_> {
     Call::new("list", "nodes", name)
 }
 
-/// What every acting step does first: the Node's claim, if it is still ours. `urgency` is ours.
+/// Returns the Node's claim if `me` still holds it. Every acting step calls this first. `urgency` is that of the calling execution.
 pub fn check_claim(node: &NodeFacts, me: &Fence, urgency: Urgency) -> Result<Claim, ClaimLost> {
     claim::check_claim(node.claim(), me, urgency, &format!("node {}", node.name))
 }
 
-/// Writes a change in one request, against the version of the Node that was read.
+/// Writes a change in one request, against the version of the Node that was read. Returns the Node after the change.
 pub async fn change_node(
     client: &kube::Client,
     node: &NodeFacts,
@@ -252,8 +255,9 @@ pub async fn change_node(
     understand(call, &changed)
 }
 
-/// Changes a Node as `decide` says. If somebody else was quicker, the Node is read again and `decide` asked again (so the
-/// claim is checked in there). The Node as it is in the end; `decide` answers none if nothing has to change.
+/// Changes a Node as `decide` says, and returns the Node as it is in the end. `decide` returns None if nothing has to change.
+/// If another client changes the Node first, the Node is read again and `decide` is called again, up to `ATTEMPTS` times in all.
+/// A caller that needs the claim therefore checks it in `decide`.
 pub async fn amend_node<E: From<Error>>(
     client: &kube::Client,
     mut node: NodeFacts,
@@ -277,14 +281,16 @@ pub async fn amend_node<E: From<Error>>(
     }
 }
 
-/// The value of the label `recycle-eks/group`: a group's name may be longer than a label, and of other characters.
+/// Returns the value of the label `recycle-eks/group`, a hash of the group's name.
+/// The name itself may be longer than a label value, or contain characters that a label value may not.
 #[must_use]
 pub fn group_label(group: &GroupName) -> String {
     short_hash(group.as_str())
 }
 
-/// What we need to know of a Node. Without its name or its version nothing could be written to it as it was read; without a spec its taints
-/// would be taken for none, and be lost with the next change.
+/// Reads what the decisions need of a Node. A missing name, version or spec is an error.
+/// Without name and version, a write could not refer to the Node as it was read.
+/// Without a spec, the Node would seem to have no taints, and the next change would remove them.
 fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
     let Node {
         metadata,
@@ -324,7 +330,7 @@ fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
     })
 }
 
-/// `aws:///eu-west-1a/i-0123456789abcdef0`.
+/// Reads the instance id from a provider id such as `aws:///eu-west-1a/i-0123456789abcdef0`.
 fn read_provider_id(provider_id: &str) -> Option<InstanceId> {
     let (_, id) = provider_id.strip_prefix("aws://")?.rsplit_once('/')?;
     id.parse().ok()

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::shallow::Shallow;
 
-/// What is read of `metadata`.
+/// The parts of `metadata` that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Metadata {
@@ -31,7 +31,7 @@ pub(crate) struct Metadata {
     pub(crate) managed_fields: Vec<ManagedFields>,
 }
 
-/// Who owns an object.
+/// The owner of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OwnerReference {
@@ -41,7 +41,7 @@ pub(crate) struct OwnerReference {
     pub(crate) controller: Option<bool>,
 }
 
-/// Which fields a client wrote. Any client may write these entries, also for others.
+/// The fields that a client wrote. Any client may write such entries, also in the name of another client.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ManagedFields {
@@ -51,14 +51,14 @@ pub(crate) struct ManagedFields {
     pub(crate) fields_v1: Value,
 }
 
-/// A time of an entry of `managedFields` or of a condition. One that cannot be represented, such as the last day of the year 9999, counts
-/// as the latest that can be: the API server stores any time there.
+/// Reads the time of a `managedFields` entry or of a condition. The API server stores any time there.
+/// A time that cannot be represented, such as the last day of the year 9999, counts as [`Timestamp::MAX`].
 pub(crate) fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
 
-/// Why an object cannot be read: the field, and what is wrong with it.
+/// The reason why an object cannot be read: the field and its defect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Gap(pub(crate) String);
@@ -69,20 +69,21 @@ impl From<Unreadable> for Gap {
     }
 }
 
-/// The value of a field that every object of an API server has. Without it the answer is not whole, and nothing is written on a guess.
+/// Returns the value of a field that every object of an API server has.
+/// A missing value is an error, because the answer is incomplete and nothing may be written on a guess.
 pub(crate) fn given(field: &str, value: Option<String>) -> Result<String, Gap> {
     value
         .filter(|value| !value.is_empty())
         .ok_or_else(|| Gap(format!("{field} is missing")))
 }
 
-/// A text in an object that cannot be read as a whole; empty if it is not there.
+/// Returns a text from an object that cannot be read as a whole. Empty if there is no such text.
 pub(crate) fn text_at(object: &Value, pointer: &str) -> String {
     let text = object.pointer(pointer).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
-/// What is read of each object of a list. It says itself if the object cannot be read.
+/// A value that is read from each object of a list. Reading never fails: the value itself says if the object cannot be read.
 pub(crate) trait Item {
     fn read(object: &Value) -> Self;
 }
@@ -94,7 +95,7 @@ pub(crate) struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Of the kind `K`, in one namespace, or in none.
+    /// Selects the objects of kind `K` in one namespace. Without a namespace, it selects those of the whole cluster.
     pub(crate) fn of<K>(client: &'a kube::Client, namespace: Option<&str>) -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -130,7 +131,7 @@ fn read_object(text: &str) -> kube::Result<Value> {
     read_answer(text).map(|Shallow(object)| object)
 }
 
-/// `Client::request` does the same, but logs the whole answer if it cannot be read.
+/// Parses an answer. `Client::request` does the same, but logs the whole answer if it cannot be parsed.
 fn read_answer<T: DeserializeOwned>(text: &str) -> kube::Result<T> {
     let read = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text),
@@ -155,12 +156,12 @@ struct PageMetadata {
     r#continue: Option<String>,
 }
 
-/// An empty list may be null. A list without items is no list.
+/// Reads the items of a list. An empty list may be null, but a list without `items` is an error.
 fn read_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Each object is taken apart before the next is parsed: a page of large pods would not fit into a function's memory.
+/// An object that is read before the next one is parsed. A whole page of large pods would not fit into a function's memory.
 struct Read<T>(T);
 
 impl<'de, T: Item> Deserialize<'de> for Read<T> {
@@ -171,7 +172,8 @@ impl<'de, T: Item> Deserialize<'de> for Read<T> {
 }
 
 impl<T> Page<T> {
-    /// The items, and the token of the next page if there is one. The last page of a list that a field selector thins out may be empty.
+    /// Returns the items, and the token of the next page if there is one.
+    /// The last page of a list with a field selector may be empty.
     pub(crate) fn into_items(self) -> (impl Iterator<Item = T>, Option<String>) {
         let items = self.items.into_iter().map(|Read(item)| item);
         let next = self.metadata.0.r#continue.filter(|token| !token.is_empty());

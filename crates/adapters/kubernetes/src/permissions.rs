@@ -10,7 +10,7 @@ use recycle::reference::permissions::{PERMISSIONS, Permission};
 use crate::Error;
 use crate::call::{Call, send};
 
-/// What we may not do although we would have to, each as `verb resource`. Everybody who is signed in may ask.
+/// Lists the required permissions that this role lacks, each as `verb resource`. Every authenticated client may ask for this.
 pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
     let asked = PERMISSIONS
         .iter()
@@ -20,7 +20,7 @@ pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, E
     Ok(missing.map(|(permission, _)| permission.to_string()).collect())
 }
 
-/// What the API server calls its version, such as `v1.35.2-eks-1234567`. Asked with our token, it says whether we are let in.
+/// Fetches the API server's version, such as `v1.35.2-eks-1234567`. The call carries the token, so it also shows if the cluster accepts it.
 pub async fn server_version(client: &kube::Client) -> Result<String, Error> {
     let call = Call::new("get", "version", "of the API server");
     Ok(send(call, client.apiserver_version()).await?.git_version)

@@ -17,7 +17,7 @@ use crate::Error;
 use crate::call::{self, Call, Trouble, attempt};
 use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, text_at};
 
-/// Of a pod what is read here, and nothing else: code that reads all of it is a tenth of a function.
+/// The parts of a pod that are read. The code to read a whole pod would be a tenth of a function.
 #[derive(Debug, Deserialize)]
 struct Pod {
     #[serde(default)]
@@ -82,14 +82,14 @@ struct ContainerState {
 /// The API server's default of `terminationGracePeriodSeconds`.
 const DEFAULT_GRACE: i64 = 30;
 
-/// What became of the wish to evict a pod.
+/// The outcome of a request to evict a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Eviction {
-    /// The pod is on its way out.
+    /// The pod is being terminated.
     Accepted,
     /// The pod is gone, or another one has its name.
     Gone,
-    /// The pod may not go now.
+    /// The pod may not be evicted now.
     Refused {
         kind: RefusalKind,
         /// The API server's own text.
@@ -97,13 +97,13 @@ pub enum Eviction {
     },
 }
 
-/// The pods that are bound to a Node, all of them, also those that cannot be read ([`PodFacts::unreadable`]).
+/// Lists all pods that are bound to a Node, including those that cannot be read ([`PodFacts::unreadable`]).
 pub async fn list_pods(client: &kube::Client, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     let (selector, name) = (format!("spec.nodeName={node}"), format!("of node {node}"));
     list(client, &selector, &name).await
 }
 
-/// The pods of the cluster that no node has room for, or that have not started yet.
+/// Lists the pods of the cluster that are Pending: no node has room for them, or they have not started yet.
 pub async fn list_pending_pods(client: &kube::Client) -> Result<Vec<PodFacts>, Error> {
     list(client, "status.phase=Pending", "that are Pending").await
 }
@@ -114,7 +114,7 @@ async fn list(client: &kube::Client, selector: &str, name: &str) -> Result<Vec<P
     call::list(&Objects::of::<v1::Pod>(client, None), params, call).await
 }
 
-/// Asks for the eviction of this very pod (`policy/v1`): one of the same name that came after it is safe.
+/// Requests the eviction of exactly this pod (`policy/v1`). The request names the pod's uid, so that a later pod of the same name is safe.
 pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>) -> Result<Eviction, Error> {
     let api: Api<v1::Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let name = pod.full_name();
@@ -123,7 +123,7 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    // Not `Api::evict`: it writes `delete_options`, which the API server does not know, and the uid would not be checked.
+    // `Api::evict` does not fit. It writes `delete_options`, which the API server does not know, so the uid would not be checked.
     let request = request(pod, grace);
     let answer = api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request);
     let Err(trouble) = attempt(answer).await else {
@@ -136,7 +136,7 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
     refusal.ok_or_else(|| Error::from_trouble(call, trouble))
 }
 
-/// `grace` are seconds instead of the pod's own.
+/// Builds the request. `grace` is a grace period in seconds that replaces the pod's own.
 fn request(pod: &PodFacts, grace: Option<u32>) -> EvictionRequest {
     EvictionRequest {
         metadata: ObjectMeta {
@@ -155,8 +155,9 @@ fn request(pod: &PodFacts, grace: Option<u32>) -> EvictionRequest {
     }
 }
 
-/// The refusals that are answers. A 429 without a budget among its causes is the API server's own throttling; one with a budget that
-/// says when to come again means that the budget's controller has not looked at it yet.
+/// Reads a refusal that is an answer about the pod. None if the refusal is a failure of the call.
+/// A 429 without a budget among its causes is the API server's own throttling.
+/// A budget with a retry time means that its controller has not processed it yet.
 fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
     let budget = status
         .details
@@ -200,8 +201,10 @@ impl Item for PodFacts {
     }
 }
 
-/// An eviction names the pod and its uid: without them it could be another one, or be taken for gone. Without its phase, its age or what
-/// controls it, it would be evicted although it has finished, tolerates our taint, or is a DaemonSet's.
+/// Reads a pod, and requires the fields that evictions depend on.
+/// Without name and uid, an eviction could hit another pod, or the pod could count as gone.
+/// Without phase, creation time and controller, a pod could be evicted although it has finished, tolerates the draining taint, or belongs
+/// to a DaemonSet.
 fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     let Pod {
         metadata,

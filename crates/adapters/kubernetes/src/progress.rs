@@ -5,14 +5,15 @@ use recycle::records::progress::Progress;
 
 use crate::{Error, NodeChange, change_node};
 
-/// What was told last; none also if somebody edited it: it is written anew then.
+/// Returns the progress that was written last. None if there is none, or if it cannot be read, for example after an edit.
+/// The next write then replaces it.
 #[must_use]
 pub fn read_progress(node: &NodeFacts) -> Option<Progress> {
     node.progress()
 }
 
-/// Tells it, if it is not what was told last. If somebody else changed the Node at the same moment, nothing is written and
-/// nothing is wrong: the next poll tells it.
+/// Writes the progress, unless the annotation already says the same.
+/// If another client changed the Node at the same moment, nothing is written and no error is returned. The next poll writes it.
 pub async fn tell_progress(
     client: &kube::Client,
     node: &NodeFacts,

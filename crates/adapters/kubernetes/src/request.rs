@@ -6,8 +6,8 @@ use recycle::cluster::node::{NodeFacts, is_request_taint};
 
 use crate::{Error, NodeChange, Occasion, amend_node, tell};
 
-/// Answers a request that leads to nothing: says why in an Event, then takes the taint away, so that no sweep starts it again. If somebody
-/// works on the node meanwhile, the taint is theirs to take away.
+/// Answers a request that starts no work. Writes an Event with the reason, then removes the taint, so that no sweep starts it again.
+/// If an execution claims the node meanwhile, the taint stays, because that execution removes it.
 pub async fn answer_request(
     client: &kube::Client,
     node: &NodeFacts,

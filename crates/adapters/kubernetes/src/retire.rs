@@ -13,11 +13,13 @@ use recycle::restore::undo::EXCLUDED;
 
 use crate::NodeChange;
 
-/// One request for a stopped instance's Node, the last that needs the claim; none if it was made. The cordon, and a taint that says why,
-/// keep pods away, and recycle-eks leaves nothing else. Kubernetes removes the pods that were left, but for those that tolerate every taint.
+/// Builds the last request for a stopped instance's Node that needs the claim. None if the request was made already.
+/// The cordon, and a taint that says why, keep pods away. The out-of-service taint makes Kubernetes remove the remaining pods,
+/// except those that tolerate every taint. The Node also stays excluded from load balancers and from Cluster Autoscaler's scale-down.
+/// A second annotation keeps the value that the scale-down annotation had before. recycle-eks leaves nothing else.
 ///
-/// The Node stays because Cluster Autoscaler lists members in Standby, too, and terminates a machine that has had no Node for
-/// 15 minutes with its place in the group (`removeOldUnregisteredNodes` in `core/static_autoscaler.go`).
+/// The Node itself stays because Cluster Autoscaler also lists members in Standby. It terminates a machine that has had no Node for
+/// 15 minutes, and the group loses that place (`removeOldUnregisteredNodes` in `core/static_autoscaler.go`).
 #[must_use]
 pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Option<NodeChange> {
     let stopped = stopped_taint(instance);
@@ -38,7 +40,8 @@ pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Option<NodeCha
     })
 }
 
-/// The same for a detached instance's Node, which is Cluster Autoscaler's again as it was.
+/// Builds the request for a detached instance's Node. None if the request was made already.
+/// The annotation for Cluster Autoscaler gets back the value that it had before the execution.
 #[must_use]
 pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Option<NodeChange> {
     let detached = detached_taint(instance);
@@ -46,12 +49,13 @@ pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Option<NodeCh
         return None;
     }
     let change = forget(NodeChange::new().taints(replace_taints(node, [detached])));
-    // Without a record nothing is known of the annotation.
+    // An unreadable record counts as an empty one, so the annotation stays as it is.
     let record = node.record().unwrap_or_default();
     Some(change.scale_down(let_go_of_old_node(node, &record)))
 }
 
-/// The draining taint gives way to these; Kubernetes allows one of a key and an effect.
+/// Replaces the draining taint, and every taint with the same key and effect as one of the new taints.
+/// Kubernetes allows only one taint with a given key and effect.
 fn replace_taints<const N: usize>(node: &NodeFacts, left: [Taint; N]) -> Vec<Taint> {
     let stays = |taint: &&Taint| {
         let is_replaced = left

@@ -7,11 +7,11 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// How many levels of an object are kept. The deepest field that is read, a node selector's value in a PersistentVolume, is at level 10;
-/// serde_json goes to level 128.
+/// The number of levels of an object that are kept. The deepest field that is read, a node selector's value in a PersistentVolume, is at
+/// level 10. serde_json itself goes to level 128.
 const LEVELS: u8 = 32;
 
-/// An object. What is deeper than [`LEVELS`] is null.
+/// An object in which every value deeper than [`LEVELS`] is null.
 #[derive(Debug)]
 pub(crate) struct Shallow(pub(crate) Value);
 
@@ -21,7 +21,7 @@ impl<'de> Deserialize<'de> for Shallow {
     }
 }
 
-/// How many levels are left.
+/// The number of levels that are left.
 #[derive(Clone, Copy)]
 struct Left(u8);
 

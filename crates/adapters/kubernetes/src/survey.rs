@@ -14,11 +14,11 @@ use recycle::records::node_record::UnreadableRecord;
 use crate::volumes::hold_back;
 use crate::{Error, list_pods};
 
-/// What decides about the pods of a node, beside the node and the time.
+/// The facts that decide about the pods of a node, besides the node and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct DrainFacts<'a> {
     pub input: &'a Input,
-    /// When the drain began; none before it has.
+    /// The start of the drain. None before it has begun.
     pub draining_since: Option<Timestamp>,
     /// The hook that holds the instance.
     pub hook: Option<&'a HeldByHook>,
@@ -38,16 +38,16 @@ impl<'a> From<&'a Run> for DrainFacts<'a> {
 #[derive(Debug, Clone)]
 pub struct NodeSurvey<'a> {
     pub terms: Terms<'a>,
-    /// What to say of the annotation that moves the end of the drain.
+    /// The remark on the annotation that moves the end of the drain, if there is one to make.
     pub remark: Option<String>,
-    /// As they were listed.
+    /// The pods as the API server listed them.
     pub listed: Vec<PodFacts>,
-    /// By class.
+    /// The pods by class.
     pub pods: PodSurvey,
 }
 
 impl<'a> NodeSurvey<'a> {
-    /// Lists the pods and sorts them, without a look at their volumes. The pods of a deleted Node are still listed for a minute.
+    /// Lists the pods and classifies them, but does not read their volumes. The pods of a deleted Node are still listed for a minute.
     pub async fn fetch<E: From<Error> + From<UnreadableRecord>>(
         client: &kube::Client,
         name: &NodeName,
@@ -69,7 +69,7 @@ impl<'a> NodeSurvey<'a> {
         })
     }
 
-    /// Holds back the pods whose volumes no other node can use. If EC2 takes the instance away, every pod may go.
+    /// Holds back the pods whose volumes no other node can use. If EC2 takes the instance away, no pod is held back.
     pub async fn hold_back(self, client: &kube::Client, node: &NodeFacts) -> Result<Self, Error> {
         if self.terms.interrupted_at.is_some() {
             return Ok(self);
@@ -78,7 +78,7 @@ impl<'a> NodeSurvey<'a> {
         Ok(Self { pods, ..self })
     }
 
-    /// Both, for a Node that is there.
+    /// Fetches the survey of an existing Node and holds back pods ([`Self::hold_back`]).
     pub async fn of_node<E: From<Error> + From<UnreadableRecord>>(
         client: &kube::Client,
         node: &NodeFacts,
@@ -90,11 +90,11 @@ impl<'a> NodeSurvey<'a> {
     }
 }
 
-/// Since when a pod that comes to this Node tolerates our taint. None if the taint is not there (any more), or if no execution
-/// recorded it: any pod may come then, and all of them count.
+/// Returns the time since when a pod that comes to this Node tolerates the draining taint.
+/// None if the taint is not there (any more), or if no execution recorded it. Then any pod may come, and all of them count.
 ///
-/// The record says when it was decided to set the taint, which may have taken a quarter of an hour of tries since; a pod that
-/// came in meanwhile tolerates nothing. `draining_since` is when `check-pods` first looked, and the taint was there by then.
+/// The record holds the time of the decision to set the taint. Setting it may have taken a quarter of an hour of attempts, and a pod that
+/// came meanwhile tolerates nothing. `draining_since` is the time of the first look of `check-pods`, and the taint was there by then.
 pub fn tainted_since(
     node: &NodeFacts,
     draining_since: Option<Timestamp>,

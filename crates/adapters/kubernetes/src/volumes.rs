@@ -19,10 +19,10 @@ use crate::call::{self, Call};
 use crate::nodes::is_any_node;
 use crate::object::Objects;
 
-/// How many claims are read at once: each is two short calls, and a node has at most a few dozen volumes.
+/// The number of claims that are read at once. Each takes two short calls, and a node has at most a few dozen volumes.
 const AT_ONCE: usize = 10;
 
-/// What is read of a claim, or of a volume. Its metadata is not: a tenant may write most of it.
+/// The part of a claim or of a volume that is read. The metadata is not read, because a tenant may write most of it.
 #[derive(Debug, Deserialize)]
 struct With<Spec> {
     spec: Spec,
@@ -52,8 +52,9 @@ struct NodeSelector {
     node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
-/// Holds back those of the pods to evict that have a volume which no other node can use now. Costs two calls for each claim of a pod to
-/// evict and one for each zone; nothing if no such pod has a claim.
+/// Holds back those pods to evict that have a volume which no other node can use now.
+/// Each claim of a pod to evict costs up to two calls. Each set of nodes that the volumes need, such as a zone, costs at least one.
+/// If no such pod has a claim, there is no call.
 pub async fn hold_back(
     client: &kube::Client,
     node: &NodeFacts,
@@ -73,7 +74,7 @@ pub async fn hold_back(
     Ok(volumes::hold_back(survey, &volumes, &places))
 }
 
-/// The volumes of the claims that are bound. A claim or a volume that is gone binds nobody.
+/// Fetches the volumes of the claims that are bound. A claim or a volume that is gone has no entry, so it restricts no pod.
 async fn fetch_volumes(
     client: &kube::Client,
     claims: BTreeSet<VolumeClaim>,
@@ -108,7 +109,7 @@ async fn fetch_volume(
     }))
 }
 
-/// The spec of one object; none if there is no object of that name.
+/// Fetches the spec of one object. None if there is no object with the name.
 async fn get_spec<Spec: DeserializeOwned>(
     objects: &Objects<'_>,
     resource: &'static str,

@@ -19,7 +19,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use scripted_aws::ScriptedAws;
 use serde_json::json;
 
-/// The API server's own certificate, which is its authority, too: base64 of PEM, and what serves it.
+/// The API server's certificate (base64 of PEM), which is also its authority, and the TLS configuration that serves it.
 static IDENTITY: LazyLock<(String, Arc<ServerConfig>)> = LazyLock::new(|| {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -32,7 +32,7 @@ static IDENTITY: LazyLock<(String, Arc<ServerConfig>)> = LazyLock::new(|| {
     (STANDARD.encode(made.cert.pem()), Arc::new(config))
 });
 
-/// An API server that gives these answers, one a connection, and returns the tokens that it saw.
+/// Starts an API server that gives these answers, one for each connection, and returns the tokens that it received.
 fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
@@ -61,7 +61,7 @@ fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec
     (endpoint, spawn(move || answers.into_iter().map(answer).collect()))
 }
 
-/// Access to an EKS that describes the cluster at these endpoints, one a call.
+/// Builds access to an EKS that describes the cluster at these endpoints, one for each call.
 fn access(endpoints: &[&str]) -> Access {
     let aws = endpoints.iter().fold(ScriptedAws::new(), |aws, endpoint| {
         let cluster =

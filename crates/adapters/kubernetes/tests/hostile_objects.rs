@@ -14,7 +14,7 @@ use recycle::drain::survey::PodSurvey;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
-/// RFC 3339 ends here; the newest time that can be represented is a day earlier.
+/// The last second of RFC 3339. The latest time that can be represented is a day earlier.
 const END_OF_TIME: &str = "9999-12-31T23:59:59Z";
 const INSTANCE: &str = "i-0123456789abcdef0";
 
@@ -41,20 +41,20 @@ fn node(name: &str, instance: &str) -> Value {
     })
 }
 
-/// The same object with this value at this place.
+/// Returns the object with this value at this place.
 fn with(mut object: Value, place: &str, value: Value) -> Value {
     let (parent, field) = place.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[field] = value;
     object
 }
 
-/// The same object with a writer that claims a time which no type can represent.
+/// Returns the object with a `managedFields` entry whose time no type can represent.
 fn forged(object: Value) -> Value {
     let entry = json!({"manager": "x", "operation": "Update", "time": END_OF_TIME, "fieldsType": "FieldsV1", "fieldsV1": {}});
     with(object, "/metadata/managedFields", json!([entry]))
 }
 
-/// A Node with a taint that cannot be read. Its own kubelet may register it like this.
+/// Builds a Node with a taint that cannot be read. The Node's own kubelet may register it like this.
 fn unreadable_node(name: &str, instance: &str) -> Value {
     let taint = json!({"key": "x", "effect": "NoExecute", "timeAdded": END_OF_TIME});
     with(node(name, instance), "/spec/taints", json!([taint]))
@@ -132,7 +132,7 @@ async fn managed_fields_and_conditions_make_no_node_unreadable() {
     }
 }
 
-/// The API server stores entries that are nested deeper than a JSON parser goes by default.
+/// The API server stores entries that are nested deeper than a JSON parser reads by default.
 #[tokio::test]
 async fn deeply_nested_managed_fields_make_no_object_unreadable() {
     let nested = (0..300).fold(json!({}), |inner, _| json!({ "f:a": inner }));

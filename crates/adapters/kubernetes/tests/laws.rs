@@ -128,7 +128,7 @@ proptest! {
         match find_node(&kube.client(), &INSTANCE.parse().unwrap(), None).await {
             Ok(Some(found)) => prop_assert!(!found.resource_version.is_empty()),
             Ok(None) => {
-                // Every object of the list is another's, or nobody's.
+                // No object of the list is the Node of the instance.
                 let says_so = |node: &Value| {
                     let provider = node["spec"]["providerID"].as_str().unwrap_or_default();
                     !provider.ends_with(&format!("/{INSTANCE}")) || !provider.starts_with("aws://")

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const ME: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:me";
 const OTHER: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:other";
 
-/// The Node of the instance whose id ends in this digit.
+/// Builds the Node of the instance whose id ends in this digit.
 fn node(digit: u8, marked_by: Option<&str>) -> Value {
     let mut taints = vec![json!({"key": "dedicated", "effect": "NoSchedule"})];
     taints.extend(marked_by.map(|_| json!({"key": "recycle-eks/outdated", "effect": "PreferNoSchedule"})));
@@ -48,7 +48,7 @@ async fn the_nodes_that_are_meant_are_marked_beside_their_other_taints() {
         json!({"cluster_name": "world", "rotation": ME, "mark": "soft", "nodes": ids(&[1, 3])}),
     )
     .unwrap();
-    // The third is left to whoever has marked it.
+    // The third Node keeps the mark of the other rotation, but is counted.
     assert_eq!(mark_nodes(&kube.client(), &marking).await.unwrap(), 2);
     let calls = kube.calls();
     assert_eq!(calls.len(), 2);

@@ -147,7 +147,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
     assert_eq!(pods, [expected]);
 }
 
-/// What is read of a pod with this spec and status.
+/// Reads a pod with this spec and status.
 async fn read(spec: Value, status: Value) -> PodFacts {
     let mut item = pod("train");
     item["spec"] = spec;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const NODE: &str = "/api/v1/nodes/a";
 
-/// A Node with another taint beside these, and perhaps with a claim.
+/// Builds a Node with another taint beside the request, and perhaps with a claim.
 fn node(request: Option<&str>, claim: Option<&str>) -> Value {
     let asked = request.map(|effect| json!({"key": "recycle-eks/request", "effect": effect}));
     let taints: Vec<Value> = asked.into_iter().chain([team()]).collect();
@@ -25,7 +25,8 @@ fn team() -> Value {
     json!({"key": "team", "value": "blue", "effect": "NoExecute"})
 }
 
-/// What is sent, where the Node was read as `read`; and if somebody was quicker with the patch, it is as `quicker` by then.
+/// Returns the calls that `answer_request` makes for a Node that was read as `read`.
+/// With `quicker`, another client changes the Node to `quicker` before the patch.
 async fn sent(read: Value, quicker: Option<Value>) -> Vec<(String, Value)> {
     let found = ScriptedKube::new().on("GET", NODE, 200, read);
     let facts = get_node(&found.client(), &"a".parse().unwrap())

@@ -60,7 +60,7 @@ fn volume(key: &str, value: &str) -> Value {
     })
 }
 
-/// A claim `data` that is bound to a volume in zone a.
+/// Builds an API server with a claim `data` that is bound to a volume in zone a.
 fn bound() -> ScriptedKube {
     ScriptedKube::new()
         .on(

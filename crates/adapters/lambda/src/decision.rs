@@ -5,17 +5,17 @@ use recycle::notify::metrics::Metric;
 use recycle::records::claim::Phase;
 use serde_json::{Value, json};
 
-/// Whom an invocation is about, as far as what it was given says so.
+/// The execution, state, instance and node of an invocation, as far as its payload names them.
 #[derive(Debug)]
 pub(crate) struct Subject([Field; 4]);
 
-/// A field of the line, which is left out if there is no value.
+/// A field of the line. A field without a value is left out.
 type Field = (&'static str, Option<Value>);
 
 impl Subject {
     pub(crate) fn of(payload: &Value) -> Self {
         let at = |pointer: &str| payload.pointer(pointer).filter(|found| !found.is_null()).cloned();
-        // A sweep is given what it found, an execution is given its node.
+        // A sweep passes the instance that it found. An execution has the instance in its input.
         let instance = at("/leftover/instance_id").or_else(|| at("/context/Execution/Input/instance_id"));
         Self([
             ("execution", at("/context/Execution/Id")),
@@ -25,7 +25,7 @@ impl Subject {
         ])
     }
 
-    /// The line of an answer. `phase` is how far the execution has come with the node.
+    /// Builds the line of an answer. `phase` is the phase that the execution has reached with the node.
     pub(crate) fn tell(self, answer: &Value, phase: Option<Phase>) -> Value {
         let told = ["verdict", "wait_seconds", "reason", "counts"];
         let told = told.map(|name| (name, Some(answer[name].clone())));
@@ -37,13 +37,13 @@ impl Subject {
         self.line(more.into_iter().chain(told))
     }
 
-    /// The line of a failure, by its public name.
+    /// Builds the line of a failure under its public name.
     pub(crate) fn tell_failure(self, error: &str, message: &str) -> Value {
         let more = [("level", "ERROR"), ("error", error), ("reason", message)];
         self.line(more.into_iter().map(|(name, text)| (name, Some(json!(text)))))
     }
 
-    /// A field of `more` stands for the subject's own of that name, if it has a value.
+    /// Builds the line. A field of `more` that has a value replaces the subject's field of the same name.
     fn line(self, more: impl Iterator<Item = Field>) -> Value {
         let fields = self.0.into_iter().chain(more);
         let known = fields.filter_map(|(name, value)| Some((name.to_owned(), value?)));
@@ -51,11 +51,11 @@ impl Subject {
     }
 }
 
-/// Where and when something is counted, as far as what the invocation was given says so.
+/// The cluster and the time of a metric, as far as the payload names them. Otherwise `unknown` and the Unix epoch.
 #[derive(Debug)]
 pub(crate) struct Scope {
     cluster: String,
-    /// When the calling state was entered: the same moment for which decisions are made.
+    /// The time when the calling state was entered, which is also the time of the decisions.
     now: Timestamp,
 }
 

@@ -32,16 +32,17 @@ use crate::decision::{Scope, Subject};
 
 pub use lambda_runtime::Error;
 
-/// How long a connection to AWS may take to come about.
+/// The time limit for a connection to AWS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one try of a call may take: AWS answers these calls within two seconds.
+/// The time limit for one attempt of a call. AWS answers these calls within two seconds.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take with its repetitions. Two that hang still fit into a function's 60 seconds.
+/// The time limit for a call with all its attempts. Two calls that hang still fit into a function's 60 seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The SDK repeats what is throttled or lost at once; what lasts longer, the state machine repeats.
+/// The maximum number of attempts of one call. The SDK immediately repeats a call that was throttled or lost.
+/// The state machine repeats failures that last longer.
 const ATTEMPTS: u32 = 3;
 
-/// Starts logging, as the function's logging configuration says, and loads the AWS configuration from the environment.
+/// Starts logging as the function's logging configuration says, and loads the AWS configuration from the environment.
 pub async fn configure() -> SdkConfig {
     log::start(&|name| std::env::var(name).ok());
     let timeouts = TimeoutConfig::builder()
@@ -49,7 +50,7 @@ pub async fn configure() -> SdkConfig {
         .operation_attempt_timeout(ATTEMPT_TIMEOUT)
         .operation_timeout(CALL_TIMEOUT)
         .build();
-    // Not the SDK's default, aws-lc: that is twice the size, takes a minute to build, and 25 ms of processor time at its first use.
+    // The SDK's default, aws-lc, is twice the size, takes a minute to build, and costs 25 ms of processor time at its first use.
     let https = aws_smithy_http_client::Builder::new()
         .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
         .build_https();
@@ -61,9 +62,9 @@ pub async fn configure() -> SdkConfig {
         .await
 }
 
-/// What a function answers: the next step of a state machine, or what a person has asked.
+/// An answer of a function: the next step for a state machine, or the result of a person's request.
 pub trait Reply: Serialize {
-    /// The phase that its node is in, if it carries one; and what is counted, which is taken out of it.
+    /// Returns the phase of the node, if the answer carries a run, and the metrics, which it removes from the answer.
     fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>);
 }
 
@@ -74,13 +75,13 @@ impl<V: Verdict + Serialize> Reply for Answer<V> {
     }
 }
 
-/// An answer to a state machine or to a person, who is told what was found and nothing else.
+/// An answer to a state machine or to a person. A person gets only what was found.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum StepOrTold<V: Verdict> {
-    /// To a state machine.
+    /// The answer to a state machine.
     Step(Box<Answer<V>>),
-    /// To a person's command line: it does not travel through a state machine, so it may be larger than 8 KB.
+    /// The answer to a person's command line. It does not pass through a state machine, so it may be larger than 8 KB.
     Told(Value),
 }
 
@@ -99,7 +100,7 @@ impl<V: Verdict + Serialize> Reply for StepOrTold<V> {
     }
 }
 
-/// Answers invocations, one after the other, until Lambda ends the process.
+/// Answers invocations one after the other until Lambda ends the process.
 pub async fn serve<Request, Replied, Failed, Answering>(
     handler: impl Fn(Request) -> Answering,
 ) -> Result<(), Error>
@@ -116,7 +117,7 @@ where
     .await
 }
 
-/// One invocation: parse, call, answer. Whatever goes wrong has a public name, our own panics too.
+/// Handles one invocation: parses the payload, calls the handler, returns the answer. Every failure has a public name, a panic too.
 async fn respond<Request, Replied, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,
@@ -131,7 +132,7 @@ where
         let request = read_value(&payload).map_err(|error| {
             internal_error(format!("failed to read what the state machine passed: {error}"))
         })?;
-        // Boxed: the futures of AWS and Kubernetes calls, one within the other, are too deep for the compiler otherwise.
+        // The future is boxed. The nested futures of AWS and Kubernetes calls are too deep for the compiler otherwise.
         let mut reply = AssertUnwindSafe(async { Box::pin(handler(request)).await })
             .catch_unwind()
             .await
@@ -145,7 +146,7 @@ where
     conclude(&payload, answered.await)
 }
 
-/// Writes the log lines of an invocation: its decision, and what is counted. A verdict that is an outcome ends the execution.
+/// Writes the log lines of an invocation: its decision and its metrics. A verdict that is an outcome ends the execution and adds a metric.
 fn conclude(
     payload: &Value,
     answered: Result<(Value, Option<Phase>, Vec<Metric>), Diagnostic>,
@@ -174,7 +175,7 @@ fn internal_error(message: String) -> Diagnostic {
     diagnostic(Failure::InternalError, message)
 }
 
-/// `error_type` is what `ErrorEquals` matches. The runtime logs it.
+/// Builds the failure that Lambda reports and the runtime logs. `ErrorEquals` in the state machine matches its `error_type`.
 fn diagnostic(failure: Failure, error_message: String) -> Diagnostic {
     Diagnostic {
         error_type: failure.name().to_owned(),

@@ -20,8 +20,8 @@ pub(crate) fn start(variable: &dyn Fn(&str) -> Option<String>) {
     }
 }
 
-/// Writes a decision to standard output: one line of JSON in every format, because its counts are an object, which a `tracing` event
-/// cannot have. A log that cannot be written is not worth a failure.
+/// Writes a decision to standard output as one line of JSON, whatever the log format is. The counts of a decision are an object, which a
+/// `tracing` event cannot have. A line that cannot be written fails nothing.
 pub(crate) fn decision(line: &Value) {
     let is_wanted = if line["level"] == "ERROR" {
         tracing::enabled!(tracing::Level::ERROR)
@@ -33,12 +33,13 @@ pub(crate) fn decision(line: &Value) {
     }
 }
 
-/// Writes a metric: what CloudWatch makes of the line does not depend on how much is to be logged.
+/// Writes a metric at every log level, because the metrics that CloudWatch extracts may not depend on the level.
 pub(crate) fn metric(line: &Value) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Lambda's levels are TRACE, DEBUG, INFO, WARN, ERROR and FATAL, which Rust does not know.
+/// Reads one of Lambda's levels: TRACE, DEBUG, INFO, WARN, ERROR or FATAL. Rust does not have FATAL, so it becomes ERROR.
+/// A missing or unknown level becomes INFO.
 fn level(configured: Option<String>) -> LevelFilter {
     match configured.as_deref() {
         Some("FATAL") => LevelFilter::ERROR,

@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 
-/// How many cases a law is tried with: enough that each field of a document of twenty meets each kind of damage now and then, and all laws
-/// together take seconds. What one has found is kept by an example beside it, so no seeds are kept.
+/// The number of cases of a law. It lets each field of a document of twenty fields meet each kind of damage now and then, while all laws
+/// together take seconds. An example beside the law keeps each finding, so no seeds are kept.
 const CASES: u32 = 256;
 
-/// How often a law is tried, and that it leaves no files behind.
+/// Returns a configuration with `CASES` cases that writes no files.
 #[must_use]
 pub fn config() -> ProptestConfig {
     ProptestConfig {
@@ -21,7 +21,7 @@ pub fn config() -> ProptestConfig {
     }
 }
 
-/// The same for laws of whole functions, a case of which is many calls.
+/// Returns a configuration with half as many cases, for laws of whole functions. One case of such a law is many calls.
 #[must_use]
 pub fn few_cases() -> ProptestConfig {
     ProptestConfig {
@@ -30,7 +30,7 @@ pub fn few_cases() -> ProptestConfig {
     }
 }
 
-/// Does the work of a case to its end: proptest knows nothing of futures.
+/// Runs the future of a case to its end, because proptest does not run futures.
 #[expect(clippy::expect_used, reason = "for tests only, which fail like this")]
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
@@ -40,7 +40,7 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// Which of these writes would not have been made with whole answers: those that were made on a guess.
+/// Returns the writes that are not among those with whole answers. These were made on a guess.
 #[must_use]
 pub fn beyond(writes: Vec<String>, whole: &[String]) -> Vec<String> {
     let mut whole = whole.to_vec();
@@ -54,7 +54,7 @@ pub fn beyond(writes: Vec<String>, whole: &[String]) -> Vec<String> {
     writes.into_iter().filter(is_beyond).collect()
 }
 
-/// Values of other types than the expected one, and of the expected one at its ends.
+/// Lists values of other types than the expected one, and values at the ends of the expected type.
 fn odd_values() -> Vec<Value> {
     let mut values = vec![
         Value::Null,
@@ -83,7 +83,7 @@ fn odd_values() -> Vec<Value> {
     values
 }
 
-/// Texts that are empty, huge, of other scripts, or something else that a text may stand for; times and durations at their ends.
+/// Lists texts that are empty, huge, in other scripts, or look like another type. Times and durations at their ends are among them.
 fn odd_texts() -> Vec<String> {
     let mut texts: Vec<String> = [
         "",
@@ -132,12 +132,12 @@ fn odd_text() -> impl Strategy<Value = String> {
     prop_oneof![4 => select(odd_texts()), 1 => any::<String>()]
 }
 
-/// Any text: at its ends, or of any characters.
+/// Generates any text: one at the ends of what is possible, or one of any characters.
 pub fn any_text() -> impl Strategy<Value = String> {
     odd_text()
 }
 
-/// A value that is odd by itself.
+/// Generates a value that is odd by itself.
 pub fn odd_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         8 => select(odd_values()),
@@ -157,18 +157,18 @@ pub fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What happens to a place in a document.
+/// The damage to a place in a document.
 #[derive(Debug, Clone)]
 enum Damage {
-    /// It is gone.
+    /// The value is removed.
     Remove,
-    /// Something else is there.
+    /// The value is replaced with another one.
     Replace(Value),
-    /// Something that nobody knows is there, too.
+    /// An unknown field or element is added to the value. A value that can have neither is replaced.
     Add(String, Value),
-    /// It is a list with itself in it.
+    /// The value becomes a list that contains it.
     Wrap,
-    /// Its text is another one.
+    /// The text of the value is edited.
     Edit(Vec<Edit>),
 }
 
@@ -219,7 +219,7 @@ fn edit_text(text: &str, edits: &[Edit]) -> String {
     characters.into_iter().collect()
 }
 
-/// One of these texts after a few slips of the pen.
+/// Generates one of these texts after at most three slips of the pen.
 pub fn spoiled_text(good: &[&str]) -> impl Strategy<Value = String> + use<> {
     let good: Vec<String> = good.iter().map(|text| (*text).to_owned()).collect();
     (select(good), vec(edit(), 0..4)).prop_map(|(text, edits)| edit_text(&text, &edits))
@@ -235,8 +235,8 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// One of these documents with damage in one to three places of it, or none. A text that is a document itself, such as an annotation or a
-/// message, is damaged inside, too.
+/// Generates one of these documents, with damage in at most three places. A text that is a document itself, such as an annotation or a
+/// message, may also be damaged inside.
 pub fn spoiled(good: Vec<Value>) -> impl Strategy<Value = Value> {
     let places = vec((any::<Index>(), damage()), 0..=3);
     (select(good), places).prop_map(|(mut document, damages)| {
@@ -250,13 +250,13 @@ pub fn spoiled(good: Vec<Value>) -> impl Strategy<Value = Value> {
     })
 }
 
-/// The document in a text, if there is one.
+/// Returns the document in a text, if there is one.
 fn inner(text: &str) -> Option<Value> {
     let document: Value = serde_json::from_str(text).ok()?;
     (document.is_object() || document.is_array()).then_some(document)
 }
 
-/// The document itself, and each value in it.
+/// Counts the document itself and each value in it.
 fn count_places(value: &Value) -> usize {
     let inside: usize = match value {
         Value::Array(elements) => elements.iter().map(count_places).sum(),
@@ -267,7 +267,7 @@ fn count_places(value: &Value) -> usize {
     1 + inside
 }
 
-/// Does it at the place, which is counted down; whether the value stays.
+/// Does the damage at `place`, which is counted down on the way. Returns whether the value stays.
 fn spoil(value: &mut Value, place: &mut usize, damage: &Damage) -> bool {
     if *place == 0 {
         *place = usize::MAX;
@@ -289,7 +289,7 @@ fn spoil(value: &mut Value, place: &mut usize, damage: &Damage) -> bool {
     true
 }
 
-/// The same unless it was done.
+/// Does the damage like [`spoil`], unless it was done already. Returns whether the value stays.
 fn go_in(value: &mut Value, place: &mut usize, damage: &Damage) -> bool {
     *place == usize::MAX || spoil(value, place, damage)
 }
@@ -314,7 +314,7 @@ fn hit(value: &mut Value, damage: &Damage) -> bool {
     true
 }
 
-/// Every document that lacks one of the good one's values, or has null or an empty list there, with the place: for tables.
+/// Lists every document that lacks a value of the good one, or has null or an empty list there, with the place. For tables.
 #[must_use]
 pub fn each_gap(good: &Value) -> Vec<(usize, Value)> {
     let damages = [
@@ -332,14 +332,14 @@ pub fn each_gap(good: &Value) -> Vec<(usize, Value)> {
         .collect()
 }
 
-/// Where an element stands in a document without attributes: all of it, and what is in it.
+/// The position of an element in a document without attributes: the whole element, and its content.
 #[derive(Debug, Clone)]
 struct Element {
     whole: Range<usize>,
     inside: Range<usize>,
 }
 
-/// Every element of XML as AWS's answers have it.
+/// Lists every element of an XML document of the kind that AWS answers.
 fn list_elements(xml: &str) -> Vec<Element> {
     let (mut open, mut found) = (Vec::new(), Vec::new());
     for (start, _) in xml.match_indices('<') {
@@ -375,7 +375,7 @@ fn with_inside(xml: &str, place: &Range<usize>, text: &str) -> String {
     )
 }
 
-/// Every document that lacks one of the good one's elements, with what is gone: for tables.
+/// Lists every document that lacks an element of the good one, with the missing element. For tables.
 #[must_use]
 pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
     let gone = |element: Element| {
@@ -385,7 +385,7 @@ pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
     list_elements(good).into_iter().map(gone).collect()
 }
 
-/// These answers, JSON or XML, of which one has one of its gaps, with what is gone (of JSON, at which place): for tables.
+/// Lists these answers (JSON or XML) with one gap in one of them. The first text is the missing element, or the place in JSON. For tables.
 #[must_use]
 pub fn each_gap_beside<const N: usize>(whole: &[String; N]) -> Vec<(String, [String; N])> {
     let gaps = |text: &String| match serde_json::from_str(text) {
@@ -406,7 +406,7 @@ pub fn each_gap_beside<const N: usize>(whole: &[String; N]) -> Vec<(String, [Str
     beside
 }
 
-/// The document without some of its elements, or with something else in them.
+/// Generates the document without some of its elements, or with other content in them.
 pub fn spoiled_xml(good: &str) -> impl Strategy<Value = String> + use<> {
     let good = good.to_owned();
     let damages = vec((any::<Index>(), proptest::option::of(any_text())), 0..=3);
@@ -425,7 +425,7 @@ pub fn spoiled_xml(good: &str) -> impl Strategy<Value = String> + use<> {
     })
 }
 
-/// As XML has it, without what XML cannot say.
+/// Escapes a text for XML, and drops control characters, because XML cannot hold most of them.
 fn escape(text: &str) -> String {
     let text: String = text.chars().filter(|character| !character.is_control()).collect();
     text.replace('&', "&amp;")

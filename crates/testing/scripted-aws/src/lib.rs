@@ -18,14 +18,14 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
 
-/// Tells EC2's requests from those of others: its answers have another shape.
+/// The API version in EC2's requests. EC2's answers have another shape than those of the other services with this protocol.
 const EC2_VERSION: &str = "Version=2016-11-15";
-/// Where Step Functions is told which action is meant.
+/// The header that names the action of a Step Functions request.
 const TARGET: &str = "x-amz-target";
-/// Where EKS has its clusters. The only calls of its protocol that anyone makes are `GET` of one of them, or of a node group of it.
+/// The path of EKS's clusters. The only EKS calls of the functions are `GET` of a cluster and `GET` of a node group.
 const CLUSTERS: &str = "/clusters/";
 
-/// AWS with a script.
+/// AWS with a script of answers.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedAws {
     state: Arc<Mutex<State>>,
@@ -56,7 +56,7 @@ enum Answer {
     Silence,
 }
 
-/// How a service words what it answers.
+/// The wire protocol of a service.
 #[derive(Debug, Clone, Copy)]
 enum Protocol {
     Query,
@@ -66,14 +66,14 @@ enum Protocol {
 }
 
 impl ScriptedAws {
-    /// One that has nothing to say yet.
+    /// Creates an AWS with an empty script.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers one call of `action` with this content of its result: XML, for EKS and Step Functions the whole JSON. Scenes of one action are
-    /// played in order.
+    /// Answers one call of `action` with this content of its result. The content is XML, or the whole JSON for EKS and Step Functions.
+    /// Scenes of the same action are played in order.
     #[must_use]
     pub fn on(self, action: &'static str, content: &str) -> Self {
         self.add(action, Answer::Result(content.to_owned()))
@@ -104,7 +104,7 @@ impl ScriptedAws {
         self.add(action, Answer::Silence)
     }
 
-    /// The configuration of its clients, which try every call once.
+    /// Returns the configuration for clients of this AWS. The clients make only one attempt of every call.
     #[must_use]
     pub fn config(&self) -> SdkConfig {
         let connector = SharedHttpConnector::new(self.clone());
@@ -119,19 +119,19 @@ impl ScriptedAws {
             .build()
     }
 
-    /// What it was asked so far, in order: the bodies, such as `Action=StopInstances&Version=…`, or `GET /clusters/world`.
+    /// Returns the calls so far, in order. A call is its body, such as `Action=StopInstances&Version=…`, or `GET /clusters/world`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
     }
 
-    /// The actions that it was asked for so far, in order.
+    /// Returns the actions of the calls so far, in order.
     #[must_use]
     pub fn actions(&self) -> Vec<String> {
         self.state().actions.clone()
     }
 
-    /// Those calls that were no questions.
+    /// Returns the calls so far that are no reads (`Describe…` or `List…`).
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_question = |action: &str| action.starts_with("Describe") || action.starts_with("List");
@@ -141,7 +141,7 @@ impl ScriptedAws {
         writes.map(|(call, _)| call.clone()).collect()
     }
 
-    /// How many scenes nobody asked for.
+    /// Counts the scenes that no call has played.
     #[must_use]
     pub fn scenes_left(&self) -> usize {
         self.state().script.len()
@@ -205,7 +205,7 @@ impl Protocol {
     }
 }
 
-/// Protocol and action of a request, and how `calls` remembers it.
+/// Reads a request: its protocol, its action, and the text that `calls` returns for it.
 fn read(request: &HttpRequest) -> (Protocol, String, String) {
     if let Some((_, cluster)) = request.uri().split_once(CLUSTERS) {
         let call = format!("{} {CLUSTERS}{cluster}", request.method());
@@ -237,7 +237,7 @@ fn read(request: &HttpRequest) -> (Protocol, String, String) {
     (protocol, action, body)
 }
 
-/// EKS names an error in a header; the other protocols do not look at it.
+/// Builds a response. EKS names an error in a header, which the other protocols ignore.
 fn respond(status: u16, error: &str, body: String) -> Result<HttpResponse, ConnectorError> {
     let status = status
         .try_into()
@@ -249,7 +249,7 @@ fn respond(status: u16, error: &str, body: String) -> Result<HttpResponse, Conne
     Ok(response)
 }
 
-/// What EC2 answers of one running instance, with these elements more.
+/// Builds EC2's answer about one running instance. `more` are additional elements.
 #[must_use]
 pub fn running_instance(id: &str, more: &str) -> String {
     format!(
@@ -258,7 +258,7 @@ pub fn running_instance(id: &str, more: &str) -> String {
     )
 }
 
-/// What Auto Scaling answers of one group, with these elements more, and its members by their lifecycle states.
+/// Builds Auto Scaling's answer about one group. `more` are additional elements, `members` are ids with lifecycle states.
 #[must_use]
 pub fn one_group(more: &str, members: &[(&str, &str)]) -> String {
     let member = |(id, state): &(&str, &str)| {

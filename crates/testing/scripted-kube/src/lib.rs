@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// An API server with a script.
+/// An API server with a script of answers.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedKube {
     state: Arc<Mutex<State>>,
@@ -35,26 +35,26 @@ enum Answer {
     Silence,
 }
 
-/// A call that came in.
+/// A call that the API server received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     pub method: String,
-    /// Path and query, as they came.
+    /// The path and the query, as received.
     pub path: String,
     /// `Content-Type`, empty if there was none.
     pub content_type: String,
-    /// The body; null if there was none.
+    /// The body. Null if there was none.
     pub body: Value,
 }
 
 impl ScriptedKube {
-    /// One that has nothing to say yet.
+    /// Creates an API server with an empty script.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers one call of this method whose path contains `path`. Scenes that fit the same call are played in order.
+    /// Answers one call of this method whose path contains `path`. Scenes that match the same call are played in order.
     #[must_use]
     pub fn on(self, method: &'static str, path: &str, status: u16, body: Value) -> Self {
         self.add(method, path, Answer::Response(status, body))
@@ -72,7 +72,7 @@ impl ScriptedKube {
         self.add(method, path, Answer::Silence)
     }
 
-    /// Answers one call with a `Status` as the API server writes them.
+    /// Answers one call with a `Status`, as the API server does when it refuses a call.
     #[must_use]
     pub fn refuses(self, method: &'static str, path: &str, status: u16, reason: &str, message: &str) -> Self {
         self.on(method, path, status, refusal(status, reason, message))
@@ -97,13 +97,13 @@ impl ScriptedKube {
         kube::Client::new(service, "default")
     }
 
-    /// What it was asked so far, in order.
+    /// Returns the calls so far, in order.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
-    /// `METHOD /path` of what it was asked so far, without queries.
+    /// Returns the calls so far as `METHOD /path`, without queries.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         let path = |call: &Call| call.path.split('?').next().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ impl ScriptedKube {
             .collect()
     }
 
-    /// `METHOD /path body` of those calls that change something. Questions are none, and neither are Events: they tell a story.
+    /// Returns the calls so far that change something, as `METHOD /path body`. Reads, access reviews and Events do not count.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_told = |path: &str| path.contains("/events") || path.contains("/selfsubjectaccessreviews");
@@ -124,7 +124,7 @@ impl ScriptedKube {
             .collect()
     }
 
-    /// How many scenes nobody asked for.
+    /// Counts the scenes that no call has played.
     #[must_use]
     pub fn scenes_left(&self) -> usize {
         self.state().script.len()
@@ -176,7 +176,7 @@ impl ScriptedKube {
     }
 }
 
-/// A `Status` as the API server writes them.
+/// Builds a `Status`, as the API server returns it when it refuses a call.
 #[must_use]
 pub fn refusal(status: u16, reason: &str, message: &str) -> Value {
     json!({
