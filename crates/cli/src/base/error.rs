@@ -32,7 +32,7 @@ pub(crate) enum Error {
         name: String,
         reason: String,
     },
-    /// This version does not understand a function's answer.
+    /// A function's answer cannot be read by this version.
     #[error("failed to read a function's answer: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("failed to write the output")]
