@@ -121,7 +121,7 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
 }
 
 /// Returns the end that an operator has set, else the end in the progress that the execution wrote.
-/// Refuses if no drain is running: the progress of other phases has the end of another wait.
+/// Refuses if no drain is running, because the progress of other phases has the end of another wait.
 fn current_end(node: &NodeStatus) -> Result<Timestamp> {
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let planned = node.progress.as_ref().map(|progress| progress.until);

@@ -157,7 +157,7 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
 }
 
 /// Watches until the node carries no mark of recycle-eks, is gone, or needs a person.
-/// A need for a person from before the end of the `sweep` does not count, because its cause may have been removed.
+/// The mark of a node that needs a person counts only after the end of the `sweep`, because the cause of an older mark may be removed.
 async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
     let (installation, id) = (watch.installation, node.instance_id.as_str());
     let (mut is_swept, mut began) = (sweep.is_none(), None);

@@ -177,7 +177,7 @@ async fn find_groups(installation: &Installation) -> Result<Vec<Group>> {
 }
 
 /// Fetches the EventBridge rules of this installation. Another installation may have a name that begins with this one's name.
-/// The rest of a rule's name tells which of the two the rule belongs to.
+/// The rest of a rule's name shows which of the two the rule belongs to.
 async fn find_rules(installation: &Installation) -> Result<Vec<Rule>> {
     let events = aws_sdk_eventbridge::Client::new(&installation.aws);
     let name = &installation.name;
