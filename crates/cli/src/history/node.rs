@@ -20,7 +20,7 @@ const CLASSES: [(&str, Class); 6] = [
     ("tolerates_taint", Class::Ignore),
 ];
 
-/// The fate of a pod, as the view shows it.
+/// The class of a pod, as the view shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Wait,

@@ -159,7 +159,7 @@ fn chip(stage: Stage) -> Markup {
     html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
 }
 
-/// Returns how far `at` is on the way from `from` to `to`, in percent from 0 to 100.
+/// Returns how far `at` is on the way from `from` to `to`, in percent from 0 to 100. If the way has no length, the share is 0.
 fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
     let whole = to.duration_since(from).as_secs_f64();
     if whole <= 0.0 {

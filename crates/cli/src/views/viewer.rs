@@ -156,7 +156,7 @@ fn cut(line: &Line, columns: usize) -> Line {
     shown
 }
 
-/// Draws a bar with `columns` columns. `share` is from 0 to 1.
+/// Draws a bar with `columns` columns. A `share` below 0 or above 1 counts as 0 or 1.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))

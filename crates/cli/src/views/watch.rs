@@ -16,7 +16,7 @@ use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
 
-/// The time between two looks at one execution. Ten operators who watch make five calls of GetExecutionHistory a second.
+/// The time between two looks at one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
 /// The account's quota for that call refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How many times longer the wait before another look at the cluster is, because `select-nodes` reads all of the cluster.
