@@ -31,7 +31,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let output = Output::new(line.global.output);
     match obey(&line, &output).await {
         Ok(exit) => exit,
-        // The reader has closed the output: print nothing more.
+        // The reader has closed the output, so nothing more is printed.
         Err(error) if error.is_broken_pipe() => line.command.exit_unread(),
         Err(error) => output.show_error(&error),
     }

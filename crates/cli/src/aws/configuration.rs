@@ -17,11 +17,11 @@ use aws_smithy_http_client::{Builder, Connector};
 use crate::args::flags::Global;
 use crate::base::error::{Result, refuse};
 
-/// How long a connection may take to come about.
+/// The longest time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A function that is asked reads the whole cluster.
+/// The longest time of a call with all its attempts. `select-nodes` reads the whole cluster before it answers.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
-/// Watching goes on for hours: a throttle or a lost connection is nothing to tell of.
+/// Attempts of one call. Watching lasts for hours, so a throttle or a lost connection is retried and not reported.
 const ATTEMPTS: u32 = 5;
 const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
@@ -59,7 +59,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     let Some(profile) = &global.profile else {
         return Ok(config);
     };
-    // As for the AWS CLI, a profile that is given comes before credentials in the environment. The SDK by itself takes those first.
+    // As in the AWS CLI, a profile that is given comes before credentials in the environment. The SDK by itself prefers the environment.
     let provider = ProviderConfig::without_region()
         .with_region(config.region().cloned())
         .with_http_client(client);
@@ -71,7 +71,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     Ok(config.into_builder().credentials_provider(of_profile).build())
 }
 
-/// The system's certificates, or those of a file, as the AWS CLI takes it.
+/// Returns the system's certificates, or those of the file in `AWS_CA_BUNDLE`, as the AWS CLI does.
 fn read_trust() -> Result<TlsContext> {
     let mut store = TrustStore::default();
     if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {

@@ -61,7 +61,8 @@ fn what_of(event: &HistoryEvent) -> Option<Happened> {
     Some(Happened::Started(to_json(started.input())))
 }
 
-/// The end that an event tells. The event has no details if no reason was given when the execution was stopped.
+/// Returns the end of the execution if the event is one.
+/// The event has no details if the execution was stopped without a reason.
 fn end_of(event: &HistoryEvent) -> Option<Happened> {
     let ends = [
         (HistoryEventType::ExecutionSucceeded, "SUCCEEDED"),
@@ -98,7 +99,7 @@ fn failed(error: Option<&str>, cause: Option<&str>) -> Happened {
     }
 }
 
-/// What is no JSON, or was left out of the history, says nothing.
+/// Parses JSON. Returns null if the text is not JSON, or if Step Functions left it out of the history.
 fn to_json(text: Option<&str>) -> Value {
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()

@@ -9,7 +9,7 @@ use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result, refuse};
 
 impl Installation {
-    /// Asks a function, and reads its answer.
+    /// Invokes a function and parses its answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, function: &str, question: &Value) -> Result<T> {
         let name = format!("{}-{function}", self.name);
         let payload = Blob::new(question.to_string());
@@ -29,7 +29,8 @@ impl Installation {
     }
 }
 
-/// What Lambda says of a function that failed (Lambda guide, "Function errors"). What it was asked may make no sense.
+/// Converts the answer of a function that failed (Lambda guide, "Function errors").
+/// `InvalidInput` becomes a refusal, because the question to the function makes no sense.
 fn failure(function: String, value: &Value) -> Error {
     let text = |name: &str| value[name].as_str().unwrap_or("unknown");
     if text("errorType") == Failure::InvalidInput.name() {

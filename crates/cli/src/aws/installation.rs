@@ -16,12 +16,12 @@ pub(crate) struct Installation {
     pub cluster: String,
     pub lambda: aws_sdk_lambda::Client,
     pub states: StepFunctions,
-    /// `arn:<partition>:states:<region>:<account>:`
+    /// The beginning of each ARN of Step Functions: `arn:<partition>:states:<region>:<account>:`
     arn_prefix: String,
 }
 
 impl Installation {
-    /// Looks for it. That it is not there is a refusal, before anything is touched.
+    /// Finds the installation. If there is none, the error is a refusal, before anything is touched.
     pub(crate) async fn find(global: &Global) -> Result<Self> {
         let aws = super::configuration::configure(global).await?;
         let identity = aws_sdk_sts::Client::new(&aws).get_caller_identity().send();
@@ -49,12 +49,12 @@ impl Installation {
         format!("{}stateMachine:{}-{machine}", self.arn_prefix, self.name)
     }
 
-    /// What is started of `recycle-node`: the version that is live.
+    /// The ARN under which `recycle-node` is started: the alias of its live version.
     pub(crate) fn live(&self) -> String {
         format!("{}:live", self.machine("recycle-node"))
     }
 
-    /// Where it is, for people who have several.
+    /// Describes where the installation is, for operators who have several.
     pub(crate) fn place(&self) -> String {
         let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
         let (region, account) = (part(3), part(4));
@@ -70,7 +70,8 @@ impl Installation {
     }
 }
 
-/// AWS denies access to a caller who may see their own installation only. The denial does not say whether another installation exists.
+/// Converts the error of the look for an installation. A denial of access counts as a missing installation.
+/// AWS denies access to a caller who may see only their own installation, and does not say whether another one exists.
 fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
@@ -82,13 +83,13 @@ fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Err
     ))
 }
 
-/// The partition and the account are the caller's.
+/// Returns the beginning of each ARN of Step Functions, with the partition and the account of the caller's ARN.
 fn states_prefix(caller: &str, region: &str) -> String {
     let part = |number| caller.split(':').nth(number).unwrap_or_default();
     format!("arn:{}:states:{region}:{}:", part(1), part(4))
 }
 
-/// The first text under this name in a machine's definition that is meant.
+/// Returns the first text under this name in a machine's definition for which `is_meant` is true.
 pub(crate) fn find_text(definition: &str, name: &str, is_meant: fn(&str) -> bool) -> Option<String> {
     fn search<'a>(value: &'a Value, name: &str, is_meant: fn(&str) -> bool) -> Option<&'a str> {
         match value {
@@ -104,7 +105,7 @@ pub(crate) fn find_text(definition: &str, name: &str, is_meant: fn(&str) -> bool
     search(&serde_json::from_str(definition).ok()?, name, is_meant).map(str::to_owned)
 }
 
-/// The cluster that a definition names; an expression is none.
+/// Returns the cluster that a definition names. Expressions are skipped.
 fn find_cluster(definition: &str) -> Option<String> {
     find_text(definition, "cluster_name", |text| !text.starts_with("{%"))
 }

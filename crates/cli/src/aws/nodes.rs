@@ -6,13 +6,13 @@ use serde_json::json;
 use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result, refuse};
 
-/// Fetches every node that carries a mark of recycle-eks, or one node whether it does or not.
+/// Fetches every node that carries a mark of recycle-eks, or the given node with or without a mark.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
     let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
     installation.ask("select-nodes", &question).await
 }
 
-/// One node by its instance id or its name.
+/// Fetches one node by its instance id or by the name of its Node.
 pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus> {
     let status = fetch_status(installation, Some(name)).await?;
     if let Some(node) = status.nodes.into_iter().next() {

@@ -8,18 +8,18 @@ use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Error, Result};
 use crate::history::rotation::{RotationStory, describe_unread};
 
-/// How many looks of a watch share one look at the groups: each has a history of its own.
+/// How many looks of a watch share one look at the groups, because each group has a history of its own.
 const LOOKS: u32 = 6;
 
 /// How many histories are read at the same time.
 const AT_ONCE: usize = 4;
 
 impl RotationStory {
-    /// Reads on; the groups now and then, and at the end.
+    /// Reads the new events of the rotation. The groups are read once in [`LOOKS`] looks, and at the end.
     pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
         states.read_on(&self.arn, &mut self.story).await?;
         if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
-            // Who may not read them, or not now, sees the rotation all the same.
+            // The rotation is shown even if its groups cannot be read, for lack of permission or for the moment.
             let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
         }
@@ -27,7 +27,7 @@ impl RotationStory {
         Ok(())
     }
 
-    /// Reads on in the rotation and in its groups. An outage of AWS hides the progress, and is no error.
+    /// Reads the new events of the rotation and of its groups. An outage of AWS hides the progress, but is not returned as an error.
     pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<()> {
         self.looks = 0;
         match self.read_on(states).await {
@@ -57,13 +57,13 @@ impl RotationStory {
                 let reads = if is_first { &mut first } else { &mut later };
                 reads.push(async move {
                     states.read_on(arn, group).await?;
-                    // An end that tells nothing of itself its status tells.
+                    // The status shows that the execution has ended, even if its history does not.
                     group.has_ended |= !is_running;
                     Ok::<_, Error>(())
                 });
             }
         }
-        // Whole histories are read one after the other, each call at a pace.
+        // Whole histories are read one after the other, with a pause before each call.
         for read in first {
             read.await?;
         }

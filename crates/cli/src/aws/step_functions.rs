@@ -23,25 +23,26 @@ use crate::history::cursor::{Cursor, View};
 const NO_EXECUTION: &str = "ExecutionDoesNotExist";
 const STARTED_ALREADY: &str = "ExecutionAlreadyExists";
 
-/// Events of a page at the first look, when the whole history is read: AWS's maximum.
+/// Events per page at the first look, which reads the whole history: AWS's maximum.
 const FIRST_PAGE: i32 = 1_000;
 
-/// Events of a page later: what one round of the longest loop adds, twice.
+/// Events per page at later looks: twice the number that one round of the longest loop adds.
 const NEXT_PAGE: i32 = 40;
 
-/// Executions of a page: AWS's maximum.
+/// Executions per page: AWS's maximum.
 const MOST_LISTED: i32 = 1_000;
 
-/// Between two calls where whole histories are read: half of GetExecutionHistory's quota for an account, which refills by 20 a second (Step
-/// Functions guide, "Quotas related to API action throttling"). The other half is for the machines' functions, and for those who watch.
+/// The pause before each call while whole histories are read, so that the calls take half of the account's quota for GetExecutionHistory.
+/// The quota refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
+/// The other half is for other callers, such as commands that watch.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Until a call is made again that was throttled or not answered, beside what the SDK tries by itself.
+/// The time until a throttled or unanswered call is made again, in addition to the SDK's own attempts.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30 * 60);
 
-/// An execution, as a list of them shows it.
+/// An execution in the answer of ListExecutions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub arn: String,
@@ -56,13 +57,13 @@ pub(crate) struct StepFunctions {
     patience: Option<Patience>,
 }
 
-/// How a command that makes many calls by itself waits.
+/// The waits of a command that makes many calls by itself.
 #[derive(Debug)]
 struct Patience {
     has_answered: Cell<bool>,
-    /// Where an outage is told of.
+    /// The function that prints a note when an outage begins.
     note: fn(&str),
-    /// How fast time goes: other than 1 only in tests.
+    /// The factor by which waits are shorter. Only tests have another factor than 1.
     speed: f64,
 }
 
@@ -74,7 +75,7 @@ impl StepFunctions {
         }
     }
 
-    /// Calls at a pace that leaves room for others, and waits an outage out.
+    /// Returns a client that calls at a pace that leaves room for other callers, and that waits until an outage is over.
     pub(crate) fn patient(aws: &SdkConfig, note: fn(&str)) -> Self {
         let patience = Patience {
             has_answered: Cell::new(false),
@@ -98,20 +99,21 @@ impl StepFunctions {
         }
     }
 
-    /// Starts an execution; its ARN. The name makes an attempt of the SDK whose answer was lost the same execution.
+    /// Starts an execution and returns its ARN.
+    /// If an answer is lost and the SDK tries again, the name makes the second attempt mean the same execution.
     pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
         let name = clock::unique_name();
         let start = self.client.start_execution().state_machine_arn(machine);
         let start = start.name(&name).input(input.to_string());
         let answer = self.ask("states:StartExecution", || start.clone().send());
         match answer.await {
-            // It has begun, and has ended before the second attempt.
+            // The first attempt started the execution, and the execution ended before the second attempt.
             Err(error) if error.code() == Some(STARTED_ALREADY) => Ok(name_execution(machine, &name)),
             answer => Ok(answer?.execution_arn),
         }
     }
 
-    /// Stops an execution; `why` is what its history says.
+    /// Stops an execution. `why` becomes the cause in its history.
     pub(crate) async fn stop(&self, arn: &str, why: &str) -> Result<()> {
         let stop = self.client.stop_execution().execution_arn(arn).cause(why);
         self.ask("states:StopExecution", || stop.clone().send()).await?;
@@ -124,7 +126,7 @@ impl StepFunctions {
         Ok(to_execution(answer.await?))
     }
 
-    /// The same; none if there is no such execution.
+    /// Fetches an execution. None if there is none with this ARN.
     pub(crate) async fn find(&self, arn: &str) -> Result<Option<Execution>> {
         match self.describe(arn).await {
             Err(error) if error.code() == Some(NO_EXECUTION) => Ok(None),
@@ -132,7 +134,7 @@ impl StepFunctions {
         }
     }
 
-    /// The ARNs of the executions that run, the newest first.
+    /// Lists the ARNs of the running executions, the newest first.
     pub(crate) async fn list_running(&self, machine: &str) -> Result<Vec<String>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         let list = list.status_filter(ExecutionStatus::Running);
@@ -140,19 +142,19 @@ impl StepFunctions {
         Ok(listed.map(|execution| execution.arn).collect())
     }
 
-    /// Those that began at this time or later, the newest first.
+    /// Lists the executions that began at this time or later, the newest first.
     pub(crate) async fn list_since(&self, machine: &str, since: Timestamp) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         self.list(list, since).await
     }
 
-    /// Those that a Distributed Map has begun.
+    /// Lists the executions that a Distributed Map has begun.
     pub(crate) async fn list_children(&self, map_run: &str) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().map_run_arn(map_run);
         self.list(list, Timestamp::MIN).await
     }
 
-    /// The last ones, the newest first, whatever their status is.
+    /// Lists the last `count` executions with any status, the newest first.
     pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
         Ok(self.list_page(list.max_results(count)).await?.0)
@@ -172,7 +174,7 @@ impl StepFunctions {
         }
     }
 
-    /// A page, and the token of the next.
+    /// Fetches a page, and the token of the next page.
     async fn list_page(&self, list: ListExecutionsFluentBuilder) -> Result<(Vec<Listed>, Option<String>)> {
         let answer = self.ask("states:ListExecutions", || list.clone().send());
         let page = answer.await?;
@@ -201,8 +203,9 @@ impl StepFunctions {
         }
     }
 
-    /// What is new in a history, the oldest first. It is read from its end, until what was read before; where a page could not be read, from
-    /// there on: what has come since, the next call reads.
+    /// Returns the new events of a history, the oldest first.
+    /// Pages are read backwards from the end of the history until the events that were read before.
+    /// If a page cannot be read, the next call continues with it. Events that have come since are left to the call after that.
     async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
         if cursor.token.is_none() {
             cursor.page = if cursor.last_id == 0 {
@@ -237,7 +240,7 @@ impl StepFunctions {
             .await
     }
 
-    /// The version that an alias starts.
+    /// Fetches the ARN of the version that an alias starts.
     pub(crate) async fn find_version(&self, alias: &str) -> Result<Option<String>> {
         let describe = self.client.describe_state_machine_alias();
         let describe = describe.state_machine_alias_arn(alias);
@@ -256,7 +259,8 @@ impl StepFunctions {
 }
 
 impl Patience {
-    /// Makes a call; an outage is waited out. Where nothing was ever answered it is none: there is no such place, or no way there, or there are no
+    /// Makes a call, and waits until an outage is over, for half an hour at most.
+    /// As long as no call has been answered, an error is returned at once: the endpoint is wrong or cannot be reached, or there are no
     /// credentials.
     async fn ask<T>(&self, call: impl AsyncFn() -> Result<T>) -> Result<T> {
         let wait = |time: Duration| tokio::time::sleep(time.div_f64(self.speed));
@@ -308,7 +312,7 @@ mod tests {
         assert!(aws.calls()[0].contains(name), "{:?}", aws.calls());
     }
 
-    /// A page with an event that tells nothing but its kind.
+    /// A page with one event that has no details.
     fn page(id: i64, kind: &str, token: Option<&str>) -> String {
         json!({"events": [{"id": id, "previousEventId": 0, "timestamp": 1_798_761_600, "type": kind}], "nextToken": token}).to_string()
     }
@@ -354,7 +358,7 @@ mod tests {
 
     const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:one";
 
-    /// Ten seconds are a millisecond.
+    /// Ten seconds take a millisecond.
     const SPEED: f64 = 10_000.0;
 
     thread_local! {
@@ -397,7 +401,7 @@ mod tests {
             ScriptedAws::new().refuses("DescribeExecution", 400, "ThrottlingException", "rate exceeded");
         let away = ScriptedAws::new();
         for (aws, is_waited_out) in [(throttled, true), (away, false)] {
-            // Whatever the script does not know breaks the connection.
+            // A call that is not in the script breaks the connection.
             let began = Instant::now();
             assert!(patient(&aws).describe(ARN).await.unwrap_err().code().is_none());
             let waited = began.elapsed().mul_f64(SPEED);

@@ -2,14 +2,15 @@
 
 use jiff::Timestamp;
 
-/// A file with the time (RFC 3339), for the local world of the tests, whose clock is another one.
+/// The environment variable that names a file with the time (RFC 3339).
+/// The local world of the tests sets it, because its clock is virtual.
 const CLOCK_FILE: &str = "RECYCLE_EKS_CLOCK";
 
 pub(crate) fn now() -> Timestamp {
     told_by_file().unwrap_or_else(real)
 }
 
-/// A name that no other execution has: one process does not start two executions within a nanosecond.
+/// Returns a name that no other execution has. One process does not start two executions within a nanosecond.
 pub(crate) fn unique_name() -> String {
     format!("recycle-eks-{}-{}", real().as_nanosecond(), std::process::id())
 }

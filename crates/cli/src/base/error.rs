@@ -9,30 +9,30 @@ use crate::base::exit::Exit;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// What was asked makes no sense; nothing was touched. One sentence.
+    /// The command line refuses what was asked, and nothing was touched. One sentence.
     #[error("{0}")]
     Refused(String),
-    /// The cluster could not be asked. One sentence.
+    /// The cluster could not be read. One sentence.
     #[error("{0}")]
     Unreachable(String),
     /// AWS refused a call, or could not be reached.
     #[error("failed to call {call}: {reason}")]
     Aws {
-        /// The call as a policy names it.
+        /// The call, by its name in an IAM policy.
         call: &'static str,
-        /// AWS's name of the error, if AWS answered.
+        /// The error code of AWS, or None if AWS did not answer.
         code: Option<String>,
-        /// What was answered, or why nothing was.
+        /// The answer of AWS, or why there was none.
         reason: String,
     },
     #[error("the function {function} failed: {name}: {reason}")]
     Function {
         function: String,
-        /// Of its error.
+        /// The name of the function's error.
         name: String,
         reason: String,
     },
-    /// A function's answer is not what this version understands.
+    /// A function's answer cannot be read by this version.
     #[error("failed to read a function's answer: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("failed to write the output")]
@@ -41,7 +41,7 @@ pub(crate) enum Error {
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Ends a function with [`Error::Refused`], in the words of `format!`.
+/// Returns from a function with [`Error::Refused`]. The arguments are those of `format!`.
 macro_rules! refuse {
     ($($text:tt)*) => {
         return Err($crate::base::error::Error::Refused(format!($($text)*)))
@@ -49,11 +49,11 @@ macro_rules! refuse {
 }
 pub(crate) use refuse;
 
-/// What a function fails with that Lambda has ended (Lambda guide, "Function errors").
+/// The error names of a function that Lambda itself has ended (Lambda guide, "Function errors").
 const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
 
 impl Error {
-    /// What AWS answered to a call. An absent identity is told with what helps.
+    /// Converts the error of an AWS call. If there are no credentials, the reason says how to get them.
     pub(crate) fn of<E>(call: &'static str) -> impl FnOnce(E) -> Self
     where
         E: ProvideErrorMetadata + StdError,
@@ -69,7 +69,7 @@ impl Error {
         }
     }
 
-    /// AWS's name of the error, if that is what it is.
+    /// Returns the error code of AWS, or None if AWS did not answer or the error is of another kind.
     pub(crate) fn code(&self) -> Option<&str> {
         let Self::Aws { code, .. } = self else { return None };
         code.as_deref()
@@ -83,7 +83,8 @@ impl Error {
         }
     }
 
-    /// Whether it may be over in a moment: nothing was answered, or AWS is busy.
+    /// Whether the error may be over in a moment, because AWS did not answer or is busy.
+    /// That includes functions that fail for this reason, or that Lambda has ended.
     pub(crate) fn is_outage(&self) -> bool {
         let busy = ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"];
         let is_busy = |code: &str| busy.iter().any(|word| code.contains(word));

@@ -1,7 +1,7 @@
 //! What a pipeline reads: the exit codes.
 
-/// How an invocation ended; what each means, [`Exit::meaning`] says. 2 is what a command line's parser ends with everywhere, 130 what Ctrl-C
-/// does in every shell.
+/// The exit code of an invocation. [`Exit::meaning`] explains each code.
+/// By convention, parsers of command lines exit with 2, and shells report 130 after Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done = 0,
@@ -33,7 +33,7 @@ impl Exit {
         self as u8
     }
 
-    /// What it means, for the documentation.
+    /// Returns the meaning of the code, for the help and the documentation.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
             Self::Done => "as asked: recycled, rotated, planned, restored, nothing to do",

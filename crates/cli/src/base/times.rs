@@ -2,13 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Hours, minutes, seconds: `20:03:11`.
+/// Formats a duration as hours, minutes and seconds: `20:03:11`.
 pub(crate) fn clock_face(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The two largest units: `2d 4h`, `3h 20m`, `45s`.
+/// Formats a duration in its two largest units: `2d 4h`, `3h 20m`, `45s`. A second unit of zero is left out.
 pub(crate) fn shortly(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let units = [
@@ -25,7 +25,7 @@ pub(crate) fn shortly(duration: SignedDuration) -> String {
     told.join(" ")
 }
 
-/// To the minute, in UTC: `2027-01-01 20:00Z`.
+/// Formats a time to the minute, in UTC: `2027-01-01 20:00Z`.
 pub(crate) fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%MZ").to_string()
 }

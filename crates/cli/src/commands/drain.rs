@@ -18,7 +18,7 @@ use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::views::output::Output;
 
-/// The classes whose pods end with the instance if nothing else happens to them.
+/// Classes of pods that end with the instance if nothing else happens to them.
 const HOLDING: [&str; 7] = [
     "unreadable",
     "awaited",
@@ -61,8 +61,9 @@ pub(crate) async fn finish(installation: &Installation, output: &Output, wanted:
     move_end(installation, output, node.instance_id.as_str(), "now").await
 }
 
-/// What the end of the drain costs, unless it is certain that the node is put back then. The Node's own story decides only of a planned
-/// drain.
+/// Returns a sentence about what the end of the drain costs.
+/// None if the node has no claim, or if it is certain that the node is put back at the end.
+/// The progress on the Node decides that only for a planned drain.
 fn warn_of_end(node: &NodeStatus) -> Option<String> {
     let claim = node.claim.as_ref()?;
     let progress = node.progress.as_ref();
@@ -87,7 +88,7 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
     ))
 }
 
-/// The pods that end with the instance, as far as the last look named them.
+/// Lists the pods that end with the instance, as far as the last look named them.
 fn list_holding(progress: &Progress) -> Vec<String> {
     let texts = HOLDING.into_iter().filter_map(|class| {
         let (count, names) = (*progress.counts.get(class)?, progress.names.get(class)?);
@@ -119,8 +120,8 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
     Ok(Exit::Done)
 }
 
-/// What a person has moved it to, else what its execution says. Before the drain there is none: what is waited for then is something else,
-/// and has an end of its own.
+/// Returns the end that an operator has set, else the end in the progress that the execution wrote.
+/// Refuses if no drain is running, because the progress of other phases has the end of another wait.
 fn current_end(node: &NodeStatus) -> Result<Timestamp> {
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let planned = node.progress.as_ref().map(|progress| progress.until);
@@ -140,7 +141,7 @@ fn parse_time(text: &str) -> Result<Timestamp> {
     }
 }
 
-/// Refuses a time that is not in the future: `finish` ends a drain now.
+/// Refuses a time that is not in the future, because `finish` is the command that ends a drain now.
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
         refuse!(
@@ -150,7 +151,7 @@ fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     Ok(until)
 }
 
-/// Days have 24 hours here: a drain does not know of daylight saving.
+/// Parses a duration. A day has 24 hours here, because a drain does not follow daylight saving time.
 fn parse_duration(text: &str) -> Result<SignedDuration> {
     let span = text.parse::<Span>();
     let duration = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
@@ -183,7 +184,8 @@ mod tests {
         }
     }
 
-    /// Only a node that is certain to be put back needs no question. What its Node says of the end is no proof, because the node can write it.
+    /// Only a node that is certain to be put back needs no question.
+    /// The progress on the Node does not prove what happens at the end, because the node can write it.
     #[test]
     fn the_pods_that_an_end_would_end_are_named_first() {
         let back = "the node is put back";

@@ -9,7 +9,7 @@ use crate::history::end::{describe_end, exit_of};
 use crate::views::output::Output;
 use crate::views::watch;
 
-/// A dry run waits for nothing: its end is a matter of seconds.
+/// Waits for the end of a dry run. The end comes within seconds, because a dry run waits for nothing.
 pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End> {
     loop {
         if let Some(end) = states.find(arn).await?.and_then(|execution| execution.end) {
@@ -45,7 +45,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// A row for each pod, and one for those that are not named.
+/// Returns a row for each named pod, and one for the unnamed pods of the same class and reason.
 fn list_pods(planned: &Value) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     for group in planned.as_array().into_iter().flatten() {

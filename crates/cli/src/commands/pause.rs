@@ -16,7 +16,7 @@ use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Groups of one call: one that is refused leaves few behind.
+/// The most groups in one call. If a call is refused, the groups of the calls before it are changed already.
 const AT_ONCE: usize = 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ pub(crate) async fn run(
     let chosen = groups.choose(wanted)?;
     let mut done = Vec::new();
     let ended = groups.apply(change, &chosen, &mut done).await;
-    // What was done is told, also if the rest is refused.
+    // The changed groups are printed even if the rest is refused.
     let (what, meaning) = match change {
         Change::Pause => (
             "paused",
@@ -53,7 +53,7 @@ pub(crate) async fn run(
 struct ClusterGroups {
     client: Client,
     cluster: String,
-    /// In the order of the alphabet.
+    /// In alphabetical order.
     names: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl ClusterGroups {
         Ok(wanted.groups.clone())
     }
 
-    /// `done` has the groups that were changed, also after an error.
+    /// Changes the tags of the groups. `done` holds the groups that were changed, even after an error.
     async fn apply(&self, change: Change, groups: &[String], done: &mut Vec<String>) -> Result<()> {
         for part in groups.chunks(AT_ONCE) {
             let tags = Some(tags(part));
@@ -111,7 +111,7 @@ impl ClusterGroups {
     }
 }
 
-/// Not propagated: it says something of the group, not of its instances.
+/// Returns the tag for each group. It is not propagated, because a pause concerns the group and not its instances.
 fn tags(groups: &[String]) -> Vec<Tag> {
     let tag = |group: &String| {
         Tag::builder()

@@ -20,7 +20,7 @@ use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
-/// What the history of a stopped execution says.
+/// The cause in the history of an execution that `abort` has stopped.
 const WHY: &str = "recycle-eks abort";
 
 pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
@@ -42,7 +42,7 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     abort_claimed(installation, output, &node, claim, wanted.detach).await
 }
 
-/// The execution that holds the node.
+/// Stops the execution that holds the node, and watches until the node is put back, unless `detach` is set.
 async fn abort_claimed(
     installation: &Installation,
     output: &Output,
@@ -63,7 +63,7 @@ async fn abort_claimed(
     watch_put_back(&mut Watch::begin(installation, output)?, node, None).await
 }
 
-/// Refuses an abort that would bring nothing back.
+/// Refuses an abort that would not bring the node back.
 fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     let named = describe(node);
     if claim.phase == Phase::Disposing {
@@ -78,7 +78,9 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     }
 }
 
-/// One of `recycle-node` is a node's. One of `rotate-nodes` takes those of its nodes with it: Step Functions stops what it waits for.
+/// Stops an execution that is given by its ARN.
+/// An execution of `recycle-node` that holds its node is stopped in the same way as if the node were given.
+/// Stopping an execution of `rotate-nodes` also stops those of its nodes, because Step Functions stops the executions that it waits for.
 async fn abort_execution(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     let arn = wanted.what.as_str();
     let is_of_node = installation.has_execution("recycle-node", arn);
@@ -154,8 +156,8 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
     Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
 
-/// Watches until the node carries no mark of recycle-eks, or needs a person. That it needed one before the `sweep` has looked at it does not
-/// count: the cause may be mended.
+/// Watches until the node carries no mark of recycle-eks, is gone, or needs a person.
+/// The mark of a node that needs a person counts only after the end of the `sweep`, because the cause of an older mark may be removed.
 async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
     let (installation, id) = (watch.installation, node.instance_id.as_str());
     let (mut is_swept, mut began) = (sweep.is_none(), None);
@@ -176,7 +178,7 @@ async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<
     over.await?.map_or_else(|| watch.leave(id, &again), Ok)
 }
 
-/// How far the put-back is, and how it has ended if it has.
+/// Returns the state of the put-back as a sentence, and the exit code if the put-back has ended.
 fn judge_put_back(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
     let over = |text: &str, exit| (text.to_owned(), Some(exit));
     let gone = "gone: its instance is terminated, there is nothing to put back";
@@ -242,7 +244,7 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     over.map_or_else(|| watch.leave(arn, "recycle-eks status"), Ok)
 }
 
-/// How it has ended, and the nodes that it has mended.
+/// Describes how the sweep has ended, with the results of its nodes.
 fn describe_sweep(end: &End) -> String {
     let nodes = end.output.get("nodes").map(Value::to_string);
     format!("{} {}", describe_end(end), nodes.unwrap_or_default())

@@ -28,9 +28,10 @@ use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
 const TRIGGER: &str = "manual";
-/// How often a rotation tries a node at most, with its retries.
+/// The most tries of one node in a rotation: the first one and ten retries.
 const MOST_TRIES: u32 = 11;
-/// How many looks of a watch share one answer of `select-nodes`, which reads the whole cluster: it is asked every twelve seconds.
+/// How many looks of a watch share one answer of `select-nodes`.
+/// The function reads the whole cluster, so the watch calls it only every twelve seconds.
 const LOOKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
@@ -45,7 +46,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
     watch(&mut watching, &arn).await
 }
 
-/// A dry run of the rotation, whose nodes are dry runs.
+/// Starts a dry run of the rotation, in which the execution of each node is a dry run too, and prints the plans.
 pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, true)?;
     let states = &installation.states;
@@ -94,8 +95,8 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     Ok(exit)
 }
 
-/// Of a dry run it is no failure that nothing was recycled. Where the plans of nodes are all that failed, the first of them tells more than
-/// the rotation does.
+/// Returns the exit code of a dry run, in which nodes that were not recycled are no failure.
+/// If no group has an error, the first plan of a node that failed decides, because it says more than the end of the rotation.
 fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
     let has_error = RotationEnd::read(end).is_some_and(|planned| planned.has_error());
     let of_nodes = nodes.iter().find(|exit| **exit != Exit::Done && !has_error);
@@ -105,7 +106,7 @@ fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
 pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (installation, output) = (watch.installation, watch.output);
     let (mut rotation, mut looks, mut status) = (RotationStory::new(arn), 0_u32, Status::default());
-    // `select-nodes` does not answer of a node that has gone, so its last row stays.
+    // `select-nodes` does not list a node that is gone, so the last row of that node stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
@@ -118,7 +119,7 @@ pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
         for (instance, listed) in &begun {
             let node = status.nodes.iter().find(|node| node.instance_id == *instance);
             let mut row = to_row(instance, listed, node, rows.get(instance.as_str()));
-            // The end of an execution is asked for once.
+            // The end of an execution is fetched once.
             if listed.status != "RUNNING" && row.step != step_of_end(&listed.status) {
                 let execution = installation.states.find(&listed.arn).await?;
                 if let Some(end) = execution.and_then(|execution| execution.end) {
@@ -127,7 +128,7 @@ pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
             }
             rows.insert(instance.to_string(), row);
         }
-        // What is under way first, and in each group in the order in which they began.
+        // Nodes under way come first. Then the group decides, and within a group the order in which the executions began.
         let listed = begun.iter().map(|(instance, _)| instance.as_str());
         let mut listed: Vec<Row> = listed.filter_map(|id| rows.get(id).cloned()).collect();
         listed.sort_by(|one, other| one.group.cmp(&other.group));
@@ -155,8 +156,8 @@ fn show_end(shown: &mut Frame, end: &End) {
     shown.document["exit"] = exit_of_rotation(end).code().into();
 }
 
-/// The executions that a rotation has begun, the last try of each node, in the order in which they began. They are found by their names, which
-/// follow from the rotation and the instance.
+/// Lists the executions that a rotation has begun: the last try of each node, in the order in which the tries began.
+/// The executions are found by their names, which follow from the rotation and the instance.
 async fn list_begun(
     installation: &Installation,
     rotation: &str,
@@ -166,7 +167,7 @@ async fn list_begun(
     let machine = installation.machine("recycle-node");
     let listed = installation.states.list_since(&machine, since).await?;
     let mut begun: Vec<(InstanceId, Listed)> = Vec::new();
-    // The newest comes first: that is the last try.
+    // The list begins with the newest execution, so the first one of an instance is its last try.
     for execution in listed {
         if let Some(instance) = instance_of(&execution.name, rotation)
             && begun.iter().all(|(other, _)| *other != instance)
@@ -178,7 +179,7 @@ async fn list_begun(
     Ok(begun)
 }
 
-/// The instance, if the name is one that this rotation gives.
+/// Returns the instance, or None if this rotation does not give the name to an execution.
 fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
     let (instance, _) = name.strip_prefix(TRIGGER)?.strip_prefix('-')?.rsplit_once('-')?;
     let instance: InstanceId = instance.parse().ok()?;
@@ -189,7 +190,8 @@ fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
         .then_some(instance)
 }
 
-/// The row of a node whose execution was begun: what is on the node while the execution runs, else what was there before.
+/// Returns the row of a node whose execution was begun. While the execution runs, the row shows the marks on the node.
+/// Otherwise the row from before stays. Without one, the row says only that the execution was begun.
 fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, before: Option<&Row>) -> Row {
     if let Some(node) = node.filter(|_| listed.status == "RUNNING") {
         return with_name(row_of(node, |_| true), before);
@@ -209,7 +211,7 @@ fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, bef
     })
 }
 
-/// A Node goes before its instance does: the row keeps its name.
+/// Keeps the name of the Node in the row after the Node is gone, which happens before the instance is gone.
 fn with_name(row: Row, before: Option<&Row>) -> Row {
     let kept = before.filter(|_| row.node == row.instance);
     let node = kept.map_or_else(|| row.node.clone(), |before| before.node.clone());
@@ -220,7 +222,7 @@ fn step_of_end(status: &str) -> &'static str {
     if status == "SUCCEEDED" { "done" } else { "failed" }
 }
 
-/// Of a good end there is nothing more to say: the row names the node already.
+/// Returns the row of a node whose execution has ended. A good end shows the outcome alone, because the row already names the node.
 fn ended(row: Row, end: &End) -> Row {
     let (what, style) = if exit_of(end) == Exit::Done {
         (end.outcome().to_owned(), Style::Good)

@@ -9,7 +9,8 @@ use crate::base::error::Result;
 use crate::views::output::Output;
 use crate::views::watch::Watch;
 
-/// Starts an execution of a machine and says so; its ARN, and what hears Ctrl-C from then on.
+/// Starts an execution of a state machine and prints its ARN.
+/// Returns the ARN, and the watch that catches Ctrl-C from then on.
 pub(super) async fn start<'a>(
     installation: &'a Installation,
     output: &'a Output,
@@ -22,13 +23,13 @@ pub(super) async fn start<'a>(
     Ok((arn, watch))
 }
 
-/// The input of an execution of `recycle-node`: these fields, and which node it is.
+/// Returns the input of an execution of `recycle-node`: these fields, the instance and the cluster.
 pub(super) async fn node_input(
     installation: &Installation,
     node: &str,
     fields: &Map<String, Value>,
 ) -> Result<Value> {
-    // An instance id is taken as it is: whether there is one, the execution's pre-flight says. A name is looked up.
+    // An instance id is used as it is, because the pre-flight of the execution checks whether the instance exists. A name is looked up.
     let instance: InstanceId = match node.parse() {
         Ok(id) => id,
         Err(_) => find_node(installation, node).await?.instance_id,

@@ -26,7 +26,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
     let seen = look(installation, node, &mut BTreeMap::new()).await?;
     if let Some(name) = node.filter(|_| seen.rows.is_empty()) {
         let cluster = &installation.cluster;
-        // A cluster that cannot be asked does not say that there is no such Node.
+        // If the cluster cannot be read, the Node may exist, so the error is not a refusal.
         if let Some(why) = seen.cluster_is_away {
             return Err(Error::Unreachable(format!(
                 "{name:?} is on no instance that something of ours is on, and the cluster {cluster} cannot be asked: {why}"
@@ -38,13 +38,13 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
         return show(output, &seen, clock::now());
     }
     match seen.only_running().filter(|_| node.is_some()) {
-        // Of one node that is worked on there is more to see.
+        // The history of the execution shows more about a single node than the marks on the node do.
         Some(arn) => Watch::begin(installation, output)?.watch_node(&arn).await,
         None => watch(installation, output, node).await,
     }
 }
 
-/// One that is known by its ARN.
+/// Watches an execution that is given by its ARN.
 async fn watch_execution(
     installation: &Installation,
     output: &Output,
@@ -67,7 +67,7 @@ async fn watch_execution(
     watch.watch_node(arn).await
 }
 
-/// What there was at a moment.
+/// The result of one look at the cluster and the state machines.
 struct Seen {
     rotations: Vec<Heading>,
     rows: Vec<Row>,
@@ -77,13 +77,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// The execution that works on the only node.
+    /// Returns the running execution of the only node. None if there are several nodes, or if no execution works on the only one.
     fn only_running(&self) -> Option<String> {
         let [row] = self.rows.as_slice() else { return None };
         row.execution.clone().filter(|arn| self.running.contains(arn))
     }
 
-    /// Whether no rotation runs and no node carries a mark of recycle-eks. Of a cluster that cannot be asked this is unknown.
+    /// Whether no rotation runs and no node carries a mark of recycle-eks. False if the cluster cannot be read.
     fn is_quiet(&self) -> bool {
         self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
     }
@@ -177,7 +177,7 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
         Ok((shown, over.map_or(Next::Later, Next::Over)))
     });
     let over = over.await?;
-    // Of one node that is worked on there is more to see.
+    // The history of the execution shows more about a single node than the marks on the node do.
     if let Some(arn) = begun {
         return watch.watch_node(&arn).await;
     }

@@ -15,13 +15,13 @@ pub(crate) fn seen<T>(answer: Result<T>) -> Seen<T> {
         Err(Error::Aws { call, code, .. }) if code.as_deref().is_some_and(|code| DENIED.contains(&code)) => {
             Seen::Denied(call.to_owned())
         }
-        // What a function fails with is a finding; a throttle, or a call without an answer, is none.
+        // The failure of a function is a finding. A throttle, or an AWS call without an answer, is none.
         Err(error @ Error::Aws { .. }) if error.is_outage() => Seen::Unanswered(error.to_string()),
         Err(error) => Seen::Failed(error.to_string()),
     }
 }
 
-/// None where what is asked for is not there.
+/// Turns the error that something does not exist into None.
 pub(crate) fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Err(error) if error.code().is_some_and(|code| NOT_THERE.contains(&code)) => Ok(None),
@@ -29,7 +29,7 @@ pub(crate) fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The description begins with the version: `recycle-eks 1.2.3: the step claim-node`.
+/// Converts the configuration of a function. Its description begins with the version: `recycle-eks 1.2.3: the step claim-node`.
 pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     let described = found.description();
     let version = described.and_then(|text| text.strip_prefix("recycle-eks ")?.split(':').next());
@@ -49,7 +49,7 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     }
 }
 
-/// What executions have whose module sets nothing else.
+/// Returns the default of `drain_timeout_seconds`, for executions whose module sets nothing else.
 fn longest_drain() -> u32 {
     let field = FIELDS.iter().find(|field| field.name == "drain_timeout_seconds");
     let longest = field.and_then(|field| field.default.parse().ok());
@@ -120,7 +120,7 @@ pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
     rest.is_some_and(|rest| rest.ends_with("-untold") || kinds.iter().any(|kind| rest.starts_with(kind)))
 }
 
-/// `InstanceRefreshStatus` of one that has not come to its end.
+/// Values of `InstanceRefreshStatus` for an instance refresh that has not ended.
 const UNDER_WAY: [&str; 5] = [
     "Pending",
     "InProgress",
@@ -129,7 +129,7 @@ const UNDER_WAY: [&str; 5] = [
     "Baking",
 ];
 
-/// How services say that there is no such thing.
+/// Error codes with which services say that something does not exist.
 const NOT_THERE: [&str; 5] = [
     "ResourceNotFoundException",
     "ResourceNotFound",
@@ -138,7 +138,7 @@ const NOT_THERE: [&str; 5] = [
     "AWS.SimpleQueueService.NonExistentQueue",
 ];
 
-/// How services refuse a caller.
+/// Error codes with which services deny access.
 const DENIED: [&str; 4] = [
     "AccessDenied",
     "AccessDeniedException",

@@ -13,7 +13,7 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::doctor::answers::{find_group, find_rule, if_there, is_of_module, seen, to_function};
 
-/// The functions that ask Kubernetes, and the one that does not: `terraform/functions.tf`.
+/// The functions that call the Kubernetes API (`terraform/functions.tf`).
 const IN_CLUSTER: [&str; 8] = [
     "claim-node",
     "standby-node",
@@ -25,15 +25,16 @@ const IN_CLUSTER: [&str; 8] = [
     "select-nodes",
 ];
 
+/// The function that does not call the Kubernetes API.
 const OTHERS: [&str; 1] = ["start-rotation"];
 
-/// Executions of the sweep: the last, and those before it if that one still runs.
+/// Executions of the sweep to read. If the last one still runs, those before it decide.
 const SWEEPS: i32 = 5;
 
-/// How EKS says that a cluster has no access entries, because of its authentication mode.
+/// The error code with which EKS says that the authentication mode of a cluster allows no access entries.
 const NO_ENTRIES: &str = "InvalidRequestException";
 
-/// How many groups are asked about at the same time: Auto Scaling has a quota for the account.
+/// How many groups are read at the same time, because Auto Scaling has a quota for the account.
 const AT_ONCE: usize = 5;
 
 pub(crate) async fn gather(installation: &Installation) -> Facts {
@@ -71,7 +72,7 @@ pub(crate) async fn gather(installation: &Installation) -> Facts {
     }
 }
 
-/// What was found of several things that may not be there, by their names.
+/// The answers about several things that may not exist, by their names.
 type ByName<T> = BTreeMap<String, Seen<Option<T>>>;
 
 async fn ask_each<T>(
@@ -89,7 +90,7 @@ fn known<T, U>(found: ByName<T>, make: impl Fn(T) -> U) -> ByName<U> {
         .collect()
 }
 
-/// The topic that the definition of `recycle-node` publishes to.
+/// Finds the topic to which the definition of `recycle-node` publishes.
 fn find_topic_arn(machines: &ByName<(Machine, String)>) -> Seen<String> {
     let machine = machines.get("recycle-node");
     let machine = machine.map_or(Seen::Found(&None), Seen::as_ref);
@@ -112,7 +113,7 @@ async fn find_function(
     if_there(asked.await.map_err(Error::of("lambda:GetFunctionConfiguration")))
 }
 
-/// A machine with its definition. Only `recycle-node` has an alias.
+/// Fetches a state machine and its definition. Only `recycle-node` has an alias.
 async fn find_machine(installation: &Installation, machine: &str) -> Result<Option<(Machine, String)>> {
     let states = &installation.states;
     let arn = installation.machine(machine);
@@ -145,7 +146,7 @@ async fn find_authentication(installation: &Installation) -> Result<String> {
     Ok(mode.map_or("CONFIG_MAP", |mode| mode.as_str()).to_owned())
 }
 
-/// The entries of those functions that are there and ask Kubernetes.
+/// Fetches the access entries of the functions that exist and call the Kubernetes API.
 async fn find_entries(
     installation: &Installation,
     functions: &ByName<GetFunctionConfigurationOutput>,
@@ -175,7 +176,8 @@ async fn find_groups(installation: &Installation) -> Result<Vec<Group>> {
     Ok(groups.buffered(AT_ONCE).collect().await)
 }
 
-/// Another installation may have a name that begins like this one's: what follows tells its rules apart.
+/// Fetches the EventBridge rules of this installation. Another installation may have a name that begins with this one's name.
+/// The rest of a rule's name shows which of the two the rule belongs to.
 async fn find_rules(installation: &Installation) -> Result<Vec<Rule>> {
     let events = aws_sdk_eventbridge::Client::new(&installation.aws);
     let name = &installation.name;
@@ -199,7 +201,7 @@ async fn find_topic(installation: &Installation, arn: String) -> Result<Topic> {
     let list = topics.list_subscriptions_by_topic().topic_arn(&arn);
     let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
     let found = found.map_err(Error::of("sns:ListSubscriptionsByTopic"))?;
-    // SNS lists a subscription that was ended for days as `Deleted`, and sends it nothing.
+    // SNS lists a subscription that was ended as `Deleted` for days, and sends nothing to it.
     let count = |is_meant: fn(&str) -> bool| {
         let arns = found.iter().filter_map(|each| each.subscription_arn());
         arns.filter(|arn| is_meant(arn)).count()

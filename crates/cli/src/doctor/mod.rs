@@ -13,9 +13,9 @@ use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Gathers what is to be seen, here and in `select-nodes`, and shows what was found.
+/// Gathers the facts, here and in `select-nodes`, and shows the findings.
 pub(crate) async fn run(installation: &Installation, output: &Output, shows_all: bool) -> Result<Exit> {
-    // There need not be such an execution: that Step Functions knows none is an answer.
+    // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"select": "doctor", "cluster_name": installation.cluster, "execution": execution});
     let (seen, inside) = tokio::join!(
@@ -29,7 +29,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, shows_all:
     Ok(exit(level))
 }
 
-/// The worst stands last, where one looks first.
+/// Prints the findings, the worst last, because readers look there first.
 fn show(findings: &[Finding], output: &Output, shows_all: bool) -> Result<()> {
     let shown = findings.iter();
     let shown = shown.filter(|finding| shows_all || finding.level != Level::Ok);

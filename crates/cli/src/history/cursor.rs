@@ -2,27 +2,27 @@
 
 use recycle::report::event::Event;
 
-/// How far a history was read.
+/// The place up to which a history was read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Cursor {
     /// The number of the newest event that was read.
     pub last_id: i64,
-    /// Events that are newer, the newest first: they were read before a page could not be. The next look reads on there.
+    /// Newer events, the newest first, that were read before a page could not be read. The next look continues with that page.
     pub unfinished: Vec<Event>,
-    /// Of the next page. It may be asked for within a day (API reference of GetExecutionHistory).
+    /// The token of the next page. AWS accepts it for a day (API reference of GetExecutionHistory).
     pub token: Option<String>,
-    /// Events of a page, as the token was given for.
+    /// Events per page, as in the call that returned the token.
     pub page: i32,
 }
 
-/// What is made of a history, event by event.
+/// A view of a history that is built event by event.
 pub(crate) trait View {
     fn cursor(&mut self) -> &mut Cursor;
 
-    /// Takes in the next event.
+    /// Adds the next event to the view.
     fn fold(&mut self, event: Event);
 
-    /// Reads on. Events that were read before change nothing.
+    /// Reads an event. An event that was read before changes nothing.
     fn read(&mut self, event: Event) {
         if event.id > self.cursor().last_id {
             self.cursor().last_id = event.id;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::base::exit::Exit;
 
-/// One sentence. A cause that is a document is for machines.
+/// Describes an end in one sentence. A cause that is a JSON document is for machines, so only its error message is shown, if there is one.
 pub(crate) fn describe_end(end: &End) -> String {
     match end.reason() {
         "" => end.outcome().to_owned(),

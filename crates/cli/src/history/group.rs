@@ -9,43 +9,43 @@ use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
-/// The state in which a node's turn ends; its input says how (`state-machine/rotate-nodes.asl.json`).
+/// The state in which a node's turn ends. Its input says how the turn ended (`state-machine/rotate-nodes.asl.json`).
 pub(crate) const TURN_ENDED: &str = "TurnEnded";
 
-/// How a node's turn stands.
+/// The state of a node's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Turn {
-    /// It has just begun to ask whether it may start.
+    /// The turn has begun, and there is no answer yet whether the node may start.
     Asks,
     Waits(Wait),
-    /// Its execution of `recycle-node` was started.
+    /// The node's execution of `recycle-node` was started.
     UnderWay,
     Recycled,
     Failed,
-    /// Not begun, or there was nothing to do.
+    /// The node was not begun, or its execution succeeded without recycling it.
     Left,
 }
 
-/// Why a node does not start yet.
+/// The wait of a node that may not start yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub since: Timestamp,
-    /// When it asks again.
+    /// The time of the next question whether the node may start.
     pub until: Timestamp,
     pub reason: String,
 }
 
-/// How many nodes of a group stand how.
+/// The numbers of nodes of a group by the state of their turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub nodes: usize,
     /// Recycled.
     pub done: usize,
-    /// Their last try failed.
+    /// Nodes whose turn ended as failed. In most cases their last try failed.
     pub failed: usize,
-    /// Not begun any more.
+    /// Nodes that are not begun any more, or whose execution succeeded without recycling them.
     pub left: usize,
-    /// Executions work on them.
+    /// Nodes that executions work on.
     pub under_way: usize,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct Counts {
 pub(crate) struct GroupStory {
     pub cursor: Cursor,
     pub group: String,
-    /// Its nodes, in the order in which they come.
+    /// The group's nodes, in the order of their turns.
     pub nodes: Vec<String>,
     pub has_ended: bool,
-    /// By criterion the places of the nodes that meet it, if it is a dry run.
+    /// For each criterion the places, from 0, of the nodes that meet it. Empty unless the rotation is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
-    /// The newest event of each turn, with the turn's index: the next one names it as its previous.
+    /// The newest event of each turn, with the turn's index. The next event of the turn names it as its previous one.
     tips: BTreeMap<i64, usize>,
     turns: BTreeMap<usize, Turn>,
 }
@@ -114,7 +114,7 @@ impl GroupStory {
         }
     }
 
-    /// What a node was selected by, in the words of the input.
+    /// Lists the criteria by which a node was selected, in the words of the input.
     pub(crate) fn list_criteria(&self, node: &str) -> Vec<&str> {
         let place = self.nodes.iter().position(|other| other == node);
         let met = self.criteria.iter();
@@ -125,7 +125,7 @@ impl GroupStory {
     fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
         let turn = match answer["verdict"].as_str() {
             Some("start") => Turn::UnderWay,
-            // A pause is between two nodes, or before the next try of one that failed.
+            // A pause lies between two nodes, or before the next try of a node that failed.
             Some("wait" | "pause") => {
                 let seconds = answer["wait_seconds"].as_i64().unwrap_or(0);
                 let until = at.checked_add(SignedDuration::from_secs(seconds));
@@ -138,7 +138,7 @@ impl GroupStory {
                     reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
                 })
             }
-            // How it is left, the end of its turn says.
+            // The end of the turn says how the node is left.
             Some(_) | None => return,
         };
         self.turns.insert(index, turn);
@@ -148,7 +148,7 @@ impl GroupStory {
         self.count_on(Counts::default())
     }
 
-    /// Adds this group's nodes. After the execution's end none is under way.
+    /// Adds this group's nodes to the counts. After the end of the group's execution no node is under way.
     pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
         counts.nodes += self.nodes.len();
         for turn in self.turns.values() {
@@ -163,7 +163,7 @@ impl GroupStory {
         counts
     }
 
-    /// The nodes that wait until they may start, and what for, in their order.
+    /// Lists the nodes that wait until they may start, in the order of their turns, each with its wait.
     pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
         let turns = self.turns.iter().filter(|_| !self.has_ended);
         turns.filter_map(|(index, turn)| match turn {
@@ -184,7 +184,7 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    /// Each event with the number of the one that led to it, and when it was.
+    /// Returns the story of these events. Each has the number of the event that led to it, and its time in seconds.
     fn told(whats: Vec<(i64, i64, Happened)>) -> GroupStory {
         let mut story = GroupStory::default();
         for (id, (previous, seconds, what)) in (1..).zip(whats) {

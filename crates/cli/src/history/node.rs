@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
-/// What an answer calls the pods, and what that means for them. A pod that no answer names does not matter.
+/// The classes of pods in an answer, and the class that the view shows for each. The view does not show pods of other classes.
 const CLASSES: [(&str, Class); 6] = [
     ("unreadable", Class::Wait),
     ("awaited", Class::Wait),
@@ -20,16 +20,16 @@ const CLASSES: [(&str, Class); 6] = [
     ("tolerates_taint", Class::Ignore),
 ];
 
-/// What becomes of a pod.
+/// The class of a pod, as the view shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Wait,
     Evict,
-    /// It has been asked to go.
+    /// The pod is terminating.
     Leaving,
-    /// It ends with the node.
+    /// The pod ends with the node.
     Ignore,
-    /// It was here, and is not any more.
+    /// The pod was on the node before and is gone.
     Gone,
 }
 
@@ -48,7 +48,7 @@ impl Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Drain {
     pub since: Timestamp,
-    /// When its time is over.
+    /// The time at which the drain ends at the latest.
     pub until: Timestamp,
 }
 
@@ -56,22 +56,22 @@ pub(crate) struct Drain {
 pub(crate) struct Story {
     pub cursor: Cursor,
     pub started: Option<Timestamp>,
-    /// When the newest event was.
+    /// The time of the newest event.
     pub at: Option<Timestamp>,
     pub input: Value,
     pub state: String,
-    /// The box of the picture in which it is: that of the newest state which has one.
+    /// The box of the picture in which the execution is: the box of the newest state that has one.
     pub place: Option<&'static str>,
-    /// How often it came to each state.
+    /// How often the execution entered each state.
     pub entered: BTreeMap<String, u32>,
-    /// What the last function has answered.
+    /// The last answer of a function.
     pub answer: Value,
     pub node: Option<String>,
     pub group: Option<String>,
     pub drain: Option<Drain>,
-    /// The runs of its Distributed Maps, as ARNs.
+    /// The ARNs of the Map Runs of the Distributed Maps.
     pub map_runs: Vec<String>,
-    /// Every pod that an answer has named.
+    /// Every pod that an answer has named in one of the [`CLASSES`].
     pub pods: BTreeMap<String, Class>,
     pub end: Option<End>,
 }
@@ -111,14 +111,14 @@ impl Story {
         self.node = text("/run/node").or_else(|| self.node.take());
         self.group = text("/run/group").or_else(|| self.group.take());
         self.drain = read_drain(&answer).or(self.drain);
-        // Only `check-pods` and a dry run name pods.
+        // Pods are named only by `check-pods` and by a dry run.
         if self.state == "CheckPods" || answer["verdict"] == "planned" {
             self.learn_pods(&answer);
         }
         self.answer = answer;
     }
 
-    /// A pod that is not named any more is gone, unless its class has more than were named.
+    /// Takes in the pods of an answer. A pod that is not named any more is gone, unless a class has more pods than it names.
     fn learn_pods(&mut self, answer: &Value) {
         let named: BTreeMap<String, Class> = CLASSES
             .into_iter()
@@ -135,7 +135,7 @@ impl Story {
         self.pods.extend(named);
     }
 
-    /// Why it is where it is, in the last function's words.
+    /// Returns why the execution is in its state, in the words of the last function.
     pub(crate) fn reason(&self) -> &str {
         self.answer["reason"].as_str().unwrap_or_default()
     }
@@ -144,7 +144,7 @@ impl Story {
         self.input["instance_id"].as_str().unwrap_or_default()
     }
 
-    /// How long it has taken, until `now` or its end.
+    /// Returns how long the execution has taken, until `now` or its end.
     pub(crate) fn elapsed(&self, now: Timestamp) -> SignedDuration {
         let until = self.at.max(self.end.is_none().then_some(now));
         match (self.started, until) {

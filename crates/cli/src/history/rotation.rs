@@ -10,17 +10,17 @@ use crate::history::group::{Counts, GroupStory, Wait};
 use crate::history::node::Story;
 use crate::history::rotation_end::describe_rotation_end;
 
-/// How many reasons to wait a group names.
+/// The most reasons to wait that are named for a group.
 const MOST_REASONS: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct RotationStory {
     pub arn: String,
-    /// Its own history.
+    /// The rotation's own history.
     pub story: Story,
-    /// By the ARNs of their executions.
+    /// The groups, by the ARNs of their executions.
     pub groups: BTreeMap<String, GroupStory>,
-    /// That it, or its groups' executions, could not be read when it was looked at last, and why.
+    /// A sentence that says why the rotation or its groups could not be read at the last look. None if they could be read.
     pub unread: Option<String>,
     pub looks: u32,
 }
@@ -33,7 +33,7 @@ impl RotationStory {
         }
     }
 
-    /// The group of a node, and what the node was selected by, as a dry run tells.
+    /// Returns the group of a node, and the criteria by which the node was selected. Only a dry run has the criteria.
     pub(crate) fn find_criteria(&self, node: &str) -> Option<(&str, Vec<&str>)> {
         let mut groups = self.groups();
         let group = groups.find(|group| group.nodes.iter().any(|other| other == node))?;
@@ -44,7 +44,7 @@ impl RotationStory {
         self.groups.values().filter(|group| !group.nodes.is_empty())
     }
 
-    /// What it is about, or how it has ended, in a sentence.
+    /// Describes in a sentence what the rotation is about, or how it has ended.
     pub(crate) fn describe(&self) -> String {
         match (&self.story.end, self.story.reason()) {
             (Some(end), _) => describe_rotation_end(end),
@@ -53,7 +53,7 @@ impl RotationStory {
         }
     }
 
-    /// How far it has come; none before that is known, and after its end.
+    /// Describes the progress of the rotation, or why it cannot be read. None before the nodes are known, and after the end.
     pub(crate) fn describe_progress(&self) -> Option<String> {
         if self.story.end.is_some() {
             return None;
@@ -66,7 +66,7 @@ impl RotationStory {
         (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
-    /// A line for each group that goes on: its name, how much of it is done, from 0 to 1, and a sentence.
+    /// Lists the groups that have not ended: the name, the share of nodes whose turns have ended (from 0 to 1), and a sentence.
     pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
         let running = self.groups().filter(|group| !group.has_ended);
         let mut lines: Vec<(String, f64, String)> = running
@@ -117,7 +117,7 @@ fn describe_counts(counts: Counts) -> String {
     text
 }
 
-/// Nodes that wait for the same are told together.
+/// Describes the waits of a group. Nodes that wait for the same reason share a sentence.
 fn describe_waits(group: &GroupStory) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<(&str, &Wait)>)> = Vec::new();
     for (node, wait) in group.list_waits() {

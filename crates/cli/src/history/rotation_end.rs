@@ -6,15 +6,15 @@ use serde::Deserialize;
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
 
-/// How many nodes that failed a group names at most (`state-machine/rotate-nodes.asl.json`).
+/// The most failed nodes that a group names (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
-/// What is told of a group whose execution broke.
+/// The text for a group whose execution broke.
 const UNKNOWN: &str = "nobody knows how many were recycled";
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct GroupEnd {
     group: String,
-    /// None if its execution broke before it counted.
+    /// The number of recycled nodes. None if the group's execution broke before it counted them.
     recycled: Option<u32>,
     #[serde(default)]
     failed: Vec<FailedNode>,
@@ -41,7 +41,7 @@ pub(crate) struct RotationEnd {
 }
 
 impl RotationEnd {
-    /// None if the end does not tell of groups.
+    /// Reads the groups from the end of a rotation. None if the end has no groups.
     pub(crate) fn read(end: &End) -> Option<Self> {
         let mut told = end.output.clone();
         if told.is_null() {
@@ -53,12 +53,12 @@ impl RotationEnd {
         Some(Self { groups })
     }
 
-    /// Whether a group has ended with an error of its own.
+    /// Whether any group has ended with an error of its own.
     pub(crate) fn has_error(&self) -> bool {
         self.groups.iter().any(|group| !group.error.is_empty())
     }
 
-    /// One sentence of all groups.
+    /// Describes all groups in one sentence.
     pub(crate) fn summary(&self) -> String {
         let sum = |count: fn(&GroupEnd) -> u32| self.groups.iter().map(count).fold(0, u32::saturating_add);
         let is_broken = self.groups.iter().any(|group| group.recycled.is_none());
@@ -73,13 +73,14 @@ impl RotationEnd {
         format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} not begun")
     }
 
-    /// A subject and a sentence for each group.
+    /// Lists a subject and a sentence for each group.
     pub(crate) fn list_groups(&self) -> impl Iterator<Item = (String, String)> {
         let groups = self.groups.iter();
         groups.map(|group| (format!("group {}", group.group), group.describe()))
     }
 
-    /// The same of a dry run: nothing was recycled, and nothing left; what was selected and why.
+    /// Lists a subject and a sentence for each group of a dry run. The sentence says what was selected and why, and which errors occurred.
+    /// Numbers of recycled and left nodes mean nothing in a dry run.
     pub(crate) fn list_planned(&self) -> impl Iterator<Item = (String, String)> {
         self.groups.iter().map(|group| {
             let whys = group.why.iter().filter(|why| *why != "planned");
@@ -123,7 +124,8 @@ fn join(texts: impl Iterator<Item = String>) -> String {
     texts.join("; ")
 }
 
-/// One sentence, of what became of the nodes: what the rotation says of itself was written before anything began.
+/// Describes in one sentence what became of the nodes. The reason in the rotation's output is not used, because it was written before the
+/// first node was begun.
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),
@@ -131,7 +133,7 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
     }
 }
 
-/// What it means for a pipeline: a rotation that has left nodes has not done what was asked.
+/// Returns the exit code for a pipeline. A rotation that has left nodes has not done what was asked.
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
@@ -243,7 +245,7 @@ mod tests {
             "nothing_selected: no node is outdated"
         );
         assert_eq!(exit_of_rotation(&nothing), Exit::Done);
-        // Step Functions takes causes of 32 KiB: a longer one is cut, and is no JSON any more.
+        // Step Functions accepts causes of up to 32 KiB. The state machine cuts a longer cause, which is then no longer JSON.
         let cut = End {
             cause: r#"{"reason":"12 nodes","groups":[{"group":"a","#.to_owned(),
             ..failed(&json!([]))

@@ -45,7 +45,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     Ok(Exit::Done)
 }
 
-/// By its ARN, or the name of an execution of either machine.
+/// Finds an execution by its ARN, or by its name as an execution of `recycle-node` or `rotate-nodes`.
 async fn find_execution(
     installation: &Installation,
     states: &StepFunctions,
@@ -68,8 +68,9 @@ async fn find_execution(
     )
 }
 
-/// The reports of the executions that a rotation has started: those of its own history, or of the children of its Distributed Map. One
-/// history is in memory at a time.
+/// Builds the reports of the executions that a rotation has started.
+/// The rotation's own history names them, or the histories of the children of its Distributed Map.
+/// Only one of the other histories is in memory at a time.
 async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Vec<NodeReport>> {
     let (started, map_runs) = find_started(rotation);
     let mut started = BTreeSet::from_iter(started);
@@ -81,7 +82,7 @@ async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Ve
     }
     let mut reports = Vec::new();
     for arn in &started {
-        // One that could not be started is not there.
+        // An execution that could not be started does not exist.
         if let Some(execution) = states.find(arn).await? {
             reports.push(report_node(&execution, &states.read_history(arn).await?));
         }

@@ -10,15 +10,15 @@ use recycle::report::parts::{Look, NodeReport, SeenPod, Span, Summary};
 
 use crate::base::times::{moment, shortly};
 
-/// Its looks: light or dark as the reader has it, one column on a phone.
+/// The style sheet of the page: light or dark as the reader prefers, and one column on a phone.
 const STYLE: &str = include_str!("page.css");
-/// The page may load nothing and run nothing, whatever stands in it.
+/// The Content Security Policy. The page may load nothing and run nothing, whatever its text is.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// How high the picture of the counts is, and how wide, in units of its own.
+/// The height and the width of the picture of the counts, in units of the picture.
 const HEIGHT: f64 = 100.0;
 const WIDTH: f64 = 1_000.0;
 
-/// The page of a report; `now` is where a span ends that still lasts.
+/// Renders the page of a report. A span that still lasts is drawn until `now`.
 pub(crate) fn render(report: &Report, now: Timestamp) -> String {
     let (title, body) = match report {
         Report::Node(node) => (title_of(node), node_body(node, now)),
@@ -32,7 +32,7 @@ pub(crate) fn render(report: &Report, now: Timestamp) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                // Without it a browser asks for one.
+                // Without this line a browser requests an icon.
                 link rel="icon" href="data:,";
                 title { (title) " · recycle-eks" }
                 style { (PreEscaped(STYLE)) }
@@ -154,12 +154,12 @@ fn time(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (moment(at)) } }
 }
 
-/// A stage with its colour.
+/// Renders a stage with its colour.
 fn chip(stage: Stage) -> Markup {
     html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
 }
 
-/// How far along a time is, in percent.
+/// Returns how far `at` is on the way from `from` to `to`, in percent from 0 to 100. If the way has no length, the share is 0.
 fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
     let whole = to.duration_since(from).as_secs_f64();
     if whole <= 0.0 {
@@ -187,7 +187,7 @@ fn lasted<What>(span: &Span<What>, now: Timestamp) -> String {
     shortly(span.until.unwrap_or(now).duration_since(span.since))
 }
 
-/// Since when, until when, and how long.
+/// Renders three cells: since when, until when, and how long.
 fn times<What>(span: &Span<What>, now: Timestamp) -> Markup {
     html! {
         td { (time(span.since)) }
@@ -208,7 +208,7 @@ fn timeline(node: &NodeReport, end: Timestamp, now: Timestamp) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where the screen is too narrow for it.
+/// Renders a table that scrolls sideways on a screen that is too narrow for it.
 fn table(caption: &str, head: &[&str], rows: Markup) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label=(caption) {
@@ -221,7 +221,7 @@ fn table(caption: &str, head: &[&str], rows: Markup) -> Markup {
     }
 }
 
-/// One picture for each class: they are not parts of one whole.
+/// Renders one picture for each class of pods, because the classes are not parts of one whole.
 fn pods_over_time(looks: &[Look], from: Timestamp, to: Timestamp) -> Markup {
     let classes: BTreeSet<&String> = looks.iter().flat_map(|look| look.counts.keys()).collect();
     html! {
@@ -251,7 +251,7 @@ fn describe(class: &str, counts: &[(Timestamp, u32)]) -> String {
     format!("{class}: {first} at the first look, {last} at the last")
 }
 
-/// Draws steps, because the counts between two looks are unknown. After the last look no pod is left.
+/// Draws steps, because the counts between two looks are unknown. The count of the last look is drawn until `to`.
 fn draw(counts: &[(Timestamp, u32)], most: u32, from: Timestamp, to: Timestamp) -> String {
     let across = |at: Timestamp| share(at, from, to) / 100.0 * WIDTH;
     let height = |count: u32| HEIGHT - f64::from(count) / f64::from(most.max(1)) * HEIGHT;
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// A node whose every text is `text`.
+    /// A node in which each text is `text`.
     fn node(text: &str) -> NodeReport {
         let text = text.to_owned();
         NodeReport {
@@ -385,7 +385,7 @@ mod tests {
                 ),
                 "{page}"
             );
-            // Nor does it end an attribute.
+            // The text does not end an attribute either.
             assert!(page.contains("aria-label=\"&quot;&gt;&lt;script&gt;"), "{page}");
         }
     }

@@ -21,8 +21,8 @@ const SINCE: usize = 3;
 const TIME_BAR: usize = 4;
 const UNTIL: usize = 5;
 const THEN: usize = 6;
-/// Whether nodes have their names without the domain, and which columns are left out. The table takes the first layout for which the
-/// terminal is wide enough, else the last.
+/// The layouts of the table: whether node names have no domain, and which columns are left out.
+/// The table takes the first layout for which the terminal is wide enough, else the last one.
 const LAYOUTS: [(bool, &[usize]); 7] = [
     (false, &[]),
     (false, &[THEN]),
@@ -33,24 +33,24 @@ const LAYOUTS: [(bool, &[usize]); 7] = [
     (true, &[THEN, UNTIL, SINCE, TIME_BAR]),
 ];
 
-/// A node in the table.
+/// The row of a node in the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// Its group, or a dash if that is unknown.
+    /// The name of the group, or a dash if the group is unknown.
     pub group: String,
     #[serde(rename = "instance_id")]
     pub instance: String,
-    /// Its node's name, else its instance.
+    /// The name of the Node, or the instance id if the name is unknown.
     pub node: String,
     pub step: String,
     pub since: Option<Timestamp>,
-    /// Until when at the latest.
+    /// The time at which the current wait ends at the latest.
     pub until: Option<Timestamp>,
-    /// What happens at the end of its drain, as its execution has written on the Node; none if it does not drain.
+    /// The consequence of the end of the drain, as the execution has written it on the Node. None if the node does not drain.
     pub then: Option<String>,
-    /// What it waits for, what blocks, or how it ended.
+    /// Texts about what the node waits for, what blocks its drain, or how its execution ended.
     pub what: String,
-    /// Its execution, if one has to do with it.
+    /// The execution that claims the node, or that a rotation has begun for it.
     #[serde(rename = "execution_arn")]
     pub execution: Option<String>,
     #[serde(skip)]
@@ -58,13 +58,13 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether it carries no mark of recycle-eks.
+    /// Whether the node carries no mark of recycle-eks.
     pub(crate) fn is_quiet(&self) -> bool {
         self.step == QUIET
     }
 }
 
-/// What is on a node, and whether the execution that claims it still runs.
+/// Returns the row of a node. `runs` says whether the execution that claims the node still runs.
 pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
     let execution = node.claim.as_ref().map(|claim| claim.fence.execution.to_string());
     let is_alive = execution.as_deref().is_some_and(runs);
@@ -137,14 +137,14 @@ fn tell(node: &NodeStatus, is_alive: bool) -> String {
     parts.join("; ")
 }
 
-/// A rotation above the table.
+/// The heading of a rotation above the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Heading {
     pub execution: String,
     pub started: Option<Timestamp>,
     pub state: String,
     pub progress: Option<String>,
-    /// Its groups: the name, how much is done, from 0 to 1, and a sentence.
+    /// The groups that have not ended: the name, the share of nodes whose turns have ended (from 0 to 1), and a sentence.
     pub groups: Vec<(String, f64, String)>,
     pub document: Value,
 }
@@ -165,7 +165,7 @@ impl Heading {
     }
 }
 
-/// What is under way comes first, then what has gone wrong, and last what is well.
+/// Sorts the rows: nodes under way, then nodes where something went wrong, then requested nodes, and last the others.
 pub(crate) fn sort_rows(rows: &mut [Row]) {
     rows.sort_by_key(|row| match row.style {
         Style::Busy => 0,
@@ -230,7 +230,7 @@ fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
     let mut styles = rows.iter().map(|row| row.style);
     let lines = table(rows, now, width);
     let lines = lines.lines().enumerate().map(|(number, text)| {
-        // A row that is wrapped goes on with an empty first cell.
+        // The further lines of a wrapped row begin with an empty first cell.
         let is_new = number > 0 && !text.starts_with(' ');
         let style = if is_new { styles.next() } else { Some(Style::Dim) };
         vec![(style.unwrap_or(Style::Plain), text.to_owned())]
@@ -254,7 +254,7 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
     ]
 }
 
-/// The table, for so many columns.
+/// Draws the table for a terminal with `width` columns.
 pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
     let rows: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
     let layouts = LAYOUTS.map(|(is_short, left_out)| lay_out(&rows, is_short, left_out));
@@ -263,10 +263,10 @@ pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
     chosen.map_or_else(String::new, |(head, rows)| draw_table(head, rows.clone(), width))
 }
 
-/// A head and its rows.
+/// The head of a table and its rows.
 type Layout = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// The head and the rows without these columns.
+/// Returns the head and the rows without the columns that are left out.
 fn lay_out(rows: &[[String; 8]], is_short: bool, left_out: &[usize]) -> Layout {
     let kept = (0..HEAD.len()).filter(|index| !left_out.contains(index));
     let cell = |row: &[String; 8], index: usize| match row[index].split_once('.') {

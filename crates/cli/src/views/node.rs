@@ -160,7 +160,7 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    /// In the middle of a drain: an hour of two, and two looks at the pods.
+    /// A story in the middle of a drain: after one of two hours, and with two looks at the pods.
     fn draining() -> Story {
         let input = json!({"drain_timeout_seconds": 7_200});
         let run =

@@ -13,14 +13,14 @@ use crate::args::reference;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 
-/// Columns where there is no terminal: a person reads the table later, in the log of a pipeline.
+/// Columns if there is no terminal, because the table is then read later, in the log of a pipeline.
 const WIDTH_WITHOUT_TERMINAL: u16 = 160;
 
-/// Where it goes, and how.
+/// The destination and the format of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     format: Format,
-    /// Standard output is a terminal.
+    /// Whether standard output is a terminal and shows tables. False if the format is JSON.
     pub is_terminal: bool,
 }
 
@@ -30,7 +30,7 @@ impl Output {
         Self { format, is_terminal }
     }
 
-    /// Whether a machine reads it.
+    /// Whether the output is JSON, for machines.
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }
@@ -43,7 +43,7 @@ impl Output {
         }
     }
 
-    /// A line for people; none where a machine reads.
+    /// Writes a line for people. Writes nothing if the output is JSON.
     pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Output {
         Self::write(text.as_ref())
     }
 
-    /// A document for machines, on one line; none where people read.
+    /// Writes a document for machines, on one line. Writes nothing if the output is not JSON.
     pub(crate) fn document(&self, document: &Value) -> Result<()> {
         if self.is_json() {
             return Self::write(&document.to_string());
@@ -78,7 +78,7 @@ impl Output {
         Ok(Exit::Done)
     }
 
-    /// A line beside what is asked for, on standard error.
+    /// Writes a line to standard error, beside the output.
     pub(crate) fn note(text: &str) {
         let _nobody_reads = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
     }
@@ -92,7 +92,7 @@ impl Output {
         error.exit()
     }
 
-    /// Writes a text, whatever the format is.
+    /// Writes a text to standard output in any format.
     pub(crate) fn write(text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(text))?;
@@ -100,14 +100,14 @@ impl Output {
     }
 }
 
-/// Columns and rows of the terminal. One that does not say so, as those of some pipelines, is taken for the oldest of all.
+/// Returns the columns and the rows of the terminal. If the terminal does not report them, as in some pipelines, it counts as 80 by 24.
 pub(crate) fn terminal_size() -> (u16, u16) {
     let told = crossterm::terminal::size().ok();
     told.filter(|(columns, rows)| *columns > 0 && *rows > 1)
         .unwrap_or((80, 24))
 }
 
-/// What the parser refuses, and what it was asked for: help, version.
+/// Prints what the parser returns instead of a command: a refusal, the help or the version.
 pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
     let _nobody_reads = refusal.print();
     if refusal.use_stderr() {
@@ -117,13 +117,13 @@ pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
     }
 }
 
-/// Blanks behind each column.
+/// Blanks after each column but the last.
 const GAP: u16 = 2;
-/// Columns that the last cell of a row needs at least to be read.
+/// The least width, in columns, at which the last cell of a row can be read.
 pub(crate) const LEAST_LAST: usize = 20;
 
-/// A table without lines, as `kubectl` draws it. Where it would be too wide the last cell goes on below, and only if that has no room
-/// left, the others do.
+/// Draws a table without lines, like `kubectl`. If the table would be too wide, the last cell is wrapped.
+/// The other cells are wrapped only if there is no room left for the last one.
 pub(crate) fn draw_table<Row>(head: &[&str], rows: impl IntoIterator<Item = Row>, width: u16) -> String
 where
     Row: IntoIterator<Item = String>,
@@ -148,7 +148,7 @@ where
     lines.join("\n")
 }
 
-/// Of all columns but the last one, with what is between them.
+/// Returns the width of all columns but the last one, with the blanks after each.
 pub(crate) fn width_of_others(head: &[&str], rows: &[Vec<String>]) -> usize {
     let others = head.iter().take(head.len().saturating_sub(1)).enumerate();
     let widths = others.map(|(index, title)| {

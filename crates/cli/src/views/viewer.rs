@@ -15,13 +15,13 @@ use serde_json::Value;
 use crate::base::error::Result;
 use crate::views::output::{Output, terminal_size};
 
-/// How a piece of text is drawn.
+/// The style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
-    /// Less important.
+    /// Less important text.
     Dim,
-    /// What matters now.
+    /// Titles and names.
     Bold,
     Good,
     Busy,
@@ -30,24 +30,24 @@ pub(crate) enum Style {
 
 pub(crate) type Line = Vec<(Style, String)>;
 
-/// What there is to see at a moment.
+/// The view of a moment, in a form for each kind of output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Frame {
-    /// How long it has taken, in front of each plain line.
+    /// The time that has passed, which stands in front of each plain line.
     pub clock: String,
-    /// For a terminal.
+    /// The picture for a terminal.
     pub picture: Vec<Line>,
-    /// For lines: each subject, and how it is.
+    /// The facts for plain lines: each subject and its state.
     pub facts: Vec<(String, String)>,
-    /// For machines.
+    /// The JSON document for machines.
     pub document: Value,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Viewer {
-    /// Lines of the picture that stands there.
+    /// Lines of the picture on the terminal.
     drawn: u16,
-    /// Columns of the terminal then.
+    /// Columns of the terminal when the picture was drawn.
     columns: u16,
     told: BTreeMap<String, String>,
     document: Value,
@@ -71,7 +71,7 @@ impl Viewer {
         Ok(())
     }
 
-    /// A subject that is not there any more is told again when it comes back.
+    /// Returns a line for each fact that has changed. A subject that disappears has a line again when it comes back.
     fn find_news(&mut self, frame: &Frame) -> Vec<String> {
         let news = frame.facts.iter();
         let news = news.filter(|(subject, state)| self.told.get(subject) != Some(state));
@@ -81,19 +81,19 @@ impl Viewer {
         news
     }
 
-    /// Over the last picture, line by line, so that nothing flickers.
+    /// Draws over the last picture, line by line, so that nothing flickers.
     fn draw(&mut self, picture: &[Line]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let (columns, rows) = terminal_size();
         if self.drawn > 0 && self.columns != columns {
-            // Terminals wrap lines that no longer fit in different ways, so the place of the picture is unknown.
+            // Terminals wrap lines that no longer fit in different ways, so the place of the picture is unknown after a change of width.
             queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
         } else if self.drawn > 0 {
             queue!(out, MoveToPreviousLine(self.drawn))?;
         }
         (self.columns, self.drawn) = (columns, 0);
         let lines = picture.iter().flat_map(|line| fit(line, usize::from(columns)));
-        // What does not fit could not be drawn over.
+        // Lines beyond the screen are left out, because they could not be drawn over.
         for line in lines.take(usize::from(rows.saturating_sub(1))) {
             for (style, text) in line {
                 begin(&mut out, style)?;
@@ -119,7 +119,7 @@ fn begin(out: &mut impl io::Write, style: Style) -> io::Result<()> {
     }
 }
 
-/// A sentence goes on below, at a blank; of what has columns, what there is room for.
+/// Fits a line into the columns. A line of a single text is wrapped at blanks, and a line of several texts is cut.
 fn fit(line: &Line, columns: usize) -> Vec<Line> {
     match line.as_slice() {
         [(style, text)] => wrap(text, columns)
@@ -132,7 +132,7 @@ fn fit(line: &Line, columns: usize) -> Vec<Line> {
 
 fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    // The blanks stay, as a table's rows have some in front.
+    // Blanks are kept, because the rows of a table may begin with some.
     for word in text.split_inclusive(' ') {
         let last = lines.last().map_or(0, |line| line.chars().count());
         let is_full = last > 0 && last + word.trim_end().chars().count() > columns;
@@ -156,13 +156,13 @@ fn cut(line: &Line, columns: usize) -> Line {
     shown
 }
 
-/// A bar of so many columns.
+/// Draws a bar with `columns` columns. A `share` below 0 or above 1 counts as 0 or 1.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
 }
 
-/// A bar of how much of a time is over.
+/// Draws a bar of how much of the time from `since` to `until` is over.
 pub(crate) fn time_bar(since: Timestamp, until: Timestamp, now: Timestamp, columns: usize) -> String {
     let whole = until.duration_since(since).as_secs_f64();
     let taken = now.duration_since(since).as_secs_f64();

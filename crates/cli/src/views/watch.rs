@@ -16,33 +16,33 @@ use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
 
-/// Seconds between two looks at one execution. GetExecutionHistory has a quota for the account: 20 a second at first, 5 later
-/// (Step Functions guide, "Quotas"), which ten people watching do not reach.
+/// The time between two looks at one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
+/// The account's quota for that call refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// After so many times as long a watch looks at the cluster again, because `select-nodes` reads the whole of it.
+/// How many times longer the wait before another look at the cluster is, because `select-nodes` reads all of the cluster.
 const LOOKS_OF_CLUSTER: u32 = 6;
-/// Another number of seconds, for the local world of the tests.
+/// The environment variable with another number of seconds, for the local world of the tests.
 const LOOK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_LOOK_AGAIN_SECONDS";
-/// How many looks in a row may meet an outage: five minutes with what the SDK tries by itself.
+/// The most looks in a row that may meet an outage. With the SDK's own attempts that is about five minutes.
 const MOST_OUTAGES: u32 = 30;
 
-/// Waits so many times as long as there is between two looks.
+/// Waits `looks` times as long as the time between two looks.
 pub(crate) async fn pause(looks: u32) {
     let told = std::env::var(LOOK_AGAIN_VARIABLE).ok();
     let told = told.and_then(|text| Duration::try_from_secs_f64(text.parse().ok()?).ok());
     tokio::time::sleep(told.unwrap_or(LOOK_AGAIN).saturating_mul(looks)).await;
 }
 
-/// When to look again.
+/// The time of the next look.
 pub(crate) enum Next {
     Soon,
-    /// No sooner than the cluster changes.
+    /// After the longer wait for another look at the cluster.
     Later,
-    /// Not any more: it is over.
+    /// Never, because the watch is over.
     Over(Exit),
 }
 
-/// Watches something for a person, until it is over or they press Ctrl-C.
+/// A watch for an operator, until its subject is over or the operator presses Ctrl-C.
 pub(crate) struct Watch<'a> {
     pub installation: &'a Installation,
     pub output: &'a Output,
@@ -50,7 +50,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Hears Ctrl-C from now on. Call this before you print what was started: a person who presses Ctrl-C then reads that it goes on.
+    /// Catches Ctrl-C from now on. Call this before you print what was started.
+    /// An operator who then presses Ctrl-C reads that the execution goes on.
     pub(crate) fn begin(installation: &'a Installation, output: &'a Output) -> Result<Self> {
         Ok(Self {
             installation,
@@ -59,7 +60,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Looks until it is over; an outage of AWS is waited out. `None`: Ctrl-C.
+    /// Looks again and again until `look` returns the end. An outage of AWS does not end the watch before [`MOST_OUTAGES`] looks in a row.
+    /// None after Ctrl-C.
     pub(crate) async fn until_over(
         &mut self,
         mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
@@ -92,7 +94,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// After Ctrl-C.
+    /// Says after Ctrl-C that the execution goes on, and how to watch it again.
     pub(crate) fn leave(&self, arn: &str, again: &str) -> Result<Exit> {
         let exit = Exit::Unwatched;
         self.output.say(format!(
@@ -103,7 +105,7 @@ impl<'a> Watch<'a> {
         Ok(exit)
     }
 
-    /// Watches an execution of `recycle-node` to its end.
+    /// Watches an execution of `recycle-node` until it ends or the operator presses Ctrl-C.
     pub(crate) async fn watch_node(&mut self, arn: &str) -> Result<Exit> {
         let (installation, mut story) = (self.installation, Story::default());
         let over = self.until_over(async |now| {
@@ -112,12 +114,12 @@ impl<'a> Watch<'a> {
             Ok((frame(arn, &story, now), exit.map_or(Next::Soon, Next::Over)))
         });
         let Some(exit) = over.await? else {
-            // Before the first look nothing is known but the execution.
+            // Before the first look only the execution is known.
             let instance = Some(story.instance()).filter(|instance| !instance.is_empty());
             let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
             return self.leave(arn, &again);
         };
-        // A terminal's picture ends with it already.
+        // The picture on a terminal already ends with this sentence.
         if let Some(end) = story.end.filter(|_| !self.output.is_terminal) {
             self.output.say(describe_end(&end))?;
         }
