@@ -267,8 +267,13 @@ impl Target {
         if node.claim().is_none() {
             return Ok(None);
         }
-        // For an execution the urgency of the other claim does not matter: it ends with the error that led to its put-back.
-        Ok(Some(kubernetes::check_claim(node, &self.me, Urgency::Spot)?))
+        // No claim is more urgent than this, so that a lost claim is always `ClaimLost`. By that name the sweep's state machine knows
+        // that there is nothing to mend. An execution ends with the error that led to its put-back.
+        Ok(Some(kubernetes::check_claim(
+            node,
+            &self.me,
+            Urgency::Interruption,
+        )?))
     }
 
     /// Removes the claim and what goes with it from the Node. Returns the Node as it is then; None if there is no Node or the cluster could

@@ -403,6 +403,7 @@ mod tests {
     use crate::look::find_ahead;
     use recycle::base::names::GROUP_LABEL;
     use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use recycle::records::claim::Claim;
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};
 
@@ -453,6 +454,25 @@ mod tests {
         let mut unseen = target(Some(claim("two")), Some(claim("one")));
         unseen.cluster = Err("away".to_owned());
         assert!(unseen.is_ours());
+    }
+
+    /// The sweep's state machine knows that there is nothing to mend only by this name.
+    #[tokio::test]
+    async fn a_claim_that_another_execution_took_is_lost_however_urgent_that_execution_is() {
+        let before = target(None, None);
+        for urgency in [
+            Urgency::Planned,
+            Urgency::Spot,
+            Urgency::Hook,
+            Urgency::Interruption,
+        ] {
+            let theirs = Claim {
+                urgency,
+                ..claim("two")
+            };
+            let error = before.check_claim(&node(Some(theirs))).unwrap_err();
+            assert_eq!(error.failure(), Failure::ClaimLost, "{urgency}: {error}");
+        }
     }
 
     #[test]
