@@ -24,10 +24,24 @@ use crate::{Answered, ClaimNode, Error};
 pub(crate) struct Former {
     pub(crate) claim: Claim,
     /// The reason why this execution may go on from the claim; None if the claim is its own.
-    pub(crate) why: Option<&'static str>,
+    why: Option<&'static str>,
 }
 
 impl Former {
+    pub(crate) fn ours(claim: Claim) -> Self {
+        Self { claim, why: None }
+    }
+
+    pub(crate) fn dead(claim: Claim) -> Self {
+        let why = Some("no longer runs");
+        Self { claim, why }
+    }
+
+    pub(crate) fn less_urgent(claim: Claim) -> Self {
+        let why = Some("is less urgent and ends by itself");
+        Self { claim, why }
+    }
+
     fn explain(&self) -> Option<String> {
         let why = self.why?;
         Some(format!(
@@ -169,20 +183,6 @@ mod tests {
 
     const TAGS: [&str; 1] = ["CreateTags"];
 
-    fn ours(claim: Claim) -> Former {
-        Former { claim, why: None }
-    }
-
-    fn dead(claim: Claim) -> Former {
-        let why = Some("no longer runs");
-        Former { claim, why }
-    }
-
-    fn less_urgent(claim: Claim) -> Former {
-        let why = Some("is less urgent and ends by itself");
-        Former { claim, why }
-    }
-
     /// Runs `go_on` for a claimed node, given as the API server has it.
     async fn go_on(
         kube: &ScriptedKube,
@@ -231,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_earlier_call_has_written_is_not_written_again() {
-        let former = || Some(ours(claim(Phase::Turn)));
+        let former = || Some(Former::ours(claim(Phase::Turn)));
         let kube = ScriptedKube::new()
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 409, json!({}));
@@ -281,7 +281,7 @@ mod tests {
         let kube = ScriptedKube::new().on("GET", LIST, 200, rivals());
         let aws = ScriptedAws::new().on("CreateTags", "");
         let run = serde_json::to_value(answer.run.unwrap()).unwrap();
-        let former = Some(ours(claim(Phase::Claimed)));
+        let former = Some(Former::ours(claim(Phase::Claimed)));
         let answer = go_on(&kube, &aws, &told_before, former, &request(&run))
             .await
             .unwrap();
@@ -295,7 +295,7 @@ mod tests {
         let mut request = request(&serde_json::to_value(run()).unwrap());
         request.context.state.entered_time = "2027-01-02T00:00:00Z".parse().unwrap();
         let on_node = node(Some(&claim(Phase::Claimed)));
-        let former = || Some(ours(claim(Phase::Claimed)));
+        let former = || Some(Former::ours(claim(Phase::Claimed)));
         let aws = || ScriptedAws::new().on("CreateTags", "");
 
         let kube = ScriptedKube::new().on("GET", LIST, 200, rival);
@@ -326,9 +326,12 @@ mod tests {
         let mut on_node = node(None);
         on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
         for (former, text) in [
-            (dead(theirs.clone()), "two, which had claimed it, no longer runs"),
             (
-                less_urgent(theirs.clone()),
+                Former::dead(theirs.clone()),
+                "two, which had claimed it, no longer runs",
+            ),
+            (
+                Former::less_urgent(theirs.clone()),
                 "two, which had claimed it, is less urgent and ends by itself",
             ),
         ] {
@@ -357,7 +360,7 @@ mod tests {
             .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let former = Some(less_urgent(claim_of("two", Phase::Claimed, -600)));
+        let former = Some(Former::less_urgent(claim_of("two", Phase::Claimed, -600)));
         let answer = go_on(&kube, &aws, &node(None), former, &request).await.unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
         let urgent = Claim {
@@ -382,7 +385,7 @@ mod tests {
         ] {
             let mut target = target(&kube, &node(None)).await;
             target.group.members[0].lifecycle_state = state.to_owned();
-            let former = dead(claim_of("two", phase, -600));
+            let former = Former::dead(claim_of("two", phase, -600));
             let claim = target.word_claim(Some(&former), &request(&json!({})), &input);
             assert_eq!(claim.phase, expected, "{phase} {state}");
         }

@@ -90,11 +90,11 @@ impl ClaimNode {
         } else {
             decide_claim(found.claim().as_ref(), &me, input.urgency, request.owner.as_ref())
         };
-        let (former, why) = match decision {
-            ClaimDecision::Take => (None, None),
-            ClaimDecision::Ours(claim) => (Some(claim), None),
-            ClaimDecision::Resume(claim) => (Some(claim), Some("no longer runs")),
-            ClaimDecision::TakeOver(claim) => (Some(claim), Some("is less urgent and ends by itself")),
+        let former = match decision {
+            ClaimDecision::Take => None,
+            ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
+            ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
+            ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => {
                 let reason = explain_question(&owner);
                 return Ok(Answer::new(ClaimVerdict::AskOwner, reason).with(ClaimBody::Owner(owner)));
@@ -108,7 +108,7 @@ impl ClaimNode {
         }
         let has_begun = former
             .as_ref()
-            .is_some_and(|former| found.has_begun(former.phase, input));
+            .is_some_and(|former| found.has_begun(former.claim.phase, input));
         // When an execution resumes a node that was begun, pre-flight skips its checks whether to start.
         let group_state = if has_begun {
             GroupState::default()
@@ -132,7 +132,6 @@ impl ClaimNode {
             target.tell_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
-        let former = former.map(|claim| Former { claim, why });
         self.go_on(target, former, request, input, &group_state).await
     }
 

@@ -551,7 +551,7 @@ mod tests {
         });
         let error = step(&ScriptedAws::new()).finish(case).await.unwrap_err();
         let text = error.to_string();
-        assert_eq!(error.failure(), Failure::NodeLost);
+        assert!(matches!(error, Error::Ended(Failure::NodeLost, _)), "{error:?}");
         assert!(
             text.contains("its instance is terminated; lost with it: 1 pod (jobs/train)"),
             "{text}"
