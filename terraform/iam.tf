@@ -13,16 +13,16 @@ locals {
   # The tags that each function writes and removes, all of them ours.
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
-    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back"]
+    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log"]
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped", "recycle-eks:detached", "recycle-eks:protected-for"]
-    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up"]
+    restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:restore-log", "recycle-eks:protected-for", "recycle-eks:gave-up"]
   }
   tags_removed = {
     detach-terminate = [
-      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:gave-up", "recycle-eks:protected-for",
+      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log", "recycle-eks:gave-up", "recycle-eks:protected-for",
     ]
     restore-node = [
-      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:put-back", "recycle-eks:protected-for", "recycle-eks:gave-up",
+      "recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log", "recycle-eks:protected-for", "recycle-eks:gave-up",
     ]
   }
 
@@ -451,7 +451,7 @@ locals {
   machine_statements = concat(
     [
       {
-        Sid      = "TellPeople"
+        Sid      = "NotifyOperators"
         Effect   = "Allow"
         Action   = "sns:Publish"
         Resource = local.notification_topic_arn

@@ -52,12 +52,12 @@ locals {
     evict                       = "string"
     replacement                 = "string"
     dispose                     = "string"
-    replacement_timeout_seconds = "number"
-    drain_timeout_seconds       = "number"
+    replacement_timeout = "number"
+    drain_timeout       = "number"
     on_drain_timeout            = "string"
-    node_lost_after_seconds     = "number"
-    load_balancer_grace_seconds = "number"
-    grace_period_seconds        = "number"
+    node_lost_after     = "number"
+    load_balancer_grace = "number"
+    grace_period        = "number"
     dry_run                     = "boolean"
     force                       = "list"
   }
@@ -65,7 +65,7 @@ locals {
   # The terms of a rotation (docs/rotations.md), and how the value of each looks as JSON.
   rotation_terms = {
     at_once                    = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$"
-    wait_between_nodes_seconds = "^[0-9]+$"
+    wait_between_nodes = "^[0-9]+$"
     start_no_new_node_after    = "^\""
     on_failure                 = "^\"(stop|continue)\"$"
     failure_budget             = "^[0-9]+$"

@@ -15,7 +15,7 @@ locals {
     put-backs = {
       description = "A node could not be recycled and was put back. The notification says why."
       namespace   = "recycle-eks"
-      metric_name = "PutBacks"
+      metric_name = "Restores"
       dimensions  = { cluster = var.cluster_name }
       statistic   = "Sum"
     }

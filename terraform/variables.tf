@@ -32,7 +32,7 @@ variable "cluster_name" {
 }
 
 variable "input_defaults" {
-  description = "Defaults for fields of an execution's input, such as `{ label_selector = \"app=batch\", drain_timeout_seconds = 259200 }`. An execution that gives a field overrides its default. What the values mean and which are allowed is the input's own table; `claim-node` refuses a wrong one before anything is touched."
+  description = "Defaults for fields of an execution's input, such as `{ label_selector = \"app=batch\", drain_timeout = 259200 }`. An execution that gives a field overrides its default. What the values mean and which are allowed is the input's own table; `claim-node` refuses a wrong one before anything is touched."
   # Not an object type: Terraform drops an object's unknown attributes without a word, and with a misspelt label_selector the
   # pods that were to be waited for would be evicted.
   type     = any
@@ -216,7 +216,7 @@ variable "event_triggers" {
 }
 
 variable "schedules" {
-  description = "Rotations by the clock, by a name of yours: `schedule_expression` (`rate(7 days)`, `cron(0 3 ? * SUN *)` or `at(2027-01-31T03:00:00)`), `timezone` (UTC) and `selection`, such as `{ outdated = { older_than_hours = 336 } }`. `recycle` has fields of an execution's input that go over `input_defaults`; beside it stand the rotation's terms, such as `at_once`. See docs/triggers.md and docs/rotations.md."
+  description = "Rotations by the clock, by a name of yours: `schedule_expression` (`rate(7 days)`, `cron(0 3 ? * SUN *)` or `at(2027-01-31T03:00:00)`), `timezone` (UTC) and `selection`, such as `{ outdated = { older_than = 336 } }`. `recycle` has fields of an execution's input that go over `input_defaults`; beside it stand the rotation's terms, such as `at_once`. See docs/triggers.md and docs/rotations.md."
   # Not an object type: Terraform drops an object's unknown attributes without a word, as in input_defaults.
   type     = any
   default  = {}

@@ -13,7 +13,7 @@ run "alarms_are_for_what_is_worth_waking_somebody" {
   assert {
     condition = { for name, alarm in aws_cloudwatch_metric_alarm.this : name => [alarm.metric_name, alarm.statistic] } == {
       overdue-claims = ["OverdueClaims", "Maximum"]
-      put-backs      = ["PutBacks", "Sum"]
+      put-backs      = ["Restores", "Sum"]
       left-behind    = ["LeftBehind", "Sum"]
       dead-letters   = ["ApproximateNumberOfMessagesVisible", "Maximum"]
     }

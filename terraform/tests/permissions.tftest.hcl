@@ -300,7 +300,7 @@ run "the_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
   assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => [
-        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["TellPeople", "EncryptWhatItTells"], statement.Sid)
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["NotifyOperators", "EncryptWhatItTells"], statement.Sid)
       ]
       } == {
       for machine in ["recycle-node", "rotate-nodes", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]

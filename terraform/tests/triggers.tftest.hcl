@@ -140,7 +140,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       }
       old = {
         schedule_expression     = "rate(1 day)"
-        selection               = { outdated = { groups = ["a", "b"], older_than_hours = 336 } }
+        selection               = { outdated = { groups = ["a", "b"], older_than = 336 } }
         at_once                 = "25%"
         start_no_new_node_after = "PT4H"
       }

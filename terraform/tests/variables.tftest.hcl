@@ -36,11 +36,11 @@ run "accepts_every_field_as_a_default" {
       evict                       = "none"
       replacement                 = "before"
       dispose                     = "stop"
-      replacement_timeout_seconds = 840
-      node_lost_after_seconds     = 1800
-      drain_timeout_seconds       = 259200
+      replacement_timeout = 840
+      node_lost_after     = 1800
+      drain_timeout       = 259200
       on_drain_timeout            = "restore"
-      load_balancer_grace_seconds = 60
+      load_balancer_grace = 60
       dry_run                     = false
       force                       = []
     }
@@ -104,7 +104,7 @@ run "refuses_the_third_bad_value_of_each" {
 
   variables {
     # A number given as a string.
-    input_defaults         = { drain_timeout_seconds = "3600" }
+    input_defaults         = { drain_timeout = "3600" }
     max_parallel_per_group = 3
     # Smaller than what runs at a time.
     max_surge_per_group = 2

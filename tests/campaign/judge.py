@@ -18,7 +18,7 @@ from world.scenario.groups import Node
 #: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
 GONE = ("recycled",)
 PUT_BACK = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
-UNTOUCHED = ("PreflightRefused", "TurnTimedOut", "InvalidInput", "planned")
+UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
 #: Where people were told to see to an instance in Standby, this waits for them.
 FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
@@ -67,7 +67,7 @@ def _told_of(stage: Stage) -> tuple[set[str], set[str], set[str]]:
         told_so = [(is_held, "Terminating:Wait in its group"), (is_detached, "is in no group")]
         if any(is_so and words in reason for is_so, words in told_so for _, reason in mine):
             held |= {node.instance_id, node.name}
-        is_said = any(outcome == "StandbyLeftBehind" or "Standby in its group" in reason for outcome, reason in mine)
+        is_said = any(outcome == "LeftInStandby" or "Standby in its group" in reason for outcome, reason in mine)
         is_said |= node.instance_id in stage.unknown and any(f"{node.instance_id} is lost" in reason for _, reason in mine)
         if is_said and _cannot_come_back(stage, node):
             standing |= {node.instance_id, node.name}
@@ -154,7 +154,7 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         telling = _ends_about(stage, node)
         for outcome, reason in told:
             stopped = ["ABORTED"] if stage.is_stopped else []
-            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, *stopped, "StandbyLeftBehind"):
+            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, *stopped, "LeftInStandby"):
                 yield f"{outcome} is no outcome: {reason[:200]}"
             if outcome == "InternalError":
                 yield f"a fault of ours: {reason[:300]}"
@@ -186,7 +186,7 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         says_so |= node.instance_id in stage.unknown and node.instance_id in reason and is_lost in reason
         if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
             yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
-        if is_ours and outcome == "StandbyLeftBehind" and member != "Standby":
+        if is_ours and outcome == "LeftInStandby" and member != "Standby":
             yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
         if is_ours and outcome == "NodeLost" and node.instance_id not in stage.unknown:
             yield f"NodeLost was told, but nobody took the node away: {reason[:300]}"

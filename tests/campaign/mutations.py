@@ -103,7 +103,7 @@ def _is_waited_for(pod: Json) -> bool:
 
 
 DONE = {"wait_seconds": 0, "reason": "made up", "counts": {}, "names": {}}
-FAILS = {"Type": "Fail", "Error": "{% $failure.Error %}", "Cause": "{% $put_back.reason %}"}
+FAILS = {"Type": "Fail", "Error": "{% $failure.Error %}", "Cause": "{% $restore.reason %}"}
 SUCCEEDS = {"Type": "Succeed", "Output": {"outcome": "recycled", "reason": "made up"}}
 
 MUTATIONS = [

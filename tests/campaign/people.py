@@ -41,7 +41,7 @@ def _asked_of_aws(act: Callable[[Stage], Any]) -> Callable[[Stage], None]:
 
 
 def _second_execution(stage: Stage) -> None:
-    stage.world.recycle(_node(stage), label_selector="app=train", drain_timeout_seconds=3600)
+    stage.world.recycle(_node(stage), label_selector="app=train", drain_timeout=3600)
 
 
 def _exits_standby(stage: Stage) -> None:

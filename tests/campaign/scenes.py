@@ -295,7 +295,7 @@ class Scene:
 
 def _started(stage: Stage, **fields: Any) -> Execution:
     stage.dispose = fields.get("dispose", stage.dispose)
-    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout_seconds=3600, **fields)
+    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout=3600, **fields)
     stage.world.forget_calls()
     return execution
 
@@ -367,10 +367,10 @@ def spot(stage: Stage) -> None:
     stage.world.events.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": node.instance_id})
 
 
-def put_back(stage: Stage) -> None:
+def restore(stage: Stage) -> None:
     """The pods need longer than they may; the group's minimum allows no node less."""
     stage.recycles(stage.group(minimum=2).nodes[0], until="2h", serves=False)
-    stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout_seconds=60)
+    stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout=60)
     stage.world.forget_calls()
 
 
@@ -378,7 +378,7 @@ def evicted(stage: Stage) -> None:
     """The pod that is waited for needs longer than it may, and the input says that it is evicted then."""
     node = stage.recycles(stage.group().nodes[0], until="2h", serves=False)
     stage.jobs.clear()
-    stage.world.recycle(node, label_selector="app=train", drain_timeout_seconds=300, on_drain_timeout="evict")
+    stage.world.recycle(node, label_selector="app=train", drain_timeout=300, on_drain_timeout="evict")
     stage.world.forget_calls()
 
 
@@ -407,7 +407,7 @@ def rotation(stage: Stage) -> None:
     for node in sorted(group.nodes, key=lambda node: node.instance_id):
         stage.recycles(node, until="10m", serves=node is group.nodes[0])
     group.gets_a_new_template()
-    terms = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 7200}}
+    terms = {"recycle": {"label_selector": "app=train", "drain_timeout": 7200}}
     stage.world.rotate(**terms)
     stage.world.forget_calls()
 
@@ -421,7 +421,7 @@ SCENES = [
     Scene("hook", hook, "recycled"),
     Scene("hook-retain", hook_retain, "recycled"),
     Scene("spot", spot, "started"),
-    Scene("put-back", put_back, "DrainTimedOut"),
+    Scene("put-back", restore, "DrainTimedOut"),
     Scene("evicted", evicted, "recycled"),
     Scene("lost", lost, "NodeLost"),
     Scene("sweep", sweep, "ABORTED"),

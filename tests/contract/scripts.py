@@ -30,10 +30,10 @@ TELL = {
     "group": "workers",
 }
 #: The answers that always tell, as they end something.
-TOLD = ("recycled", "restored", "kept", "standby_left_behind")
+TOLD = ("recycled", "restored", "kept", "left_in_standby")
 
 #: What rotations pass, and what the sweep passes because of them.
-ROTATIONS = {"rotation", "members", "turn", "marking", "unmarking"}
+ROTATIONS = {"rotation", "members", "waiting_node", "marking", "unmarking"}
 
 #: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
 STRAIGHT = {
@@ -52,12 +52,12 @@ LOOPS = [
     (
         "told of the start and of what blocks",
         {
-            "claim_node": [{"verdict": "standby", "tell": TELL, "run": {}}],
-            "check_pods": [{"verdict": "wait", "wait_seconds": 30, "tell": TELL, "run": {}}] * 2 + ["dispose"],
+            "claim_node": [{"verdict": "standby", "notification": TELL, "run": {}}],
+            "check_pods": [{"verdict": "wait", "wait_seconds": 30, "notification": TELL, "run": {}}] * 2 + ["dispose"],
         },
-        ["TellOfBlockage", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
+        ["NotifyBlocked", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
     ),
-    ("turn", {"claim_node": ["wait", "wait", "standby"]}, ["WaitForTurn", "ClaimNode", "NodeClaimed"]),
+    ("waiting_node", {"claim_node": ["wait", "wait", "standby"]}, ["WaitInQueue", "ClaimNode", "NodeClaimed"]),
     ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
     ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
     ("quiet drain", {"check_pods": ["wait", "wait", "dispose"]}, ["WaitForPods", "CheckPods", "PodsGone"]),
@@ -104,7 +104,7 @@ class Script:
             "run",
             "owner",
             "failure",
-            "put_back",
+            "restore",
             "leftover",
             "select",
             "cluster_name",
@@ -126,7 +126,7 @@ class Script:
             "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
             **({"start": {"name": f"hook-{INPUT['instance_id']}-12345678", "hook": HOOK}} if given == "start" else {}),
-            **({"tell": TELL} if given in TOLD or (name, given) == ("restore-node", "untouched") else {}),
+            **({"notification": TELL} if given in TOLD or (name, given) == ("restore-node", "untouched") else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
         }
 

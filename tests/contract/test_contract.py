@@ -24,10 +24,10 @@ OTHER_TASKS = {
 }
 #: What a Task can be answered where that is not all that its function answers: it depends on what it passes.
 ONLY = {
-    ("recycle-node", "RestoreNode"): {"untouched", "restored", "wait", "standby_left_behind", "kept"},
+    ("recycle-node", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept"},
     ("recycle-node", "TaintNode"): {"check_pods"},
     ("sweep", "SelectNodes"): {"each_node"},
-    ("sweep", "RestoreNode"): {"untouched", "restored", "wait", "standby_left_behind", "kept", "start", "ask_owner"},
+    ("sweep", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept", "start", "ask_owner"},
     ("sweep", "UnmarkNodes"): {"unmarked"},
     ("rotate-nodes", "SelectNodes"): {"each_node", "each_group", "nothing_selected"},
     ("rotate-nodes", "SelectNodesOfGroup"): {"mark_nodes", "each_node", "nothing_selected"},
@@ -163,7 +163,7 @@ def test_every_task_has_retry_and_time_out(states):
             assert state.get("Retry") and state.get("TimeoutSeconds"), name
 
 
-def test_every_error_ends_at_one_put_back():
+def test_every_error_ends_at_one_restore():
     """All but a claim that is somebody else's by now, where nothing may be touched."""
     catch = definition_of("recycle-node")["States"]["Recycle"]["Catch"]
     targets = {error: rule["Next"] for rule in catch for error in rule["ErrorEquals"]}
@@ -239,7 +239,7 @@ def test_what_eventbridge_tells_has_the_fields_of_every_notification(contract):
 
 def test_what_a_rotation_tells_has_the_fields_of_every_notification(contract):
     states = dict(all_states(definition_of("rotate-nodes")))
-    assert list(states["SayWhatFailed"]["Assign"]["tell"]) == contract["notification"]
+    assert list(states["DescribeFailure"]["Assign"]["notification"]) == contract["notification"]
 
 
 def test_every_notification_has_the_attributes_of_the_contract(contract, machine, states):

@@ -66,7 +66,7 @@ def test_a_detour_stands_below_the_step_that_it_leaves(definition):
 
 def test_what_an_error_leads_to_comes_last(definition):
     assert [step.name for step in steps(definition)][-7:] == [
-        "ClaimLost", "Superseded", "RestoreNode", "StandbyLeftBehind", "WaitForRestore", "NodeKept", "NotRestored",
+        "ClaimLost", "Superseded", "RestoreNode", "LeftInStandby", "WaitForRestore", "NodeKept", "NotRestored",
     ]  # fmt: skip
 
 

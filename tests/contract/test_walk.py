@@ -22,7 +22,7 @@ def test_straight_through():
     end = walk()
     assert end.path == [
         "Recycle", "Begin", "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "TaintNode", "CheckPods", "PodsGone",
-        "DetachTerminate", "NodeDisposed", "TellOfEnd", "NodeRecycled",
+        "DetachTerminate", "NodeDisposed", "NotifyEnd", "NodeRecycled",
     ]  # fmt: skip
     assert end.output == {"outcome": "recycled", "reason": "detach-terminate says recycled", "counts": {}, "names": {}}
 
@@ -55,14 +55,14 @@ def test_an_error_of_any_step_leads_to_restore_node_and_keeps_its_name(step):
     if step == "evict_pods":
         answers["check_pods"] = ["evict"]
     end = walk(**answers)
-    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
+    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "NotifyFailure", "NodeKept"]
     assert (end.status, end.error, end.cause) == ("FAILED", "ServiceRefused", "restore-node says restored")
 
 
 @pytest.mark.parametrize("step", ["claim_node", "standby_node", "check_pods", "detach_terminate"])
 def test_an_unknown_verdict_is_an_error_like_any_other(step):
     end = walk(**{step: ["dance"]})
-    assert end.path[-5:] == ["UnknownVerdict", "RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
+    assert end.path[-5:] == ["UnknownVerdict", "RestoreNode", "NodeRestored", "NotifyFailure", "NodeKept"]
     assert end.error == "InternalError"
 
 
@@ -88,7 +88,7 @@ def test_claim_node_is_told_what_it_had_answered_before_the_wait_and_nothing_els
     assert waited["run"]["steps"] == 2
 
 
-def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_put_back():
+def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_restore():
     asked: list[tuple[str, str, Any]] = []
 
     class Refusing:
@@ -112,26 +112,26 @@ def test_what_is_unavailable_is_tried_again():
 
 
 @pytest.mark.parametrize("verdict", ["restored", "untouched", "kept"])
-def test_a_put_back_goes_twice_round_its_loop_and_ends_under_the_first_errors_name(verdict):
+def test_a_restore_goes_twice_round_its_loop_and_ends_under_the_first_errors_name(verdict):
     script = Script(taint_node=[REFUSED], restore_node=["wait", "wait", verdict])
     end = follow(script, rendered())
     assert end.path[-10:-4] == ["RestoreNode", "NodeRestored", "WaitForRestore"] * 2
-    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "TellOfFailure", "NodeKept"]
+    assert end.path[-4:] == ["RestoreNode", "NodeRestored", "NotifyFailure", "NodeKept"]
     assert (end.error, end.cause) == ("ServiceRefused", f"restore-node says {verdict}")
-    so_far = [request["put_back"] for request in script.requests[-3:]]
+    so_far = [request["restore"] for request in script.requests[-3:]]
     assert so_far[0] == {} and [each["verdict"] for each in so_far[1:]] == ["wait", "wait"]
 
 
 #: how an execution goes -> where it is told of, and where it goes on
 TELLING = {
-    "start": ({"claim_node": [{"verdict": "taint", "tell": TELL, "run": {}}]}, ["TellOfStart", "NodeClaimed", "TaintNode"]),
+    "start": ({"claim_node": [{"verdict": "taint", "notification": TELL, "run": {}}]}, ["NotifyStart", "NodeClaimed", "TaintNode"]),
     "blockage": (
-        {"check_pods": [{"verdict": "evict", "wait_seconds": 30, "tell": TELL, "run": {}}, "dispose"], "evict_pods": ["wait"]},
-        ["TellOfBlockage", "PodsGone", "EvictPods", "WaitForPods"],
+        {"check_pods": [{"verdict": "evict", "wait_seconds": 30, "notification": TELL, "run": {}}, "dispose"], "evict_pods": ["wait"]},
+        ["NotifyBlocked", "PodsGone", "EvictPods", "WaitForPods"],
     ),
-    "end": ({}, ["TellOfEnd", "NodeRecycled"]),
-    "failure": ({"taint_node": [REFUSED]}, ["TellOfFailure", "NodeKept"]),
-    "standby": ({"taint_node": [REFUSED], "restore_node": ["standby_left_behind"]}, ["TellOfStandby", "StandbyLeftBehind"]),
+    "end": ({}, ["NotifyEnd", "NodeRecycled"]),
+    "failure": ({"taint_node": [REFUSED]}, ["NotifyFailure", "NodeKept"]),
+    "standby": ({"taint_node": [REFUSED], "restore_node": ["left_in_standby"]}, ["NotifyLeftInStandby", "LeftInStandby"]),
 }
 
 
@@ -159,9 +159,9 @@ def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
 
 
 def test_a_node_that_stays_in_standby_gives_the_execution_its_name():
-    end = walk(taint_node=[REFUSED], restore_node=["standby_left_behind"])
-    assert end.path[-1] == "StandbyLeftBehind"
-    assert (end.status, end.error, end.cause) == ("FAILED", "StandbyLeftBehind", "restore-node says standby_left_behind")
+    end = walk(taint_node=[REFUSED], restore_node=["left_in_standby"])
+    assert end.path[-1] == "LeftInStandby"
+    assert (end.status, end.error, end.cause) == ("FAILED", "LeftInStandby", "restore-node says left_in_standby")
 
 
 def test_a_restore_that_fails_tells_both_errors():
@@ -193,7 +193,7 @@ def test_these_walks_enter_every_state():
         entered |= set(walk(claim_node=[verdict]).path)
     for name in ("ClaimLost", "Superseded"):
         entered |= set(walk(taint_node=[FunctionFailed(name)]).path)
-    for restore in ([FunctionFailed("Y")], ["wait", "restored"], ["standby_left_behind"]):
+    for restore in ([FunctionFailed("Y")], ["wait", "restored"], ["left_in_standby"]):
         entered |= set(walk(taint_node=[FunctionFailed("X")], restore_node=restore).path)
     machine = rendered()
     branch = machine["States"]["Recycle"]["Branches"][0]

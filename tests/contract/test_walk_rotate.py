@@ -90,7 +90,7 @@ OF_GROUP = {
     "reason": "1 nodes",
     "nodes": [NODE],
     "at_once": 1,
-    "aim": "a",
+    "launch_source": "a",
     "mark": "soft",
     "recycle": {"evict": "none"},
     "ended_rotations": [],
@@ -104,11 +104,11 @@ def wait(before: int = 0, seconds: int = 30) -> dict[str, Any]:
     return {"verdict": "wait", "reason": "not yet", "wait_seconds": seconds, "after_wait": then}
 
 
-PAUSE = {"verdict": "pause", "reason": "wait_between_nodes_seconds", "wait_seconds": 600}
+PAUSE = {"verdict": "pause", "reason": "wait_between_nodes", "wait_seconds": 600}
 MARKED, UNMARKED = {"verdict": "marked"}, {"verdict": "unmarked"}
 #: In a group's own execution, up to the node and from it on.
-BEFORE, AFTER = ["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "MarkNodes", "EachNodeOfGroup", "BeginTurn"], [
-    "TurnEnded", "UnmarkNodes", "GroupDone", "GroupRotated",
+BEFORE, AFTER = ["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "MarkNodes", "EachNodeOfGroup", "StartWaiting"], [
+    "NodeDone", "UnmarkNodes", "GroupDone", "GroupRotated",
 ]  # fmt: skip
 
 
@@ -144,9 +144,9 @@ def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
 
 def test_a_node_asks_again_as_often_as_it_is_told_to_and_says_how_long_it_has_waited():
     walked, _ = of_group(wait(), wait(30), START)
-    loop = ["MayStart", "NodeMayStart", "WaitForTurn"]
+    loop = ["MayStart", "NodeMayStart", "WaitToStart"]
     assert walked.groups == [[*BEFORE, *loop, *loop, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", "NodeEnded", *AFTER]]
-    asked = [request["turn"] for request in walked.script.requests if "turn" in request]
+    asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert [turn["waited"] for turn in asked] == [0, 30, 60]
     assert [(turn.get("waits_for"), turn["waited_for_it"]) for turn in asked] == [(None, 0), ("paused", 30), ("paused", 60)]
     assert {(turn["instance_id"], turn["index"], turn["attempt"]) for turn in asked} == {(NODE, 0, 1)}
@@ -155,7 +155,7 @@ def test_a_node_asks_again_as_often_as_it_is_told_to_and_says_how_long_it_has_wa
 def test_what_lies_between_two_nodes_is_no_waiting_for_others():
     walked, _ = of_group(PAUSE, wait(), START)
     assert walked.groups[0].count("PauseBeforeNode") == 1
-    asked = [request["turn"] for request in walked.script.requests if "turn" in request]
+    asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert [turn["waited"] for turn in asked] == [0, 0, 30]
 
 
@@ -163,7 +163,7 @@ def test_a_node_that_fails_asks_whether_it_is_tried_again_and_from_when_on_it_pa
     again = {**START, "start": {"name": "again", "instance_id": NODE}}
     walked, group = of_group(wait(), START, PAUSE, again, ends=("12345678",))
     assert group["recycled"] == 1 and walked.execution.output["outcome"] == "rotated"
-    first, _, second, third = [request["turn"] for request in walked.script.requests if "turn" in request]
+    first, _, second, third = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert (second["attempt"], second["status"], second["error"]) == (2, "FAILED", "12345678")
     assert first["began_at"] < second["began_at"] == third["began_at"]
 
@@ -179,7 +179,7 @@ def test_a_node_that_has_failed_fails_the_rotation_and_a_group_that_stops_says_b
 
 def test_a_duplicate_has_not_been_recycled_and_fails_the_rotation_with_its_reason():
     walked, group = of_group(START, output={"outcome": "duplicate", "reason": "x" * 300})
-    assert walked.execution.error == "RotationFailed" and "TellOfFailure" in walked.path
+    assert walked.execution.error == "RotationFailed" and "NotifyFailure" in walked.path
     assert (group["recycled"], group["left"], group["why"]) == (0, 0, [])
     assert group["failed"] == [{"node": NODE, "why": "duplicate: " + "x" * 149}]
 
@@ -198,7 +198,7 @@ def test_what_is_left_is_no_failure():
 
 def test_an_execution_that_is_there_already_is_asked_about():
     walked, group = of_group(START, ended("left", "its execution has ended before"), there=(f"manual-{NODE}-12345678",))
-    turns = [request["turn"] for request in walked.script.requests if "turn" in request]
+    turns = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert [turn.get("exists") for turn in turns] == [None, True] and group["left"] == 1
 
 
@@ -280,7 +280,7 @@ class Patience:
             return GROUPS
         if request["select"] == "group":
             return {**OF_GROUP, "nodes": self.nodes, "at_once": self.at_once}
-        turn = request["turn"]
+        turn = request["waiting_node"]
         if turn["waited"] < DAY:
             return wait(turn["waited"], max(30, turn["waited"] // 2))
         if turn["attempt"] > self.retries + 1:

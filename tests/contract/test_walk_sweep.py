@@ -36,32 +36,32 @@ def walk(services: Services | None = None, **answers: list[Any]) -> tuple[Walk, 
     return follow(script, rendered("sweep"), services or Services()), script
 
 
-def test_what_is_put_back_is_told_once():
+def test_what_is_restore_is_told_once():
     services = Services()
     end, _ = walk(services)
     assert end.path == [
-        "SelectNodes", "MarksLeft", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "TellPeople", "Mended",
-        "AllMended", "Swept",
+        "SelectNodes", "MarksLeft", "EachNode", "BeginNode", "RestoreNode", "NodeRestored", "NotifyOperators", "Restored",
+        "AllRestored", "Swept",
     ]  # fmt: skip
-    assert end.output == {"nodes": [{"mended": NODE}]}
+    assert end.output == {"nodes": [{"restored": NODE}]}
     (told,) = services.published
     assert json.loads(json.loads(told["Message"])["default"]) == TELL
 
 
 def test_nothing_selected_is_nothing_done():
     end, _ = walk(select_nodes=[{"verdict": "each_node", "nodes": []}])
-    assert end.path == ["SelectNodes", "MarksLeft", "EachNode", "AllMended", "Swept"] and end.output == {"nodes": []}
+    assert end.path == ["SelectNodes", "MarksLeft", "EachNode", "AllRestored", "Swept"] and end.output == {"nodes": []}
 
 
 @pytest.mark.parametrize("answer", [{"verdict": "unmarked"}, FunctionFailed("ServiceRefused", "no")])
 def test_the_marks_of_rotations_that_have_ended_go_first_all_at_once(answer):
     found = {"verdict": "each_node", "nodes": [], "ended_rotations": [OTHER]}
     end, script = walk(select_nodes=[found], restore_node=[answer])
-    assert end.path == ["SelectNodes", "MarksLeft", "UnmarkNodes", "EachNode", "AllMended", "Swept"]
+    assert end.path == ["SelectNodes", "MarksLeft", "UnmarkNodes", "EachNode", "AllRestored", "Swept"]
     assert script.requests[1]["unmarking"] == {"cluster_name": INPUT["cluster_name"], "rotations": [OTHER]}
 
 
-@pytest.mark.parametrize("verdict", ["kept", "standby_left_behind"])
+@pytest.mark.parametrize("verdict", ["kept", "left_in_standby"])
 def test_what_is_a_persons_from_now_on_is_told(verdict):
     services = Services()
     assert walk(services, restore_node=[verdict])[0].status == "SUCCEEDED"
@@ -71,7 +71,7 @@ def test_what_is_a_persons_from_now_on_is_told(verdict):
 def test_what_somebody_works_on_is_not_told():
     services = Services()
     end, _ = walk(services, restore_node=["untouched"])
-    assert "NothingToMend" in end.path and not services.published
+    assert "NothingToRestore" in end.path and not services.published
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_twice_round_each_loop(answers, states):
     assert any(end.path[at : at + 2 * len(states)] == states * 2 for at in range(len(end.path)))
     requests = script.requests[1:]
     assert [request["leftover"] for request in requests] == [{"instance_id": NODE, "cluster_name": "world"}] * 3
-    assert [request["put_back"].get("verdict") for request in requests] == [None, *answers[:2]]
+    assert [request["restore"].get("verdict") for request in requests] == [None, *answers[:2]]
 
 
 @pytest.mark.parametrize("refusal", [None, "Sfn.ExecutionAlreadyExistsException"])
@@ -147,7 +147,7 @@ def test_a_topic_that_refuses_fails_the_sweep_with_what_was_to_be_told():
 
 def test_a_claim_that_somebody_took_meanwhile_is_left_alone():
     end, _ = walk(restore_node=[FunctionFailed("ClaimLost", "theirs")])
-    assert "NothingToMend" in end.path and end.status == "SUCCEEDED"
+    assert "NothingToRestore" in end.path and end.status == "SUCCEEDED"
 
 
 def test_these_walks_enter_every_state():

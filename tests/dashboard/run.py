@@ -29,8 +29,8 @@ def live_through(world: World) -> None:
     world.at("2h", lambda: world.recycle(long, label_selector="app=train"))
     world.at("12h", train.finishes)
     world.at("13h", lambda: world.recycle(protected))
-    world.at("14h", lambda: world.recycle(blocked, drain_timeout_seconds=21_600))
-    world.at("15h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout_seconds=7_200))
+    world.at("14h", lambda: world.recycle(blocked, drain_timeout=21_600))
+    world.at("15h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout=7_200))
     world.run(f"{DAYS}d")
 
 

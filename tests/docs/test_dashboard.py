@@ -46,8 +46,8 @@ def test_every_kind_of_message_is_shown(shown):
 
 
 def test_a_line_has_one_value_for_each_period():
-    values = [measured(0, "PutBacks", 1), measured(899, "PutBacks", 2), measured(900, "PutBacks", 4), measured(0, "Other", 9)]
-    (widget,) = read_widgets(body(["recycle-eks", "PutBacks", "cluster", "world", {"label": "put back"}]), values)
+    values = [measured(0, "Restores", 1), measured(899, "Restores", 2), measured(900, "Restores", 4), measured(0, "Other", 9)]
+    (widget,) = read_widgets(body(["recycle-eks", "Restores", "cluster", "world", {"label": "put back"}]), values)
     assert widget.lines == [Line("put back", [(0, 3), (900, 4)])]
 
 
@@ -67,8 +67,8 @@ def test_a_search_finds_the_metrics_with_exactly_these_dimensions():
 
 def test_texts_are_escaped_and_a_value_without_neighbours_is_a_dot():
     (widget,) = read_widgets(
-        body(["recycle-eks", "PutBacks", "cluster", "world", {"label": "a < b"}]),
-        [measured(moment, "PutBacks", 1) for moment in (0, 900, 1_800, 5_000)],
+        body(["recycle-eks", "Restores", "cluster", "world", {"label": "a < b"}]),
+        [measured(moment, "Restores", 1) for moment in (0, 900, 1_800, 5_000)],
     )
     picture = draw([widget], 0, 86_400)
     assert "a &lt; b" in picture and picture.count("<circle") == 1

@@ -91,7 +91,7 @@ def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
     world.budget(single, min_available=1)
     other = node.deployment("other").pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=1200).finishes()
+    end = world.recycle(node, drain_timeout=1200).finishes()
 
     assert (end.error, other.exists) == ("DrainTimedOut", False)
     assert [pod.node_name for pod in single.running_pods()] == [node.name]
@@ -125,7 +125,7 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     node.deployment("kept", finalizers=["example.com/never"])
     stuck = node.deployment("stuck", stuck=True).pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=1200).finishes()
+    end = world.recycle(node, drain_timeout=1200).finishes()
 
     assert end.error == "DrainTimedOut"
     assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause

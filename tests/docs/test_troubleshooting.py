@@ -60,7 +60,7 @@ def test_a_member_is_protected(world, node):
 
 
 def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
-    (quote,) = quoted("TurnTimedOut")
+    (quote,) = quoted("QueueTimedOut")
     stopped = world.recycle(node, evict="others_and_jobs")
     world.run("1m")
     stopped.stop()
@@ -68,7 +68,7 @@ def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
     other = queued.job("other", labels={"app": "train"})
     execution = world.recycle(queued)
     end = execution.finishes()
-    ends(end, "TurnTimedOut", quote)
+    ends(end, "QueueTimedOut", quote)
     assert 0 <= execution.entered("RestoreNode")[0] - execution.entered("ClaimNode")[0] - 86_400 <= 2
     assert end.history_events < 4_000
     assert not [key for key in {**queued.annotations, **queued.labels} if key.startswith("recycle-eks/")]
@@ -94,16 +94,16 @@ def test_nothing_is_launched(world, node, job):
 def test_a_budget_never_lets_go(world, node):
     (quote,) = quoted("DrainTimedOut")
     world.budget(node.deployment("web", replicas=2), min_available=2)
-    ends(world.recycle(node, drain_timeout_seconds=2400).finishes(), "DrainTimedOut", quote)
+    ends(world.recycle(node, drain_timeout=2400).finishes(), "DrainTimedOut", quote)
 
 
 def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_path):
-    (quote,) = quoted("StandbyLeftBehind")
+    (quote,) = quoted("LeftInStandby")
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
     workers.next_launch(fails="We currently do not have sufficient m7i.2xlarge capacity")
     end = world.recycle(node).finishes()
-    ends(end, "StandbyLeftBehind", quote)
+    ends(end, "LeftInStandby", quote)
 
     shell = Shell(tmp_path / "here", world.environment())
     protected = []
@@ -133,7 +133,7 @@ def test_a_claim_is_removed(world, node, job):
 
 def test_the_cluster_goes_away_for_good(world, node, job):
     (quote,) = quoted("ServiceUnavailable")
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=1200)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=1200)
     world.run("8m")
     world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
     ends(execution.finishes(), "ServiceUnavailable", quote)

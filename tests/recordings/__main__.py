@@ -27,7 +27,7 @@ RECORDED = ROOT / "target" / "recordings"
 DIGESTS = TESTS / "recordings" / "digests.json"
 SCENARIOS = """
 after autoscaler balancers claims drain_timeouts faults groups hook node_lost notifications
-people pods preflight put_back replacement rotation starts stop_and_detach sweep turns
+people pods preflight queue replacement restore rotation starts stop_and_detach sweep
 """.split()
 #: Tests in which several executions or calls race, so that their order differs between runs.
 RACING = (
@@ -36,8 +36,8 @@ RACING = (
     "test_hook/test_whoever_is_not_retained",
     "test_preflight/test_an_api_server_that_comes_back",
     "test_preflight/test_an_endpoint_that_never_answers",
-    "test_turns/test_an_outage",
-    "test_turns/test_however_executions_race",
+    "test_queue/test_an_outage",
+    "test_queue/test_however_executions_race",
 )
 
 

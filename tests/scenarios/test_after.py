@@ -90,9 +90,9 @@ def test_before_leaves_such_a_node_alone(world):
     workers = world.group("gpu", size=1, minimum=1, maximum=1)
     workers.reserve_capacity(1)
 
-    end = world.recycle(workers.nodes[0], replacement_timeout_seconds=120).finishes()
+    end = world.recycle(workers.nodes[0], replacement_timeout=120).finishes()
 
-    assert end.error == "StandbyLeftBehind", end.cause
+    assert end.error == "LeftInStandby", end.cause
     assert "nothing was launched in 120 seconds" in end.cause, end.cause
 
 
@@ -100,7 +100,7 @@ def test_a_node_that_was_left_in_standby_goes_on_that_way_also_with_after(world)
     workers = world.group("gpu", size=1, minimum=1, maximum=1)
     workers.reserve_capacity(1)
     node = workers.nodes[0]
-    assert world.recycle(node, replacement_timeout_seconds=120).finishes().error == "StandbyLeftBehind"
+    assert world.recycle(node, replacement_timeout=120).finishes().error == "LeftInStandby"
     workers.reserve_capacity(2)
     world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="gpu", MaxSize=2)
 
@@ -135,13 +135,13 @@ def test_the_new_node_has_to_be_usable_and_like_the_old_one(world, what):
     assert any(missing in reason for reason in reasons), reasons
 
 
-def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_put_back(world):
+def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     workers.next_launch(fails="Insufficient capacity")
     world.let_sweep()
 
-    end = after(world, node, replacement_timeout_seconds=300).finishes()
+    end = after(world, node, replacement_timeout=300).finishes()
     world.run(end.at + 3600)
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
@@ -154,12 +154,12 @@ def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_put_back(w
         assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_a_drain_that_is_too_long_is_put_back_in_kubernetes_alone(world):
+def test_a_drain_that_is_too_long_is_restore_in_kubernetes_alone(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
 
-    end = after(world, node, drain_timeout_seconds=600).finishes()
+    end = after(world, node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert "The node was put back" in end.cause and job.phase == "Running"
@@ -170,7 +170,7 @@ def test_a_drain_that_is_too_long_is_put_back_in_kubernetes_alone(world):
     assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_a_disposal_that_fails_is_put_back_in_kubernetes_alone(world):
+def test_a_disposal_that_fails_is_restore_in_kubernetes_alone(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
@@ -237,7 +237,7 @@ def test_whom_a_person_stops_leaves_nothing(world, state):
 def test_what_a_stopped_execution_had_begun_to_dispose_of_the_next_one_finishes(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
-    execution = after(world, node, load_balancer_grace_seconds=300)
+    execution = after(world, node, load_balancer_grace=300)
     world.clock.run(until=lambda: len(execution.entered("WaitForDisposal")) > 1, limit=world.seconds("1d"))
     execution.stop()
 

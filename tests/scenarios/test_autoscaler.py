@@ -31,7 +31,7 @@ def test_neither_the_old_node_nor_its_replacement_is_taken_away_while_they_are_w
     node.daemon_set("logs")
     job = node.job("train", labels={"app": "train"})
     autoscaler = world.cluster_autoscaler()
-    execution = world.recycle(node, label_selector="app=train", load_balancer_grace_seconds=1800)
+    execution = world.recycle(node, label_selector="app=train", load_balancer_grace=1800)
     world.run("40m")
     replacement = workers.newest
     assert node.annotations[DISABLED] == replacement.annotations[DISABLED] == "true"
@@ -82,11 +82,11 @@ def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world,
     node = workers.nodes[0]
     node.annotate(DISABLED, before)
     job = node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=1800)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=1800)
     world.run("20m")
     workers.newest.bare_pod("tenant")
     end = execution.finishes()
-    assert end.error == "StandbyLeftBehind", end.cause
+    assert end.error == "LeftInStandby", end.cause
     job.finishes()
     autoscaler = world.cluster_autoscaler()
     world.run(end.at + 7200)
@@ -104,7 +104,7 @@ def test_what_was_there_before_comes_back(world, workers, before):
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
     node.annotate(DISABLED, before)
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
     world.run("5m")
     assert node.annotations[DISABLED] == "true"
 
@@ -118,7 +118,7 @@ def test_what_was_there_before_comes_back(world, workers, before):
 def test_a_value_that_somebody_changed_meanwhile_stays(world, workers):
     node = workers.nodes[0]
     node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
     world.run("5m")
     node.annotate(DISABLED, "false")
     workers.newest.annotate(DISABLED, "false")
@@ -137,7 +137,7 @@ def test_a_replacement_that_never_registers_and_is_removed_is_told_by_name_and_t
     workers.next_launch(never_registers=True)
     autoscaler = world.cluster_autoscaler()
 
-    execution = world.recycle(node, label_selector="app=train", replacement_timeout_seconds=3600)
+    execution = world.recycle(node, label_selector="app=train", replacement_timeout=3600)
     end = execution.finishes()
     world.run(end.at + 300)
 

@@ -131,7 +131,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     job = node.job("train", labels={"app": "train"})
     world.at("8m", job.finishes)
 
-    end = world.recycle(node, label_selector="app=train", load_balancer_grace_seconds=90).finishes()
+    end = world.recycle(node, label_selector="app=train", load_balancer_grace=90).finishes()
     world.run(end.at + 900)
 
     assert end.outcome == "recycled", end.cause
@@ -152,11 +152,11 @@ def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
     node = workers.nodes[0]
     nodes = world.target_group("nodes", deregistration_delay="5m")
 
-    assert world.recycle(node, load_balancer_grace_seconds=0).finishes().outcome == "recycled"
+    assert world.recycle(node, load_balancer_grace=0).finishes().outcome == "recycled"
     assert nodes.cut_off == [node.instance_id]
 
 
-def test_a_node_that_is_put_back_is_a_target_again(world):
+def test_a_node_that_is_restore_is_a_target_again(world):
     workers = group(world)
     node = workers.nodes[0]
     ingress, nodes = world.target_group("ingress", workers), world.target_group("nodes")

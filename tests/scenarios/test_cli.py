@@ -139,7 +139,7 @@ def test_the_end_of_a_drain_is_moved_and_brought_about(world, cli, node, drainin
     assert execution.finishes().error == "DrainTimedOut"
 
 
-def test_what_is_aborted_is_put_back(world, cli, node, draining):
+def test_what_is_aborted_is_restore(world, cli, node, draining):
     execution, _ = draining
     world.let_sweep()
 
@@ -202,7 +202,7 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     ("arguments", "words"),
     [
         (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
-        (["recycle", "i-0123456789abcdef0", "--drain-timeout-seconds", "5"], "5 is not in 60..=2592000"),
+        (["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"], "5 is not in 60..=2592000"),
         (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
         (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
         (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
@@ -234,7 +234,7 @@ def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(c
 
 def test_an_execution_that_fails_is_told_by_the_exit_code(world, cli, node):
     node.job("train", labels={"app": "train"})
-    failed = cli("recycle", node.name, "--label-selector", "app=train", "--drain-timeout-seconds", "60")
+    failed = cli("recycle", node.name, "--label-selector", "app=train", "--drain-timeout", "60")
     assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
     refused = cli("recycle", "i-0123456789abcdef0")
     assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
@@ -341,7 +341,7 @@ def test_a_rotation_says_of_each_group_what_became_of_it_and_one_that_left_nodes
     assert len(workers.nodes) == 2
 
 
-def test_a_rotation_that_is_aborted_takes_its_executions_with_it_and_their_nodes_are_put_back(world, cli):
+def test_a_rotation_that_is_aborted_takes_its_executions_with_it_and_their_nodes_are_restore(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     for number, node in enumerate(workers.nodes):
         node.job(f"train-{number}", labels={"app": "train"})

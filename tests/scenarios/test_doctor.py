@@ -148,7 +148,7 @@ def test_a_member_without_the_clusters_tag_is_found_with_the_command_that_sets_i
     healthy.aws.client("ec2").delete_tags(Resources=[member], Tags=[{"Key": tag}])
     the_only_one(cli, "problem", "cluster tag", "", f"1 member without {tag}, which cannot be recycled: {member}")
     findings = cli("doctor", "--output", "json", pace=0).document["findings"]
-    (mend,) = [finding["mend"] for finding in findings if finding["level"] != "ok"]
+    (mend,) = [finding["remedy"] for finding in findings if finding["level"] != "ok"]
     assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned';")
 
 

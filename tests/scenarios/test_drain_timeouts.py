@@ -35,7 +35,7 @@ def asked_at(world):
     return moments
 
 
-def is_put_back(node):
+def is_restore(node):
     is_schedulable = not node.unschedulable and not node.has_taint("recycle-eks/draining")
     return is_schedulable and node.group.states[node.instance_id] == "InService"
 
@@ -49,7 +49,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     node.bare_pod("bare", grace=600, exits_after=600, restart_policy="Never")
     node.job("marked", annotations={"recycle-eks/drain": "wait"}, grace=3600, exits_after=10)
     done = node.job("done", labels={"app": "train"}, grace=9 * HOUR)
-    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=10 * HOUR)
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
     world.run("10m")
     told = story(node)
     assert (told["until"], told["then"]) == (
@@ -70,18 +70,18 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     assert execution.entered("DetachTerminate")[0] <= deadline
 
 
-def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_put_back(world, node):
+def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_restore(world, node):
     web = node.deployment("web", labels={"app": "train"})
     world.budget(web, min_available=1)
     train = node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=HOUR)
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=HOUR)
 
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert "it has still to evict 1 pod (default/web-" in end.cause
     assert "The disruption budget web needs 1 healthy pods and has 1 currently" in end.cause
-    assert is_put_back(node) and len(web.running_pods()) == 1 and not train.exists
+    assert is_restore(node) and len(web.running_pods()) == 1 and not train.exists
     # asked in time, and once more at the deadline
     evictions = [call for call in world.calls("kubernetes:POST pods/eviction") if call.parameters["name"].startswith("web")]
     assert len(evictions) >= 3
@@ -91,7 +91,7 @@ def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_put_bac
 def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, node, until):
     node.job("train", labels={"app": "train"}, grace=120, exits_after=110)
     world.at("2h", lambda: node.annotate("recycle-eks/drain-until", until))
-    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout_seconds=10 * HOUR)
+    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
 
     end = execution.finishes()
 
@@ -107,7 +107,7 @@ def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, no
 
 def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_the_story(world, node):
     node.job("train", labels={"app": "train"}, grace=3 * HOUR, exits_after=600)
-    fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout_seconds": 2 * HOUR}
+    fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout": 2 * HOUR}
 
     plan = world.recycle(node, dry_run=True, **fields).finishes().output["plan"]
 
@@ -123,18 +123,18 @@ def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_th
 def test_restore_evicts_nobody_who_is_waited_for(world, node):
     train = node.job("train", labels={"app": "train"})
 
-    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=HOUR).finishes()
+    end = world.recycle(node, label_selector="app=train", drain_timeout=HOUR).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert asked_at(world) == {} and train.phase == "Running" and is_put_back(node)
+    assert asked_at(world) == {} and train.phase == "Running" and is_restore(node)
 
 
 # -- terminate: only with force
 
 
 def terminate(world, node, **fields):
-    force = {"on_drain_timeout": "terminate", "force": ["running_pods"]}
-    return world.recycle(node, label_selector="app=train", drain_timeout_seconds=HOUR, **force, **fields)
+    force = {"on_drain_timeout": "terminate", "override": ["running_pods"]}
+    return world.recycle(node, label_selector="app=train", drain_timeout=HOUR, **force, **fields)
 
 
 def test_without_force_no_pod_is_ended(world, node):
@@ -143,7 +143,7 @@ def test_without_force_no_pod_is_ended(world, node):
     end = world.recycle(node, on_drain_timeout="terminate").finishes()
 
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert 'force ["running_pods"]' in end.cause and not world.writes()
+    assert 'override ["running_pods"]' in end.cause and not world.writes()
 
 
 @pytest.mark.parametrize("dispose", ["terminate", "stop"])
@@ -192,7 +192,7 @@ def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
-    assert train.phase == "Running" and is_put_back(node)
+    assert train.phase == "Running" and is_restore(node)
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
@@ -203,7 +203,7 @@ def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, w
     force = ["running_pods"] if on_drain_timeout == "terminate" else []
 
     end = world.recycle(
-        node, label_selector="app=train", drain_timeout_seconds=HOUR, on_drain_timeout=on_drain_timeout, force=force
+        node, label_selector="app=train", drain_timeout=HOUR, on_drain_timeout=on_drain_timeout, force=force
     ).finishes()
     world.run(end.at + 1200)
 
@@ -225,7 +225,7 @@ def scene(world):
 
 INPUTS = {
     "evict": {"on_drain_timeout": "evict"},
-    "terminate": {"on_drain_timeout": "terminate", "force": ["running_pods"]},
+    "terminate": {"on_drain_timeout": "terminate", "override": ["running_pods"]},
 }
 
 
@@ -233,7 +233,7 @@ INPUTS = {
 @pytest.mark.parametrize("on_drain_timeout", INPUTS)
 def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(deployed_world, on_drain_timeout, moment):
     world = deployed_world
-    fields = {"label_selector": "app=train", "drain_timeout_seconds": 900, **INPUTS[on_drain_timeout]}
+    fields = {"label_selector": "app=train", "drain_timeout": 900, **INPUTS[on_drain_timeout]}
 
     def run(fault=None):
         world.reset()

@@ -29,7 +29,7 @@ def test_an_api_server_that_is_away_for_an_hour_in_the_drain_is_waited_for(world
 
 
 def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(world, node, job):
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
     world.at("5m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-02T00:00:00Z"))
     cluster_is_away(world, "8m", "50m")
     world.at("1h", job.finishes)
@@ -38,7 +38,7 @@ def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(wo
 
 
 def test_it_is_waited_for_while_the_replacement_comes(world, node, job):
-    execution = world.recycle(node, label_selector="app=train", replacement_timeout_seconds=3600)
+    execution = world.recycle(node, label_selector="app=train", replacement_timeout=3600)
     cluster_is_away(world, "1m", "30m")
     world.at("1h", job.finishes)
 
@@ -54,7 +54,7 @@ def test_it_is_waited_for_when_the_node_is_drained(world, node, job):
     assert execution.finishes().outcome == "recycled"
 
 
-def test_of_a_cluster_that_is_away_for_good_the_aws_half_is_put_back_and_the_next_execution_resumes(world, node, job):
+def test_of_a_cluster_that_is_away_for_good_the_aws_half_is_restore_and_the_next_execution_resumes(world, node, job):
     node.group.next_launch(takes="10m")
     execution = world.recycle(node, label_selector="app=train")
     cluster_is_away(world, "2m")
@@ -101,7 +101,7 @@ def test_functions_that_lambda_has_set_to_inactive_are_waited_for(world, node):
 def test_a_function_that_is_inactive_when_a_node_is_to_be_restored_is_waited_for(world, node, job):
     world.host.inactive.add("recycle-eks-restore-node")
 
-    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=3600).finishes()
+    end = world.recycle(node, label_selector="app=train", drain_timeout=3600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert node.group.states[node.instance_id] == "InService"

@@ -47,7 +47,7 @@ def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}],
     ids=lambda trouble: next(iter(trouble)),
 )

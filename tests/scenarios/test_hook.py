@@ -31,7 +31,7 @@ def ended(world, count: int = 1, within: str = "40d"):
 
 
 def drain_timeout(world, seconds: int) -> None:
-    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout_seconds": seconds})}
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout": seconds})}
 
 
 def heartbeats(world):
@@ -316,12 +316,12 @@ def test_our_own_termination_is_completed_by_whoever_made_it(world, way):
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_the_termination_of_an_empty_replacement_in_a_put_back_is_completed_too(world):
+def test_the_termination_of_an_empty_replacement_in_a_restore_is_completed_too(world):
     workers = group_of(world)
     node = workers.nodes[0]
     node.job("train", annotations=WAITS)
 
-    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, drain_timeout=600).finishes()
     ended(world)
     world.run(world.clock.elapsed() + 300)
 

@@ -112,7 +112,7 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     told = {}
     world.at("30m", lambda: told.update(story(node)))
 
-    execution = world.recycle(node, drain_timeout_seconds=3600)
+    execution = world.recycle(node, drain_timeout=3600)
     end = execution.finishes()
 
     assert execution.answers("CheckPods")[0]["counts"] == {"unreadable": 1, "awaited": 1, "to_completion": 1, "evictable": 2}

@@ -16,13 +16,13 @@ TOLD = 33
 LOOK, TELL, REST = 14, 7, 200
 
 
-def test_a_drain_with_an_eviction_at_every_look_and_a_put_back_costs_so_little_that_30_days_leave_room_in_the_history(world):
+def test_a_drain_with_an_eviction_at_every_look_and_a_restore_costs_so_little_that_30_days_leave_room_in_the_history(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
 
-    execution = world.recycle(node, drain_timeout_seconds=6 * HOUR)
+    execution = world.recycle(node, drain_timeout=6 * HOUR)
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end

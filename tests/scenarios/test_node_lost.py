@@ -121,7 +121,7 @@ def test_a_node_that_is_ready_again_while_its_pods_tolerate_that_goes_on_as_if_n
 def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
     jobs(node)
     world.at("10m", node.falls_silent)
-    execution = recycle(world, node, load_balancer_grace_seconds=600)
+    execution = recycle(world, node, load_balancer_grace=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.reports_again()
 
@@ -159,7 +159,7 @@ def test_a_stopped_machine_that_is_started_again_takes_pods_as_before(world, nod
     database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
     node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
     world.at("10m", node.is_stopped_in_the_console)
-    execution = recycle(world, node, load_balancer_grace_seconds=600)
+    execution = recycle(world, node, load_balancer_grace=600)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     assert not node.has_taint(OUT_OF_SERVICE)
     world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
@@ -273,7 +273,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
     is_clean(world, node)
 
 
-def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_put_back(world, node):
+def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_restore(world, node):
     jobs(node)
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
     world.at("10m", node.object_is_deleted)

@@ -44,7 +44,7 @@ def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(wo
 def test_what_blocks_is_told_after_five_minutes_and_then_daily_until_it_is_over(world, node):
     web = node.deployment("web", replicas=1)
     world.budget(web, min_available=1)
-    execution = world.recycle(node, drain_timeout_seconds=3 * DAY)
+    execution = world.recycle(node, drain_timeout=3 * DAY)
     world.run("50h")
     execution.stop()
 
@@ -61,7 +61,7 @@ def test_what_blocks_is_told_after_five_minutes_and_then_daily_until_it_is_over(
 def test_a_node_that_goes_back_is_told_with_the_first_error(world, node):
     node.job("train", labels={"app": "train"})
 
-    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
 
     told = world.told[-1]
     assert (told["event"], told["severity"], told["outcome"]) == ("restored", "warning", "DrainTimedOut")
@@ -72,7 +72,7 @@ def test_a_node_that_stays_behind_is_told_with_the_commands(world):
     node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
     node.job("train", labels={"app": "train"})
 
-    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
 
     told = world.told[-1]
     assert (told["event"], told["severity"], told["outcome"]) == ("left_behind", "critical", end.error)

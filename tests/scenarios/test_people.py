@@ -136,7 +136,7 @@ def test_a_pod_that_is_to_be_waited_for_after_all_begins_the_disposal_anew(world
     world.at("8m", job.finishes)
     world.at("8m30s", lambda: say("wait"))
     world.at("40m", lambda: say("ignore"))
-    execution = world.recycle(node, label_selector="app=train", dispose="stop", load_balancer_grace_seconds=120)
+    execution = world.recycle(node, label_selector="app=train", dispose="stop", load_balancer_grace=120)
 
     end = execution.finishes()
 
@@ -162,7 +162,7 @@ def test_a_budget_in_the_way_is_named_by_the_failure(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
 
-    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert "The disruption budget web needs 2 healthy pods and has 2 currently" in end.cause
@@ -175,7 +175,7 @@ def test_a_pod_with_two_budgets_is_reported_and_does_not_keep_the_others(world, 
     other = node.deployment("other", replicas=1)
     before = other.pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert "more than one PodDisruptionBudget" in end.cause

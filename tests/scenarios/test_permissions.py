@@ -121,20 +121,20 @@ def a_cluster_that_has_moved(world, cli):
     assert world.faults.not_struck() == []
 
 
-def a_put_back(world, cli):
+def a_restore(world, cli):
     """Of a member in Standby, whose empty replacement ends under our hook while the others are protected."""
     workers = world.group("held", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
-    end = world.recycle(node, drain_timeout_seconds=600).finishes()
+    end = world.recycle(node, drain_timeout=600).finishes()
     assert end.error == "DrainTimedOut" and "was put back" in end.cause, end.cause
     everything_ends(world)
 
 
-def a_put_back_without_a_replacement(world, cli):
+def a_restore_without_a_replacement(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     workers.next_launch(fails="Insufficient capacity")
-    assert world.recycle(workers.nodes[0], replacement_timeout_seconds=300).finishes().error == "ReplacementTimedOut"
+    assert world.recycle(workers.nodes[0], replacement_timeout=300).finishes().error == "ReplacementTimedOut"
 
 
 def a_lost_node(world, cli):
@@ -257,7 +257,7 @@ def an_operator(world, cli):
 STORIES = [
     a_recycling, volumes, afterwards, stopped, detached, a_hook, a_hook_of_a_foreign_member, a_hook_whose_event_is_lost,
     a_hook_that_nobody_hears_of_in_a_drain, a_cluster_that_has_moved,
-    a_put_back, a_put_back_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
+    a_restore, a_restore_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
     a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
 ]  # fmt: skip

@@ -157,7 +157,7 @@ def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(worl
 def test_a_pod_that_is_stuck_for_good_holds_the_node_and_is_named_so(world, node):
     stuck = node.deployment("stuck", stuck=True).pods()[0]
 
-    end = world.recycle(node, drain_timeout_seconds=HOUR).finishes()
+    end = world.recycle(node, drain_timeout=HOUR).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert f"it sees stuck 1 pod (default/{stuck.name})" in end.cause

@@ -29,7 +29,7 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     assert execution.finishes().outcome == "recycled"
     other = node.group.nodes[0]
     other.job("endless", labels={"app": "train"})
-    failed = world.recycle(other, label_selector="app=train", drain_timeout_seconds=300)
+    failed = world.recycle(other, label_selector="app=train", drain_timeout=300)
     assert failed.finishes().error == "DrainTimedOut"
     sweep = world.sweep()
     sweep.finishes()

@@ -141,14 +141,14 @@ def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(worl
 
 
 @pytest.mark.parametrize("state", ["WaitForReplacement", "WaitForPods"])
-def test_a_put_back_answers_what_was_asked_meanwhile(world, workers, state):
+def test_a_restore_answers_what_was_asked_meanwhile(world, workers, state):
     """Before the node is tainted, and after it."""
     world.timings.launch = 3600
     if state == "WaitForPods":
         world.timings.launch = 60
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
-    execution = world.recycle(node, drain_timeout_seconds=600)
+    execution = world.recycle(node, drain_timeout=600)
     world.clock.run(until=lambda: bool(execution.entered(state)), limit=3600)
     ask(node)
 
@@ -175,7 +175,7 @@ def test_a_request_whose_execution_was_stopped_is_over(world, workers):
 def test_a_request_for_a_node_that_was_left_in_standby_goes_on_with_it(world):
     node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
     job = node.job("train", annotations={"recycle-eks/drain": "wait"})
-    assert world.recycle(node, drain_timeout_seconds=600).finishes().error == "StandbyLeftBehind"
+    assert world.recycle(node, drain_timeout=600).finishes().error == "LeftInStandby"
     job.finishes()
     ask(node)
 
@@ -188,7 +188,7 @@ def test_a_node_that_its_group_terminates_is_not_begun(world):
     workers = world.group("retained", size=2, minimum=1, maximum=3, retains=True)
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
-    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout_seconds": 600})}
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout": 600})}
     workers.terminate(node)
     world.clock.run(until=lambda: bool(world.executions()), limit=3600)
     assert world.executions()[0].finishes().error == "DrainTimedOut"

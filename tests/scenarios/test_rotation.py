@@ -77,7 +77,7 @@ def test_what_is_outdated_is_replaced_group_by_group_and_leaves_no_mark(world, g
 
 def test_nodes_come_one_after_the_other_with_the_time_between_that_the_input_asks_for(world, workers):
     order = sorted(workers.instances)
-    end = world.rotate(at_once=1, wait_between_nodes_seconds=7200).finishes()
+    end = world.rotate(at_once=1, wait_between_nodes=7200).finishes()
 
     assert only(end)["recycled"] == 3
     assert started(world) == order
@@ -133,7 +133,7 @@ def test_stopped_and_redriven_it_goes_on_with_the_nodes_that_had_not_begun(world
 
 
 def test_redriven_after_it_has_failed_it_only_fails_again(world, workers, stubborn):
-    recycle = {"label_selector": "app=train", "drain_timeout_seconds": 600}
+    recycle = {"label_selector": "app=train", "drain_timeout": 600}
     rotation = world.rotate(at_once=1, recycle=recycle)
     first = rotation.finishes()
     rotation.redrive()
@@ -187,7 +187,7 @@ def stubborn(world, workers):
 
 
 def rotate_past(world, **terms):
-    recycle = {"label_selector": "app=train", "drain_timeout_seconds": 600}
+    recycle = {"label_selector": "app=train", "drain_timeout": 600}
     return world.rotate(at_once=1, recycle=recycle, **terms).finishes()
 
 
@@ -207,7 +207,7 @@ def test_a_failure_that_is_allowed_stops_nothing(world, workers, stubborn, terms
     assert (only(end)["recycled"], len(only(end)["failed"]), only(end)["left"]) == (2, 1, 0)
 
 
-@pytest.mark.parametrize(("terms", "pause"), [({}, 60), ({"wait_between_nodes_seconds": 1800}, 1800)])
+@pytest.mark.parametrize(("terms", "pause"), [({}, 60), ({"wait_between_nodes": 1800}, 1800)])
 def test_a_node_that_failed_is_tried_again_after_a_pause(world, workers, stubborn, terms, pause):
     end = rotate_past(world, retries=2, **terms)
     assert only(end)["recycled"] == 0 and only(end)["left"] == 2

@@ -8,7 +8,7 @@ import pytest
 
 from world.base.faults import sample
 
-WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout_seconds": 3600}}
+WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout": 3600}}
 
 
 class Fleet:
@@ -125,13 +125,13 @@ def fleet(world):
 
 
 PHASES = [
-    "SelectNodes", "SelectNodesOfGroup", "MarkNodes", "MayStart", "WaitForTurn", "ClaimNode", "WaitForReplacement", "WaitForPods",
+    "SelectNodes", "SelectNodesOfGroup", "MarkNodes", "MayStart", "WaitToStart", "ClaimNode", "WaitForReplacement", "WaitForPods",
     "EvictPods", "DetachTerminate", "UnmarkNodes",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("state", sample(PHASES, 5, first=2))
-def test_stopped_in_any_phase_it_is_put_back_and_finished_by_the_next(world, fleet, state):
+def test_stopped_in_any_phase_it_is_restore_and_finished_by_the_next(world, fleet, state):
     rotation = world.rotate(**WAITED)
     world.clock.run(until=lambda: entered(world, state) > 0, limit=86_400)
     assert entered(world, state), rotation.path
@@ -143,7 +143,7 @@ def test_stopped_in_any_phase_it_is_put_back_and_finished_by_the_next(world, fle
 
 
 @pytest.mark.parametrize(("seed", "moment"), [(1, "2m"), (2, "12m"), (3, "12m")])
-def test_stopped_at_any_moment_in_any_order_it_is_put_back(world, seed, moment):
+def test_stopped_at_any_moment_in_any_order_it_is_restore(world, seed, moment):
     world.reset(seed=seed)
     fleet = Fleet(world)
     rotation = world.rotate(**WAITED)
@@ -152,7 +152,7 @@ def test_stopped_at_any_moment_in_any_order_it_is_put_back(world, seed, moment):
     fleet.is_whole()
 
 
-def test_aborted_from_the_command_line_its_nodes_are_put_back_too(world, cli, fleet):
+def test_aborted_from_the_command_line_its_nodes_are_restore_too(world, cli, fleet):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     told = cli("abort", rotation.arn)
@@ -163,7 +163,7 @@ def test_aborted_from_the_command_line_its_nodes_are_put_back_too(world, cli, fl
 
 
 @pytest.mark.parametrize("which", ["the rotation", "a group"])
-def test_crashed_it_is_put_back_and_finished_by_the_next(world, fleet, which):
+def test_crashed_it_is_restore_and_finished_by_the_next(world, fleet, which):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     broken = world.engine.execution(rotation.arn) if which == "the rotation" else children(world)[0]
@@ -274,9 +274,9 @@ def never_drained(world, fleet):
     world.at("4h", lambda: fleet.finish(job))
 
 
-@pytest.mark.parametrize("trouble", [never_ready, never_drained])
+@pytest.mark.parametrize("failure", [never_ready, never_drained])
 @pytest.mark.parametrize(("terms", "recycled", "left"), [({}, 1, 1), ({"on_failure": "continue"}, 2, 0)])
-def test_a_node_that_fails_in_the_middle_is_put_back_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
+def test_a_node_that_fails_in_the_middle_is_restore_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
     second = sorted(three.groups[0].instances)[1]
     trouble(world, three)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()

@@ -108,7 +108,7 @@ def test_a_person_moves_the_deadline_of_a_running_drain(world, node):
     world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-01T01:00:00Z"))
     world.at("40m", job.finishes)
 
-    end = world.recycle(node, label_selector="app=train", drain_timeout_seconds=20 * MINUTE).finishes()
+    end = world.recycle(node, label_selector="app=train", drain_timeout=20 * MINUTE).finishes()
 
     assert end.outcome == "recycled"
     assert end.at >= 40 * MINUTE

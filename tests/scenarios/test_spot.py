@@ -104,7 +104,7 @@ def test_a_recommendation_is_an_ordinary_drain_that_waits_for_nobodys_turn(world
     end = world.recycle(second, urgency="spot").finishes()
 
     assert end.outcome == "recycled" and job.phase == "Succeeded"
-    assert world.executions()[1].entered("WaitForTurn") == []
+    assert world.executions()[1].entered("WaitInQueue") == []
 
 
 def test_an_interruption_of_a_member_that_our_hook_holds_lets_go_in_time(world):

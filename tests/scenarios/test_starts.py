@@ -130,7 +130,7 @@ def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_ti
     # Sunday, 3:30 in Berlin.
     assert rotations(world) == [2 * DAY + 2.5 * 3600]
     assert recycled(world) == old
-    given = [json.loads(world.engine.execution(each.arn).input_text)["drain_timeout_seconds"] for each in world.executions()]
+    given = [json.loads(world.engine.execution(each.arn).input_text)["drain_timeout"] for each in world.executions()]
     assert given == [7200, 7200]
     assert sorted(workers.states.values()) == ["InService"] * 2
 

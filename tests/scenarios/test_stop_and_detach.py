@@ -117,7 +117,7 @@ def test_whom_a_person_protects_stays_protected(world, node):
 
 
 @pytest.mark.parametrize("action", ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"])
-def test_a_detach_that_is_refused_is_put_back_and_leaves_nobody_protected(world, node, action):
+def test_a_detach_that_is_refused_is_restore_and_leaves_nobody_protected(world, node, action):
     world.faults.refuse(action, code="AccessDenied", status=403, times=None, function="detach-terminate")
 
     end = recycle(world, node, "detach").finishes()
@@ -206,7 +206,7 @@ def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refuse
     assert end.outcome == "recycled", end.cause
     assert not world.faults.not_struck()
     world.run(end.at + 400)
-    assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
+    assert world.sweep().finishes().output == {"nodes": [{"restored": node.instance_id}]}
     assert not world.leftovers(node.group)
     assert node.exists == (dispose != "terminate")
     if dispose != "terminate":
@@ -227,7 +227,7 @@ def test_a_stopped_instance_that_a_person_starts_before_the_sweep_has_seen_to_it
     sizes = node.group.sizes
     world.run(end.at + 400)
 
-    assert world.sweep().finishes().output == {"nodes": [{"mended": node.instance_id}]}
+    assert world.sweep().finishes().output == {"nodes": [{"restored": node.instance_id}]}
     assert world.instance(node.instance_id).state == "running"
     assert node.group.states[node.instance_id] == "Standby" and node.group.sizes == sizes
     assert tags_of(world, node) == {"recycle-eks:stopped"}
@@ -284,7 +284,7 @@ def test_a_detached_instance_that_is_attached_again_is_recycled_again(world, nod
 
 def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node):
     was_detached_and_is_attached_again(world, node)
-    execution = recycle(world, node, "detach", load_balancer_grace_seconds=300)
+    execution = recycle(world, node, "detach", load_balancer_grace=300)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     node.annotate("recycle-eks/claim", None)
     world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
@@ -296,7 +296,7 @@ def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node
 def test_the_sweep_puts_back_whom_a_stopped_execution_left_with_the_result_of_its_earlier_life(world, node):
     was_detached_and_is_attached_again(world, node)
     world.let_sweep()
-    execution = recycle(world, node, "detach", load_balancer_grace_seconds=300)
+    execution = recycle(world, node, "detach", load_balancer_grace=300)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
     execution.stop()
     world.run(world.clock.elapsed() + 7200)

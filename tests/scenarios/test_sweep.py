@@ -64,7 +64,7 @@ def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
     first = begin(world, node)
     other = node.group.nodes[1]
     waiting = world.recycle(other)
-    stop_in(world, waiting, "WaitForTurn", nth=2)
+    stop_in(world, waiting, "WaitInQueue", nth=2)
     assert [key for name, key in world.leftovers(node.group) if name == other.name]
     wait(world, "10m")
 
@@ -75,8 +75,8 @@ def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
 
 
 @pytest.mark.parametrize("state", RESTORING)
-def test_stopped_while_it_puts_back_it_is_put_back_by_the_sweep(world, node, state):
-    execution = begin(world, node, drain_timeout_seconds=600)
+def test_stopped_while_it_puts_back_it_is_restore_by_the_sweep(world, node, state):
+    execution = begin(world, node, drain_timeout=600)
     stop_in(world, execution, state)
     wait(world, "10m")
 
@@ -170,7 +170,7 @@ def test_an_execution_that_step_functions_has_forgotten_is_over(world, node):
 def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
-    begin(world, node, drain_timeout_seconds=600).finishes()
+    begin(world, node, drain_timeout=600).finishes()
     assert workers.states[node.instance_id] == "Standby"
     wait(world, "10m")
 
@@ -288,7 +288,7 @@ def test_a_claim_that_is_no_claim_is_told_of_once_and_keeps_nobody_else(world, n
     assert [key for name, key in world.leftovers(node.group) if name == node.name] == []
 
 
-def test_two_nodes_of_a_group_are_put_back_one_after_the_other(world):
+def test_two_nodes_of_a_group_are_restore_one_after_the_other(world):
     workers = world.group("workers", size=4, minimum=1, maximum=8)
     executions = []
     for node in workers.nodes[:2]:
@@ -309,7 +309,7 @@ def test_two_nodes_of_a_group_are_put_back_one_after_the_other(world):
 
 
 def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_turn(world, node):
-    execution = begin(world, node, drain_timeout_seconds=900)
+    execution = begin(world, node, drain_timeout=900)
     world.run("10m")
     world.aws.client("autoscaling").detach_instances(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
@@ -337,12 +337,12 @@ def test_a_taint_that_somebody_has_changed_is_that_persons(world, node):
 
 
 @pytest.mark.parametrize("state", sample(STATES + RESTORING, 5, first=1))
-def test_redriven_after_it_was_put_back_it_touches_nothing(world, node, state):
+def test_redriven_after_it_was_restore_it_touches_nothing(world, node, state):
     job = node.job("short", labels={"app": "train"})
     if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
         world.at("8m", job.finishes)
     node.deployment("web", replicas=2)
-    execution = world.recycle(node, label_selector="app=train", drain_timeout_seconds=900)
+    execution = world.recycle(node, label_selector="app=train", drain_timeout=900)
     stop_in(world, execution, state)
     wait(world, "10m")
     world.sweep().finishes()

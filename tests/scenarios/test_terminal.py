@@ -45,7 +45,7 @@ def until_settled(terminal, cli):
 
 
 def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watching_ends(world, cli, jobs):
-    fields = ["--label-selector=app=train", "--drain-timeout-seconds=7200"]
+    fields = ["--label-selector=app=train", "--drain-timeout=7200"]
     terminal = cli.opens("rotate", "--launch-template", *fields, columns=120)
     screen = until(terminal, cli, lambda screen: "draining" in screen or "replacing" in screen)
     assert "12 nodes are to be recycled, in 3 of 3 groups" in screen

@@ -110,7 +110,7 @@ def test_any_event_that_names_an_instance_recycles_it_with_the_fields_of_its_tri
     put_event(world, "my.monitoring", "Node is sick", {"machine": node.instance_id})
     world.clock.run(until=lambda: world.executions(), limit=600)
     (recycling,) = world.executions()
-    assert inputs(world) == [{"instance_id": node.instance_id, "cluster_name": "world", "drain_timeout_seconds": 7200}]
+    assert inputs(world) == [{"instance_id": node.instance_id, "cluster_name": "world", "drain_timeout": 7200}]
     assert recycling.finishes().outcome == "recycled"
 
 

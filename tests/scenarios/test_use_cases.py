@@ -88,10 +88,10 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nob
     second.deployment("slow", ignores_sigterm=True, grace=7200)
     terms = {
         "at_once": 2,
-        "wait_between_nodes_seconds": 60,
+        "wait_between_nodes": 60,
         "retries": 1,
         "on_failure": "continue",
-        "recycle": {"grace_period_seconds": 60, "drain_timeout_seconds": 900},
+        "recycle": {"grace_period": 60, "drain_timeout": 900},
     }
     selection = {"outdated": {"launched_before": THERE, "groups": ["utilities", "workers"]}}
 
@@ -124,7 +124,7 @@ def test_rotatorctl_waits_for_the_end_and_its_exit_code_tells_a_pipeline(world, 
     bare = first.bare_pod("debug")
     command = ["rotate", "--launched-before", THERE, "--group", "workers", "--at-once", "1", "--on-failure", "continue"]
 
-    told = cli(*command, "--drain-timeout-seconds", "900", "--output", "json")
+    told = cli(*command, "--drain-timeout", "900", "--output", "json")
     assert told.code == 3, told
     assert workers.states[first.instance_id] == "InService" and len(world.executions("rotate-nodes")) == 1
 

@@ -94,10 +94,10 @@ def test_a_replacement_in_the_same_zone_takes_the_pod(world):
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_put_back(world, switch):
+def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restore(world, switch):
     story = Story(world, switch=switch)
 
-    end = world.recycle(story.node, drain_timeout_seconds=900).finishes()
+    end = world.recycle(story.node, drain_timeout=900).finishes()
     world.run(end.at + 1200)
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause

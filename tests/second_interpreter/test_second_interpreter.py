@@ -39,7 +39,7 @@ SCRIPTS: dict[str, dict[str, list[Any]]] = {
     "tried again until it works": {"taint_node": [BUSY, BUSY, "check_pods"]},
     "tried again in vain": {"taint_node": [BUSY] * 3},
     "put-back that waits": {"taint_node": [REFUSED], "restore_node": ["wait", "wait", "restored"]},
-    "put-back that leaves the node in Standby": {"taint_node": [REFUSED], "restore_node": ["standby_left_behind"]},
+    "put-back that leaves the node in Standby": {"taint_node": [REFUSED], "restore_node": ["left_in_standby"]},
     "put-back that fails": {"taint_node": [REFUSED], "restore_node": [FunctionFailed("InternalError", "second")]},
     "answer without a run": {"claim_node": [{"verdict": "standby"}]},
     "wait without seconds": {"standby_node": [{"verdict": "wait", "run": {}}]},

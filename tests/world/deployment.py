@@ -68,7 +68,7 @@ TRIGGERS: dict[str, object] = {
         "sick": {
             "event_pattern": {"source": ["my.monitoring"], "detail-type": ["Node is sick"]},
             "instance_id_path": "$.detail.machine",
-            "recycle": {"drain_timeout_seconds": 7200},
+            "recycle": {"drain_timeout": 7200},
         }
     },
     "spot": True,
@@ -77,10 +77,10 @@ TRIGGERS: dict[str, object] = {
             "schedule_expression": "cron(30 3 ? * SUN *)",
             "timezone": "Europe/Berlin",
             "selection": {"outdated": {"launch_template": True}},
-            "recycle": {"drain_timeout_seconds": 7200},
+            "recycle": {"drain_timeout": 7200},
         },
         "ami": {"schedule_expression": "rate(1 day)", "selection": {"outdated": {"groups": ["workers"], "ami": True}}},
-        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than_hours": 72}}},
+        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than": 72}}},
     },
     "rotate_on_change": {
         "workers": {"value": "1", "selection": {"outdated": {"groups": ["workers"], "launch_template": True}}},

@@ -80,7 +80,7 @@ def region(moto_endpoint: str) -> Iterator[MotoRegion]:
     region = MotoRegion(moto_endpoint)
     undo = [install(region.engine), region.events.install()]
     yield region
-    for put_back in undo:
-        put_back()
+    for restore in undo:
+        restore()
     for backends in (stepfunctions_backends, events_backends, sns_backends, scheduler_backends):
         backends[ACCOUNT][REGION].reset()

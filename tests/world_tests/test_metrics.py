@@ -11,16 +11,16 @@ MOMENT = 1_798_761_600
 
 
 def counted(dimensions: list[list[str]], **values: object) -> str:
-    """One line of the embedded metric format about the metric `PutBacks`."""
-    about = {"Namespace": "recycle-eks", "Dimensions": dimensions, "Metrics": [{"Name": "PutBacks", "Unit": "Count"}]}
-    return json.dumps({"_aws": {"Timestamp": MOMENT * 1000 + 500, "CloudWatchMetrics": [about]}, "PutBacks": 2, **values})
+    """One line of the embedded metric format about the metric `Restores`."""
+    about = {"Namespace": "recycle-eks", "Dimensions": dimensions, "Metrics": [{"Name": "Restores", "Unit": "Count"}]}
+    return json.dumps({"_aws": {"Timestamp": MOMENT * 1000 + 500, "CloudWatchMetrics": [about]}, "Restores": 2, **values})
 
 
 def test_a_line_is_one_measurement_for_each_set_of_dimensions():
     line = counted([["cluster"], ["cluster", "outcome"]], cluster="world", outcome="recycled")
     assert list(read_metrics([line])) == [
-        Measurement(MOMENT + 0.5, "recycle-eks", "PutBacks", "Count", {"cluster": "world"}, 2),
-        Measurement(MOMENT + 0.5, "recycle-eks", "PutBacks", "Count", {"cluster": "world", "outcome": "recycled"}, 2),
+        Measurement(MOMENT + 0.5, "recycle-eks", "Restores", "Count", {"cluster": "world"}, 2),
+        Measurement(MOMENT + 0.5, "recycle-eks", "Restores", "Count", {"cluster": "world", "outcome": "recycled"}, 2),
     ]
 
 
@@ -35,7 +35,7 @@ def test_what_was_counted_is_in_cloudwatch_when_somebody_has_put_it_there(world:
     world.metrics_into_cloudwatch()
     answer = world.aws.client("cloudwatch").get_metric_statistics(
         Namespace="recycle-eks",
-        MetricName="PutBacks",
+        MetricName="Restores",
         Dimensions=[{"Name": "cluster", "Value": "world"}],
         StartTime=datetime.fromtimestamp(MOMENT, UTC),
         EndTime=datetime.fromtimestamp(MOMENT + 60, UTC),

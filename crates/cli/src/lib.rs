@@ -20,7 +20,7 @@ use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
 use base::error::Result;
 pub use base::exit::Exit;
-use commands::{drain, pause, plan, put_back, recycle, rotate, status};
+use commands::{drain, pause, plan, recycle, restore, rotate, status};
 use views::output::Output;
 
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -46,8 +46,8 @@ async fn obey(line: &CommandLine, output: &Output) -> Result<Exit> {
         Command::Status(wanted) => status::run(&found().await?, output, wanted).await,
         Command::Extend(wanted) => drain::extend(&found().await?, output, wanted).await,
         Command::Finish(wanted) => drain::finish(&found().await?, output, wanted).await,
-        Command::Abort(wanted) => put_back::abort(&found().await?, output, wanted).await,
-        Command::Restore(wanted) => put_back::restore(&found().await?, output, wanted).await,
+        Command::Abort(wanted) => restore::abort(&found().await?, output, wanted).await,
+        Command::Restore(wanted) => restore::restore(&found().await?, output, wanted).await,
         Command::Pause(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Pause).await,
         Command::Resume(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Resume).await,
         Command::Doctor { all } => doctor::run(&found().await?, output, *all).await,

@@ -41,7 +41,7 @@ fn main() {
             names::CLAIM_TAG,
             names::GROUP_TAG,
             names::STANDBY_TAG,
-            names::PUT_BACK_TAG,
+            names::RESTORE_LOG_TAG,
             names::PROTECTED_FOR_TAG,
             names::GAVE_UP_TAG,
             names::STOPPED_TAG,

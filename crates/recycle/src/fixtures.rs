@@ -47,7 +47,7 @@ impl Phase {
     /// The earliest first.
     pub(crate) const ALL: [Self; 6] = [
         Self::Claimed,
-        Self::Turn,
+        Self::Admitted,
         Self::Standby,
         Self::Draining,
         Self::Waiting,

@@ -14,12 +14,12 @@ use crate::base::ids::{
 };
 use crate::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, PROGRESS_ANNOTATION,
-    PUT_BACK_ANNOTATION, RECORD_ANNOTATION,
+    RECORD_ANNOTATION, RESTORING_ANNOTATION,
 };
 use crate::base::selector::Selector;
 use crate::base::strict::{Unreadable, read_text, read_value};
 use crate::base::time::later;
-use crate::claim::queue::{pace_turn, write_queue_progress};
+use crate::claim::queue::{pace_queue, write_queue_progress};
 use crate::cluster::hook::HeldByHook;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
@@ -40,22 +40,22 @@ use crate::input::fields::FIELDS;
 use crate::input::model::LONGEST_DRAIN;
 use crate::input::parse::parse_input;
 use crate::input::urgency::Urgency;
-use crate::notify::blockage::note_and_tell;
+use crate::notify::blockage::update_blockage;
 use crate::notify::metrics::{measure_claims, measure_drain};
-use crate::notify::notification::{About, tell_finished};
-use crate::notify::status::tell_status;
+use crate::notify::notification::{About, build_finished_notification};
+use crate::notify::status::build_status;
 use crate::records::blocker::count_all;
 use crate::records::claim::{Claim, Phase, StoredClaim, check_claim, decide_claim};
 use crate::records::node_record::Record;
 use crate::records::owner::Owner;
 use crate::records::progress::Progress;
-use crate::records::restore_log::{Deeds, GaveUp};
-use crate::report::event::{End, Event, Execution, Happened};
+use crate::records::restore_log::{GaveUp, GroupChanges};
+use crate::report::event::{End, Event, EventKind, Execution};
 use crate::report::history::{report_node, report_rotation};
 use crate::report::reader::find_started;
-use crate::restore::step::PutBackStep;
+use crate::restore::step::RestoreStep;
 use crate::restore::sweep::{find_cause, find_leftovers, take_turns};
-use crate::rotation::admission::check_turn;
+use crate::rotation::admission::check_waiting_node;
 use crate::rotation::alarm::{Alarmed, read_alarm};
 use crate::rotation::outdated::Release;
 use crate::rotation::request::{Rotation, Selection, parse_rotation};
@@ -116,10 +116,10 @@ fn whole_input() -> Vec<Value> {
     vec![
         input_json(
             json!({"label_selector": "app=web,tier in (a,b)", "namespaces": ["jobs"], "evict": "none",
-            "replacement": "before", "dispose": "stop", "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
-            "drain_timeout_seconds": 172_800, "on_drain_timeout": "terminate", "load_balancer_grace_seconds": 60,
-            "grace_period_seconds": 30, "urgency": "planned", "dry_run": true,
-            "force": ["running_pods", "last_target"]}),
+            "replacement": "before", "dispose": "stop", "replacement_timeout": 840, "node_lost_after": 1_800,
+            "drain_timeout": 172_800, "on_drain_timeout": "terminate", "load_balancer_grace": 60,
+            "grace_period": 30, "urgency": "planned", "dry_run": true,
+            "override": ["running_pods", "last_target"]}),
         ),
         input_json(json!({"urgency": "spot", "interrupted_at": at(120)})),
         input_json(json!({"hook": hook})),
@@ -127,11 +127,10 @@ fn whole_input() -> Vec<Value> {
 }
 
 fn whole_run() -> Value {
-    let input =
-        input(json!({"label_selector": "app=web", "namespaces": ["jobs"], "grace_period_seconds": 30}));
+    let input = input(json!({"label_selector": "app=web", "namespaces": ["jobs"], "grace_period": 30}));
     json!({
         "input": input,
-        "way_in": "before",
+        "path": "before",
         "group": "workers",
         "node": "a",
         "claimed_at": at(0),
@@ -162,12 +161,12 @@ fn rotation() -> Value {
     json!({
         "trigger": "manual",
         "selection": {"outdated": {"groups": ["workers"], "node_labels": "pool=batch", "launch_template": true, "ami": true,
-            "kubelet": true, "older_than_hours": 72, "launched_before": at(0)}},
-        "recycle": {"drain_timeout_seconds": 600},
+            "kubelet": true, "older_than": 72, "launched_before": at(0)}},
+        "recycle": {"drain_timeout": 600},
         "event": null,
         "dry_run": false,
         "at_once": "25%",
-        "wait_between_nodes_seconds": 60,
+        "wait_between_nodes": 60,
         "start_no_new_node_after": "PT4H",
         "on_failure": "stop",
         "failure_budget": 1,
@@ -307,7 +306,7 @@ fn check_claims_use(found: &StoredClaim, now: Timestamp) -> Result<(), TestCaseE
         prop_assert!(lost.to_string().chars().count() < 4_000, "{lost}");
     }
     if let StoredClaim::Known(claim) = found {
-        let _ = pace_turn(claim.claimed_at, now);
+        let _ = pace_queue(claim.claimed_at, now);
         let _ = write_queue_progress("waits".to_owned(), claim.claimed_at);
         let _ = find_cause(Some(claim), now);
     }
@@ -415,7 +414,7 @@ proptest! {
                 check_refusal(&refused.0)?;
             }
         }
-        let told = serde_json::to_value(tell_status(&nodes, &[], None)).unwrap();
+        let told = serde_json::to_value(build_status(&nodes, &[], None)).unwrap();
         prop_assert!(read_value::<crate::notify::status::Status>(&told).is_ok());
     }
 
@@ -430,7 +429,7 @@ proptest! {
             prop_assert_eq!(Claim::from_tag(&claim.to_tag(), &claim.group), found.clone());
         }
         check_claims_use(&found, now)?;
-        let _ = tell_status(&[], &[instance], None);
+        let _ = build_status(&[], &[instance], None);
     }
 
     #[test]
@@ -457,13 +456,13 @@ proptest! {
             prop_assert_eq!(read_text::<Progress>(&written).unwrap(), progress.clone());
             let _ = count_all(&progress.blocked);
             for blocker in &progress.blocked {
-                let _ = (blocker.describe(), blocker.is_news(now));
+                let _ = (blocker.describe(), blocker.is_long_enough(now));
             }
-            let _ = progress.has_news(None);
+            let _ = progress.has_update(None);
         }
         let nodes = [found];
         let _ = measure_claims(&nodes, now);
-        let _ = tell_status(&nodes, &[], None);
+        let _ = build_status(&nodes, &[], None);
         let _ = judge_drain_end(&id(OLD), nodes.first(), DrainEnd::At(now));
     }
 
@@ -471,8 +470,8 @@ proptest! {
     fn the_steps_of_a_put_back_are_read_again_as_they_were_written(
         text in tag_of(&["lower:3 terminate:i-0aaaaaaaaaaaaaaaa exit:2", "exit:4294967295"]),
     ) {
-        match text.parse::<Deeds>() {
-            Ok(deeds) => prop_assert_eq!(deeds.to_string().parse::<Deeds>(), Ok(deeds)),
+        match text.parse::<GroupChanges>() {
+            Ok(group_changes) => prop_assert_eq!(group_changes.to_string().parse::<GroupChanges>(), Ok(group_changes)),
             Err(error) => check_refusal(&error.to_string())?,
         }
     }
@@ -485,10 +484,10 @@ proptest! {
         let instance = tagged(GAVE_UP_TAG, &text);
         if let Some(gave_up) = instance.gave_up() {
             prop_assert_eq!(gave_up.to_string().parse::<GaveUp>().ok(), Some(gave_up));
-            let _ = gave_up.is_final(&PutBackStep::UndoKubernetes, now);
+            let _ = gave_up.is_final(&RestoreStep::UndoKubernetes, now);
         }
-        let _ = annotated(PUT_BACK_ANNOTATION, &text).queued_since();
-        let _ = tell_status(&[], &[instance], None);
+        let _ = annotated(RESTORING_ANNOTATION, &text).queued_since();
+        let _ = build_status(&[], &[instance], None);
     }
 
     #[test]
@@ -514,7 +513,7 @@ proptest! {
         if let Ok(asked) = asked {
             prop_assert_eq!(DrainEnd::try_from(asked.to_string()).ok(), Some(asked));
         }
-        let forced = input(json!({"on_drain_timeout": timeouts, "force": ["running_pods"], "label_selector": "*"}));
+        let forced = input(json!({"on_drain_timeout": timeouts, "override": ["running_pods"], "label_selector": "*"}));
         let old = annotated(DRAIN_UNTIL_ANNOTATION, &text);
         let (terms, _) = Terms::find(&forced, Some(&old), Some(since), Some(since), now);
         let mut late = job_pod("late");
@@ -535,7 +534,7 @@ proptest! {
         let _ = (hook.warn(now), hook.describe_end());
         let silent = NodeFacts { ready: false, not_ready_since: Some(since), ..node("a") };
         let _ = find_loss(Some(&silent), drain_timeout, now);
-        let _ = pace_turn(since, now);
+        let _ = pace_queue(since, now);
     }
 
     #[test]
@@ -548,17 +547,17 @@ proptest! {
             prop_assert_eq!(read_value::<Run>(&carried).unwrap(), run.clone());
             let _ = (run.phase(), measure_drain(&run));
             if let Some(old) = &run.old {
-                let _ = (old.knows_members(), old.newcomers(&group()), old.to_facts(&run.node, &id(OLD)));
+                let _ = (old.knows_members(), old.new_members(&group()), old.to_facts(&run.node, &id(OLD)));
             }
             let _ = run.describe_ended();
             let execution: ExecutionArn = ARN.parse().unwrap();
-            let _ = tell_finished(About::run(&execution, &run), &run, "it is gone");
+            let _ = build_finished_notification(About::run(&execution, &run), &run, "it is gone");
             let mut run = run;
-            let _ = note_and_tell(&mut run, &["a budget".to_owned()], &execution, now, now, "it waits");
+            let _ = update_blockage(&mut run, &["a budget".to_owned()], &execution, now, now, "it waits");
             if let Some(hook) = &mut run.hook {
-                let _ = (hook.try_heartbeat(now, run.claimed_at, run.input.drain_timeout_seconds), hook.warn(now));
+                let _ = (hook.try_heartbeat(now, run.claimed_at, run.input.drain_timeout), hook.warn(now));
             }
-            let _ = wait_for_answer(run.claimed_at, now, run.input.load_balancer_grace_seconds);
+            let _ = wait_for_answer(run.claimed_at, now, run.input.load_balancer_grace);
         }
     }
 
@@ -569,8 +568,8 @@ proptest! {
                 json!({"context": context(), "owner": {"execution": ARN, "status": "FAILED", "ended_at": at(0)}, "run": whole_run()}),
                 json!({"context": context(), "run": whole_run()}),
                 json!({"context": context(), "failure": {"Error": "DrainTimedOut", "Cause": "late"},
-                    "put_back": {"since": at(0), "steps": 1, "reason": "waits"}}),
-                json!({"context": context(), "leftover": {"instance_id": OLD, "cluster_name": "prod"}, "owner": {}, "put_back": {}}),
+                    "restore": {"since": at(0), "steps": 1, "reason": "waits"}}),
+                json!({"context": context(), "leftover": {"instance_id": OLD, "cluster_name": "prod"}, "owner": {}, "restore": {}}),
                 json!({"unmarking": {"cluster_name": "prod", "rotations": [ARN], "nodes": [OLD]}}),
                 json!({"marking": {"cluster_name": "prod", "rotation": ARN, "mark": "soft", "nodes": [OLD], "ended": [ARN]}}),
                 json!({"drain_until": {"instance_id": OLD, "cluster_name": "prod", "until": "now"}}),
@@ -578,7 +577,7 @@ proptest! {
                 json!({"select": "doctor", "cluster_name": "prod", "execution": ARN}),
                 json!({"context": context(), "select": "may_start", "cluster_name": "prod",
                     "rotation": {"group": "workers", "execution": ARN, "began_at": at(0), "input": rotation()},
-                    "members": {"nodes": [OLD, NEW], "at_once": 1, "aim": "a"},
+                    "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a"},
                     "turn": {"instance_id": OLD, "index": 0, "began_at": at(0), "waited": 60, "waits_for": "canary",
                         "waited_for_it": 30, "attempt": 1, "status": "FAILED", "error": "DrainTimedOut", "exists": true}}),
             ]),
@@ -593,10 +592,10 @@ proptest! {
         check_request::<RestoreCall>(&request)?;
         check_request::<TaintRequest>(&request)?;
         if let Some(Asked::ByMachine(asked)) = check_request::<Asked>(&request)?
-            && let (Some(part), Some(turn)) = (&asked.rotation, &asked.turn)
+            && let (Some(part), Some(waiting_node)) = (&asked.rotation, &asked.waiting_node)
             && let Ok(Rotation { terms: Some(terms), .. }) = parse_rotation(&part.input)
         {
-            let _ = check_turn(&terms, part, turn, now);
+            let _ = check_waiting_node(&terms, part, waiting_node, now);
         }
     }
 
@@ -669,7 +668,7 @@ proptest! {
             prop_oneof![
                 5 => spoiled(vec![json!({
                     "verdict": "wait", "reason": "it waits", "counts": {"awaited": 1}, "names": {"awaited": ["default/a"]},
-                    "tell": {"event": "blocked", "severity": "warning", "subject": "a", "blocks": ["b"]},
+                    "notification": {"event": "blocked", "severity": "warning", "subject": "a", "blocks": ["b"]},
                     "run": whole_run(),
                 }), json!({"StateMachineArn": "arn:aws:states:eu-west-1:1:stateMachine:m:live", "Name": "a"})]),
                 1 => any_json(),
@@ -680,10 +679,10 @@ proptest! {
         (cause, ends) in (any_text(), any_time()),
     ) {
         let events = answers.iter().flat_map(|(state, answer, at)| [
-            Happened::Entered((*state).to_owned()),
-            Happened::Scheduled(answer.clone()),
-            Happened::Answered(answer.clone()),
-            Happened::Failed { error: "E".to_owned(), cause: cause.clone() },
+            EventKind::Entered((*state).to_owned()),
+            EventKind::Scheduled(answer.clone()),
+            EventKind::Answered(answer.clone()),
+            EventKind::Failed { error: "E".to_owned(), cause: cause.clone() },
         ].map(|what| (*at, what)));
         let events: Vec<Event> = (0..).zip(events).map(|(id, (at, what))| Event { id, previous: id, at, what }).collect();
         let execution = Execution {

@@ -5,7 +5,7 @@ use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase, StoredClaim};
 use recycle::records::node_record::Record;
 use recycle::records::progress::Progress;
-use recycle::records::restore_log::Deeds;
+use recycle::records::restore_log::GroupChanges;
 
 const SCHEMAS: [(u32, [&str; 5]); 1] = [(
     1,
@@ -28,7 +28,7 @@ fn there_is_a_folder_for_each_schema_that_there_was() {
 
 #[test]
 fn every_schemas_records_are_read_as_they_were_meant() {
-    for (schema, [claim, tag, record, deeds, progress]) in SCHEMAS {
+    for (schema, [claim, tag, record, group_changes, progress]) in SCHEMAS {
         let expected = Claim {
             schema,
             fence: "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:c0f1d2e3-0000-4000-8000-000000000000#0"
@@ -54,7 +54,11 @@ fn every_schemas_records_are_read_as_they_were_meant() {
         assert!(record.was_unschedulable, "{schema}");
         assert_eq!(record.excluded_before.as_deref(), Some("false"), "{schema}");
 
-        assert_eq!(deeds.parse::<Deeds>().unwrap().to_string(), deeds, "{schema}");
+        assert_eq!(
+            group_changes.parse::<GroupChanges>().unwrap().to_string(),
+            group_changes,
+            "{schema}"
+        );
         let progress: Progress = serde_json::from_str(progress).unwrap();
         assert_eq!(progress.names["awaited"], ["default/train"], "{schema}");
         assert_eq!(progress.blocked[0].what, "budget default/web", "{schema}");

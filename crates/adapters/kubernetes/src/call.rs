@@ -43,7 +43,7 @@ impl fmt::Display for Call<'_> {
 
 /// The reason why a call brought no result.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum CallFailure {
     /// The API server answered with a `Status`.
     Status(Box<Status>),
     /// No answer came, or only a part of one.
@@ -58,22 +58,22 @@ pub(crate) async fn send<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     let answer = attempt(request).await;
-    answer.map_err(|trouble| Error::from_trouble(call, trouble))
+    answer.map_err(|failure| Error::from_failure(call, failure))
 }
 
-/// Waits like [`send`], for a caller that handles the kinds of [`Trouble`] differently.
-pub(crate) async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+/// Waits like [`send`], for a caller that handles the kinds of [`CallFailure`] differently.
+pub(crate) async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, CallFailure> {
     send_within(CALL_TIMEOUT, request).await
 }
 
 async fn send_within<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Trouble> {
+) -> Result<T, CallFailure> {
     match tokio::time::timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(sort(error)),
-        Err(elapsed) => Err(Trouble::NoAnswer(elapsed.into())),
+        Err(elapsed) => Err(CallFailure::NoAnswer(elapsed.into())),
     }
 }
 
@@ -82,17 +82,17 @@ async fn send_within<T>(
     clippy::wildcard_enum_match_arm,
     reason = "which other variants there are depends on the features of kube"
 )]
-fn sort(error: kube::Error) -> Trouble {
+fn sort(error: kube::Error) -> CallFailure {
     match error {
         kube::Error::Api(mut status) => {
             status.message = cut(&status.message);
-            Trouble::Status(status)
+            CallFailure::Status(status)
         }
-        kube::Error::HyperError(cause) => Trouble::NoAnswer(cause.into()),
-        kube::Error::Service(cause) => Trouble::NoAnswer(cause),
-        kube::Error::ReadEvents(cause) => Trouble::NoAnswer(cause.into()),
-        kube::Error::SerdeError(cause) => Trouble::Nonsense(cut(&cause.to_string()).into()),
-        other => Trouble::Nonsense(other.into()),
+        kube::Error::HyperError(cause) => CallFailure::NoAnswer(cause.into()),
+        kube::Error::Service(cause) => CallFailure::NoAnswer(cause),
+        kube::Error::ReadEvents(cause) => CallFailure::NoAnswer(cause.into()),
+        kube::Error::SerdeError(cause) => CallFailure::Nonsense(cut(&cause.to_string()).into()),
+        other => CallFailure::Nonsense(other.into()),
     }
 }
 
@@ -103,10 +103,10 @@ pub(crate) fn cut(text: &str) -> String {
 /// Fetches one object. None if there is no object with the name.
 pub(crate) async fn get(objects: &Objects<'_>, call: Call<'_>) -> Result<Option<Value>, Error> {
     match attempt(objects.get(call.name)).await {
-        Err(Trouble::Status(status)) if status.code == 404 => Ok(None),
+        Err(CallFailure::Status(status)) if status.code == 404 => Ok(None),
         answer => answer
             .map(Some)
-            .map_err(|trouble| Error::from_trouble(call, trouble)),
+            .map_err(|failure| Error::from_failure(call, failure)),
     }
 }
 
@@ -179,11 +179,11 @@ mod tests {
         let kube = ScriptedKube::new().hangs_on("GET", "/nodes/a");
         let client = kube.client();
         let nodes = Objects::of::<Node>(&client, None);
-        let trouble = send_within(Duration::from_millis(20), nodes.get("a"))
+        let failure = send_within(Duration::from_millis(20), nodes.get("a"))
             .await
             .unwrap_err();
         assert_eq!(kube.requests(), ["GET /api/v1/nodes/a"]);
-        let error = Error::from_trouble(Call::new("get", "node", "a"), trouble);
+        let error = Error::from_failure(Call::new("get", "node", "a"), failure);
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert_eq!(error.failure(), Failure::ServiceUnavailable);
     }

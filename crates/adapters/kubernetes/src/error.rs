@@ -2,7 +2,7 @@
 
 use recycle::base::failure::{Failure, NamedFailure};
 
-use crate::call::{Call, Trouble, cut};
+use crate::call::{Call, CallFailure, cut};
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -60,12 +60,12 @@ impl Error {
 
     /// Turns the trouble of a call into an error. A 404 becomes [`Error::NodeGone`], because it can only mean the Node.
     /// A caller that names another kind of object handles a 404 itself.
-    pub(crate) fn from_trouble(call: Call<'_>, trouble: Trouble) -> Self {
+    pub(crate) fn from_failure(call: Call<'_>, failure: CallFailure) -> Self {
         let text = call.to_string();
-        let status = match trouble {
-            Trouble::Status(status) => status,
-            Trouble::NoAnswer(source) => return Self::Unreachable { call: text, source },
-            Trouble::Nonsense(source) => return Self::Unexpected { call: text, source },
+        let status = match failure {
+            CallFailure::Status(status) => status,
+            CallFailure::NoAnswer(source) => return Self::Unreachable { call: text, source },
+            CallFailure::Nonsense(source) => return Self::Unexpected { call: text, source },
         };
         let source = cut(&status.to_string()).into();
         match status.code {

@@ -47,7 +47,7 @@ impl Occasion<'_> {
     fn reason(self) -> &'static str {
         match self {
             Self::Phase(Phase::Claimed) => "RecycleClaimed",
-            Self::Phase(Phase::Turn) => "RecycleTurn",
+            Self::Phase(Phase::Admitted) => "RecycleAdmitted",
             Self::Phase(Phase::Standby) => "RecycleStandby",
             Self::Phase(Phase::Draining) => "RecycleDraining",
             Self::Phase(Phase::Waiting) => "RecycleWaiting",
@@ -80,7 +80,7 @@ impl Occasion<'_> {
 /// Writes an Event on the Node: a phase began, or something else happened that an operator should know.
 /// A second Event of the execution with the same reason and detail is dropped, unless the execution was redriven in between.
 /// An Event that cannot be written is logged and fails nothing, because only the record counts.
-pub async fn tell(
+pub async fn record_event(
     client: &kube::Client,
     node: &NodeName,
     occasion: impl Into<Occasion<'_>>,

@@ -2,19 +2,19 @@
 
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::cluster::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_newcomer};
+use recycle::cluster::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_new_member};
 use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, NodeChange, amend_node, list_labelled};
 
 /// Keeps Cluster Autoscaler from removing a newcomer, for `old`. A newcomer that a person or an execution keeps already stays as it is.
 /// Returns the Node as it is afterwards.
-pub async fn keep_newcomer(
+pub async fn keep_new_member(
     client: &kube::Client,
-    newcomer: NodeFacts,
+    new_member: NodeFacts,
     old: &InstanceId,
 ) -> Result<NodeFacts, Error> {
-    amend_node(client, newcomer, |node| {
+    amend_node(client, new_member, |node| {
         Ok(is_to_be_kept(node).then(|| {
             let change = NodeChange::new()
                 .label(KEPT_FOR_LABEL, old.as_str())
@@ -30,21 +30,21 @@ pub async fn keep_newcomer(
 
 /// Adds to `change` what lets go of a newcomer. Returns `change` as it is if the newcomer is not kept for `old`.
 #[must_use]
-pub fn let_go(newcomer: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
-    if !is_kept_for(newcomer, old) {
+pub fn let_go(new_member: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
+    if !is_kept_for(new_member, old) {
         return change;
     }
     change
         .remove_label(KEPT_FOR_LABEL)
         .remove_annotation(KEPT_BEFORE_ANNOTATION)
-        .scale_down(let_go_of_newcomer(newcomer))
+        .scale_down(let_go_of_new_member(new_member))
 }
 
 /// Lets go of every newcomer that is kept for `old`.
 pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
     let selector = format!("{KEPT_FOR_LABEL}={old}");
-    for newcomer in list_labelled(client, &selector, &format!("kept for {old}")).await? {
-        let amended = amend_node(client, newcomer, |node| {
+    for new_member in list_labelled(client, &selector, &format!("kept for {old}")).await? {
+        let amended = amend_node(client, new_member, |node| {
             let change = let_go(node, old, NodeChange::new());
             Ok((!change.is_empty()).then_some(change))
         })

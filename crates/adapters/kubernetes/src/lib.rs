@@ -23,8 +23,8 @@ mod volumes;
 
 pub use access::open;
 pub use error::Error;
-pub use events::{Occasion, tell};
-pub use keep::{keep_newcomer, let_go, let_go_of_all};
+pub use events::{Occasion, record_event};
+pub use keep::{keep_new_member, let_go, let_go_of_all};
 pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;
 use nodes::list_labelled;
@@ -34,7 +34,7 @@ pub use nodes::{
 };
 pub use permissions::{missing_permissions, server_version};
 pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};
-pub use progress::{read_progress, tell_progress};
+pub use progress::{read_progress, write_progress};
 pub use request::answer_request;
 pub use retire::{retire_detached, retire_stopped};
 pub use survey::{DrainFacts, NodeSurvey, tainted_since};

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::call::{self, Call, Trouble, attempt};
+use crate::call::{self, Call, CallFailure, attempt};
 use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, text_at};
 
 /// The parts of a pod that are read. The code to read a whole pod would be a tenth of a function.
@@ -126,14 +126,14 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
     // `Api::evict` does not fit. It writes `delete_options`, which the API server does not know, so the uid would not be checked.
     let request = request(pod, grace);
     let answer = api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request);
-    let Err(trouble) = attempt(answer).await else {
+    let Err(failure) = attempt(answer).await else {
         return Ok(Eviction::Accepted);
     };
-    let refusal = match &trouble {
-        Trouble::Status(status) => read_refusal(status),
-        Trouble::NoAnswer(_) | Trouble::Nonsense(_) => None,
+    let refusal = match &failure {
+        CallFailure::Status(status) => read_refusal(status),
+        CallFailure::NoAnswer(_) | CallFailure::Nonsense(_) => None,
     };
-    refusal.ok_or_else(|| Error::from_trouble(call, trouble))
+    refusal.ok_or_else(|| Error::from_failure(call, failure))
 }
 
 /// Builds the request. `grace` is a grace period in seconds that replaces the pod's own.

@@ -14,7 +14,7 @@ pub fn read_progress(node: &NodeFacts) -> Option<Progress> {
 
 /// Writes the progress, unless the annotation already says the same.
 /// If another client changed the Node at the same moment, nothing is written and no error is returned. The next poll writes it.
-pub async fn tell_progress(
+pub async fn write_progress(
     client: &kube::Client,
     node: &NodeFacts,
     progress: &Progress,

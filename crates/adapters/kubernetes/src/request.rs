@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use recycle::base::ids::Fence;
 use recycle::cluster::node::{NodeFacts, is_request_taint};
 
-use crate::{Error, NodeChange, Occasion, amend_node, tell};
+use crate::{Error, NodeChange, Occasion, amend_node, record_event};
 
 /// Answers a request that starts no work. Writes an Event with the reason, then removes the taint, so that no sweep starts it again.
 /// If an execution claims the node meanwhile, the taint stays, because that execution removes it.
@@ -19,7 +19,7 @@ pub async fn answer_request(
     if !is_open(node) {
         return Ok(());
     }
-    tell(client, &node.name, answer, message, now, fence).await;
+    record_event(client, &node.name, answer, message, now, fence).await;
     amend_node(client, node.clone(), |node| {
         let others = node.taints.iter().filter(|taint| !is_request_taint(taint));
         let change = NodeChange::new().taints(others.cloned().collect());

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use kubernetes::{Occasion, missing_permissions, tell};
+use kubernetes::{Occasion, missing_permissions, record_event};
 use recycle::base::ids::{Fence, NodeName};
 use recycle::records::claim::Phase;
 use recycle::reference::permissions::PERMISSIONS;
@@ -19,9 +19,9 @@ fn fence(redrive_count: u32) -> Fence {
     }
 }
 
-async fn tell_it(kube: &ScriptedKube, occasion: impl Into<Occasion<'_>>, fence: &Fence, message: &str) {
+async fn record_it(kube: &ScriptedKube, occasion: impl Into<Occasion<'_>>, fence: &Fence, message: &str) {
     let node: NodeName = "ip-10-0-0-1.internal".parse().unwrap();
-    tell(
+    record_event(
         &kube.client(),
         &node,
         occasion,
@@ -34,7 +34,7 @@ async fn tell_it(kube: &ScriptedKube, occasion: impl Into<Occasion<'_>>, fence: 
 
 async fn told(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
     let kube = ScriptedKube::new();
-    tell_it(&kube, occasion, fence, "hello").await;
+    record_it(&kube, occasion, fence, "hello").await;
     kube.calls().pop().unwrap().body
 }
 
@@ -50,7 +50,7 @@ async fn an_event_is_what_kubectl_describe_node_looks_for() {
         201,
         json!({"metadata": {}, "involvedObject": {}}),
     );
-    tell_it(&kube, Phase::Draining, &fence(0), "hello").await;
+    record_it(&kube, Phase::Draining, &fence(0), "hello").await;
     let call = kube.calls().pop().unwrap();
     assert_eq!(
         call.path,
@@ -128,16 +128,16 @@ async fn an_event_that_is_refused_or_there_already_fails_nothing() {
         .refuses("POST", "/events", 403, "Forbidden", "no")
         .breaks_on("POST", "/events");
     for phase in [Phase::Claimed, Phase::Standby, Phase::Disposing] {
-        tell_it(&kube, phase, &fence(0), "hello").await;
+        record_it(&kube, phase, &fence(0), "hello").await;
     }
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]
 async fn a_long_message_is_cut_to_what_the_api_server_takes() {
     let kube = ScriptedKube::new();
     for (character, bytes) in [("x", 1_024), ("…", 1_023)] {
-        tell_it(&kube, Phase::Claimed, &fence(0), &character.repeat(5_000)).await;
+        record_it(&kube, Phase::Claimed, &fence(0), &character.repeat(5_000)).await;
         let message = kube.calls().pop().unwrap().body["message"].clone();
         assert_eq!(message.as_str().unwrap().len(), bytes);
     }
@@ -199,7 +199,7 @@ async fn what_comes_up_from_outside_is_one_warning_for_each_name_and_execution()
     ] {
         let now = "2027-01-01T00:00:00Z".parse().unwrap();
         let occasion = Occasion::Disturbed(what);
-        tell(
+        record_event(
             &kube.client(),
             &node,
             occasion,

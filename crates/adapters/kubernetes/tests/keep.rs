@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use kubernetes::{keep_newcomer, let_go_of_all};
+use kubernetes::{keep_new_member, let_go_of_all};
 use recycle::base::ids::InstanceId;
 use recycle::cluster::node::NodeFacts;
 use scripted_kube::ScriptedKube;
@@ -35,9 +35,9 @@ async fn a_newcomer_is_kept_with_what_it_said_before() {
         (json!({}), Value::Null),
         (json!({DISABLED: "false"}), json!("false")),
     ] {
-        let newcomer = stored(json!({}), before);
-        let kube = ScriptedKube::new().on("PATCH", NODE, 200, newcomer.clone());
-        keep_newcomer(&kube.client(), facts(newcomer).await, &old())
+        let new_member = stored(json!({}), before);
+        let kube = ScriptedKube::new().on("PATCH", NODE, 200, new_member.clone());
+        keep_new_member(&kube.client(), facts(new_member).await, &old())
             .await
             .unwrap();
         let written = &kube.calls()[0].body["metadata"];
@@ -50,12 +50,12 @@ async fn a_newcomer_is_kept_with_what_it_said_before() {
 
 #[tokio::test]
 async fn one_that_is_kept_already_by_whomever_is_left_alone() {
-    for newcomer in [
+    for new_member in [
         stored(json!({}), json!({DISABLED: "true"})),
         stored(json!({"recycle-eks/kept-for": "i-0fedcba9876543210"}), json!({})),
     ] {
         let kube = ScriptedKube::new();
-        keep_newcomer(&kube.client(), facts(newcomer).await, &old())
+        keep_new_member(&kube.client(), facts(new_member).await, &old())
             .await
             .unwrap();
         assert!(kube.calls().is_empty());

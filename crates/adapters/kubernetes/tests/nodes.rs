@@ -376,7 +376,7 @@ async fn an_amendment_gives_up_after_three_conflicts() {
     let facts = read(&kube).await;
     let error = amend_node(&kube.client(), facts, relabel).await.unwrap_err();
     assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]

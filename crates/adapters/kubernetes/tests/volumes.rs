@@ -129,7 +129,7 @@ async fn a_pod_is_held_when_no_page_has_another_node_that_takes_pods() {
         .on("GET", "continue=last", 200, page(&[], ""));
     let pods = [pod("db-0", &["data"]), pod("web", &[])];
     assert_eq!(hold(&kube, &pods).await.unwrap(), (1, 1));
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_claim_that_binds_nobody_holds_nobody() {
             (0, 1),
             "{name}"
         );
-        assert_eq!(kube.scenes_left(), 0, "{name}");
+        assert_eq!(kube.exchanges_left(), 0, "{name}");
     }
 }
 

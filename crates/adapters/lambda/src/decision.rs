@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 /// The execution, state, instance and node of an invocation, as far as its payload names them.
 #[derive(Debug)]
-pub(crate) struct Subject([Field; 4]);
+pub(crate) struct LogFields([Field; 4]);
 
 /// A field of the line. A field without a value is left out.
 type Field = (&'static str, Option<Value>);
 
-impl Subject {
+impl LogFields {
     pub(crate) fn of(payload: &Value) -> Self {
         let at = |pointer: &str| payload.pointer(pointer).filter(|found| !found.is_null()).cloned();
         // A sweep passes the instance that it found. An execution has the instance in its input.
@@ -26,7 +26,7 @@ impl Subject {
     }
 
     /// Builds the line of an answer. `phase` is the phase that the execution has reached with the node.
-    pub(crate) fn tell(self, answer: &Value, phase: Option<Phase>) -> Value {
+    pub(crate) fn describe_answer(self, answer: &Value, phase: Option<Phase>) -> Value {
         let told = ["verdict", "wait_seconds", "reason", "counts"];
         let told = told.map(|name| (name, Some(answer[name].clone())));
         let more = [
@@ -38,7 +38,7 @@ impl Subject {
     }
 
     /// Builds the line of a failure under its public name.
-    pub(crate) fn tell_failure(self, error: &str, message: &str) -> Value {
+    pub(crate) fn describe_failure(self, error: &str, message: &str) -> Value {
         let more = [("level", "ERROR"), ("error", error), ("reason", message)];
         self.line(more.into_iter().map(|(name, text)| (name, Some(json!(text)))))
     }
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn a_decision_says_who_asked_about_which_node_and_what_was_answered() {
-        let subject = Subject::of(&payload(json!({"run": {"node": "a"}})));
+        let subject = LogFields::of(&payload(json!({"run": {"node": "a"}})));
         assert_eq!(
-            subject.tell(&answer(), Some(Phase::Draining)),
+            subject.describe_answer(&answer(), Some(Phase::Draining)),
             json!({
                 "level": "INFO", "execution": ARN, "state": "CheckPods", "instance": "i-1", "node": "a", "phase": "draining",
                 "verdict": "wait", "wait_seconds": 30, "reason": "it waits", "counts": {"awaited": 2},
@@ -117,14 +117,14 @@ mod tests {
     fn what_is_not_known_is_left_out() {
         let mut nothing_carried = answer();
         nothing_carried["run"] = json!({});
-        let told = Subject::of(&payload(json!({}))).tell(&nothing_carried, None);
+        let told = LogFields::of(&payload(json!({}))).describe_answer(&nothing_carried, None);
         assert!(
             told.get("node").is_none() && told.get("phase").is_none(),
             "{told}"
         );
-        let found = Subject::of(&payload(json!({"leftover": {"instance_id": "i-2"}})));
-        assert_eq!(found.tell(&answer(), None)["instance"], "i-2");
-        let told = Subject::of(&json!("nonsense")).tell_failure("InternalError", "no");
+        let found = LogFields::of(&payload(json!({"leftover": {"instance_id": "i-2"}})));
+        assert_eq!(found.describe_answer(&answer(), None)["instance"], "i-2");
+        let told = LogFields::of(&json!("nonsense")).describe_failure("InternalError", "no");
         assert_eq!(
             told,
             json!({"level": "ERROR", "error": "InternalError", "reason": "no"})
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn the_first_answer_that_knows_the_node_names_it() {
         assert_eq!(
-            Subject::of(&payload(json!({"run": {}}))).tell(&answer(), None)["node"],
+            LogFields::of(&payload(json!({"run": {}}))).describe_answer(&answer(), None)["node"],
             "a"
         );
     }
 
     #[test]
     fn what_is_counted_is_of_a_cluster_and_of_the_moment_of_the_state() {
-        let of = |more: Value| Scope::of(&payload(more)).render(&Metric::PutBack);
+        let of = |more: Value| Scope::of(&payload(more)).render(&Metric::RestoreState);
         let line = of(json!({}));
         assert_eq!(
             (&line["cluster"], &line["_aws"]["Timestamp"]),
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn a_failure_says_its_public_name() {
-        let told =
-            Subject::of(&payload(json!({"run": {"node": "a"}}))).tell_failure("DrainTimedOut", "too late");
+        let told = LogFields::of(&payload(json!({"run": {"node": "a"}})))
+            .describe_failure("DrainTimedOut", "too late");
         assert_eq!(
             (&told["node"], &told["error"]),
             (&json!("a"), &json!("DrainTimedOut"))

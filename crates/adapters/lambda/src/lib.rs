@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::decision::{Scope, Subject};
+use crate::decision::{LogFields, Scope};
 
 pub use lambda_runtime::Error;
 
@@ -78,24 +78,24 @@ impl<V: Verdict + Serialize> Reply for Answer<V> {
 /// An answer to a state machine or to a person. A person gets only what was found.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum StepOrTold<V: Verdict> {
+pub enum StepOrReport<V: Verdict> {
     /// The answer to a state machine.
     Step(Box<Answer<V>>),
     /// The answer to a person's command line. It does not pass through a state machine, so it may be larger than 8 KB.
-    Told(Value),
+    Report(Value),
 }
 
-impl<V: Verdict> From<Answer<V>> for StepOrTold<V> {
+impl<V: Verdict> From<Answer<V>> for StepOrReport<V> {
     fn from(answer: Answer<V>) -> Self {
         Self::Step(Box::new(answer))
     }
 }
 
-impl<V: Verdict + Serialize> Reply for StepOrTold<V> {
+impl<V: Verdict + Serialize> Reply for StepOrReport<V> {
     fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>) {
         match self {
             Self::Step(answer) => answer.take_notes(),
-            Self::Told(_) => (None, Vec::new()),
+            Self::Report(_) => (None, Vec::new()),
         }
     }
 }
@@ -151,14 +151,14 @@ fn conclude(
     payload: &Value,
     answered: Result<(Value, Option<Phase>, Vec<Metric>), Diagnostic>,
 ) -> Result<Value, Diagnostic> {
-    let subject = Subject::of(payload);
+    let subject = LogFields::of(payload);
     let (line, ended) = match &answered {
         Ok((answer, phase, _)) => {
             let ended = answer["verdict"].as_str().and_then(measure_verdict);
-            (subject.tell(answer, *phase), ended)
+            (subject.describe_answer(answer, *phase), ended)
         }
         Err(failed) => {
-            let line = subject.tell_failure(&failed.error_type, &failed.error_message);
+            let line = subject.describe_failure(&failed.error_type, &failed.error_message);
             (line, measure_failure(&failed.error_type))
         }
     };

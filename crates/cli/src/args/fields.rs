@@ -128,13 +128,10 @@ mod tests {
                 vec!["--evict", "none", "--dispose=stop"],
                 json!({"evict": "none", "dispose": "stop"}),
             ),
+            (vec!["--drain-timeout", "3600"], json!({"drain_timeout": 3600})),
             (
-                vec!["--drain-timeout-seconds", "3600"],
-                json!({"drain_timeout_seconds": 3600}),
-            ),
-            (
-                vec!["--force", "last_target", "--force=running_pods"],
-                json!({"force": ["last_target", "running_pods"]}),
+                vec!["--override", "last_target", "--override=running_pods"],
+                json!({"override": ["last_target", "running_pods"]}),
             ),
             (vec!["--label-selector", ""], json!({"label_selector": ""})),
             (vec!["--dry-run"], json!({"dry_run": true})),
@@ -148,12 +145,12 @@ mod tests {
         for (arguments, words) in [
             (["--evict", "all"], ["--evict", "others", "'all'"]),
             (
-                ["--drain-timeout-seconds", "30"],
-                ["--drain-timeout-seconds", "60..=2592000", "'30'"],
+                ["--drain-timeout", "30"],
+                ["--drain-timeout", "60..=2592000", "'30'"],
             ),
             (
-                ["--force", "everything"],
-                ["--force", "last_target", "'everything'"],
+                ["--override", "everything"],
+                ["--override", "last_target", "'everything'"],
             ),
         ] {
             let text = parse(&arguments).unwrap_err();

@@ -171,7 +171,7 @@ pub(crate) struct Selection {
     pub kubelet: bool,
     /// Launched longer ago
     #[arg(long, value_name = "HOURS")]
-    pub older_than_hours: Option<u32>,
+    pub older_than: Option<u32>,
     /// Launched before this time, such as 2027-01-31T18:00:00Z
     #[arg(long, value_name = "TIME")]
     pub launched_before: Option<String>,
@@ -204,7 +204,7 @@ pub(crate) struct Pace {
     pub at_once: Option<String>,
     /// Seconds between two nodes of a group
     #[arg(long, value_name = "SECONDS")]
-    pub wait_between_nodes_seconds: Option<u32>,
+    pub wait_between_nodes: Option<u32>,
     /// Begin no node after this time, or so long after the start: 2027-01-31T18:00:00Z, or PT4H
     #[arg(long, value_name = "TIME|DURATION")]
     pub start_no_new_node_after: Option<String>,

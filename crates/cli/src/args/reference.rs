@@ -8,14 +8,14 @@ use crate::args::flags::CommandLine;
 use crate::base::exit::Exit;
 
 /// The first command that has flags under a heading, and their names.
-type Told = BTreeMap<String, (String, BTreeSet<String>)>;
+type Described = BTreeMap<String, (String, BTreeSet<String>)>;
 
 pub(crate) fn render() -> String {
     let mut command = CommandLine::command();
     command.build();
     let mut page = String::from("### Flags of every command\n");
     push_arguments(&mut page, &command, Arg::is_global_set);
-    let mut told = Told::new();
+    let mut told = Described::new();
     for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
         push_command(&mut page, each, &mut told);
     }
@@ -27,7 +27,7 @@ pub(crate) fn render() -> String {
 }
 
 /// Flags under a heading that an earlier command has are not told again; those of them that this one lacks are.
-fn push_command(page: &mut String, command: &Command, told: &mut Told) {
+fn push_command(page: &mut String, command: &Command, told: &mut Described) {
     let name = command.get_name();
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();

@@ -16,7 +16,7 @@ pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value
         "trigger": "manual",
         "selection": read_selection(&rotation.selection)?,
         "at_once": at_once.transpose()?,
-        "wait_between_nodes_seconds": pace.wait_between_nodes_seconds,
+        "wait_between_nodes": pace.wait_between_nodes,
         "start_no_new_node_after": pace.start_no_new_node_after,
         "on_failure": pace.on_failure,
         "failure_budget": pace.failure_budget,
@@ -34,7 +34,7 @@ fn read_selection(selection: &Selection) -> Result<Value> {
     if selection.instances.is_empty() {
         if names.all(|name| NARROWING.contains(&name.as_str())) {
             refuse!(
-                "the selection needs one of --launch-template, --ami, --kubelet, --older-than-hours, --launched-before, --all or --instance; \
+                "the selection needs one of --launch-template, --ami, --kubelet, --older-than, --launched-before, --all or --instance; \
                  --group, --group-tag and --node-labels narrow it"
             );
         }
@@ -64,7 +64,7 @@ fn read_criteria(selection: &Selection) -> Result<Value> {
         "ami": selection.ami.then_some(true),
         "kubelet": selection.kubelet.then_some(true),
         "all": selection.all.then_some(true),
-        "older_than_hours": selection.older_than_hours,
+        "older_than": selection.older_than,
         "launched_before": selection.launched_before,
         "groups": (!selection.groups.is_empty()).then_some(&selection.groups),
         "group_tag": group_tag,
@@ -125,14 +125,14 @@ mod tests {
                     "at_once": "25%", "retries": 2, "on_failure": "continue", "mark": "none"}),
             ),
             (
-                "--older-than-hours 336 --ami --group-tag team=a=b --node-labels pool=x --ignore-pending-pods --at-once 3",
-                json!({"trigger": "manual", "selection": {"outdated": {"ami": true, "older_than_hours": 336,
+                "--older-than 336 --ami --group-tag team=a=b --node-labels pool=x --ignore-pending-pods --at-once 3",
+                json!({"trigger": "manual", "selection": {"outdated": {"ami": true, "older_than": 336,
                     "group_tag": {"key": "team", "value": "a=b"}, "node_labels": "pool=x"}}, "wait_for_pending_pods": false, "at_once": 3}),
             ),
             (
-                "--launched-before 2027-01-31T18:00:00Z --start-no-new-node-after PT4H --drain-timeout-seconds 3600",
+                "--launched-before 2027-01-31T18:00:00Z --start-no-new-node-after PT4H --drain-timeout 3600",
                 json!({"trigger": "manual", "selection": {"outdated": {"launched_before": "2027-01-31T18:00:00Z"}},
-                    "start_no_new_node_after": "PT4H", "recycle": {"drain_timeout_seconds": 3600}}),
+                    "start_no_new_node_after": "PT4H", "recycle": {"drain_timeout": 3600}}),
             ),
         ] {
             assert_eq!(input_of(flags), Ok(input), "{flags}");

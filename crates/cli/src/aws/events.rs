@@ -4,7 +4,7 @@ use aws_sdk_sfn::operation::describe_execution::DescribeExecutionOutput;
 use aws_sdk_sfn::primitives::DateTime;
 use aws_sdk_sfn::types::{ExecutionStatus, HistoryEvent, HistoryEventType};
 use jiff::Timestamp;
-use recycle::report::event::{End, Event, Execution, Happened};
+use recycle::report::event::{End, Event, EventKind, Execution};
 use serde_json::Value;
 
 use crate::history::group::TURN_ENDED;
@@ -27,23 +27,23 @@ pub(super) fn to_event(event: &HistoryEvent) -> Event {
         at: to_timestamp(&event.timestamp),
         what: what_of(event)
             .or_else(|| end_of(event))
-            .unwrap_or(Happened::Other),
+            .unwrap_or(EventKind::Other),
     }
 }
 
-fn what_of(event: &HistoryEvent) -> Option<Happened> {
+fn what_of(event: &HistoryEvent) -> Option<EventKind> {
     if let Some(details) = event.state_entered_event_details() {
         return Some(match details.name() {
-            TURN_ENDED => Happened::TurnEnded(to_json(details.input())),
-            state => Happened::Entered(state.to_owned()),
+            TURN_ENDED => EventKind::NodeDone(to_json(details.input())),
+            state => EventKind::Entered(state.to_owned()),
         });
     }
     if let Some(details) = event.task_scheduled_event_details() {
-        return Some(Happened::Scheduled(to_json(Some(details.parameters()))));
+        return Some(EventKind::Scheduled(to_json(Some(details.parameters()))));
     }
     if let Some(details) = event.task_succeeded_event_details() {
         let answer = to_json(details.output()).get_mut("Payload").map(Value::take);
-        return answer.map(Happened::Answered);
+        return answer.map(EventKind::Answered);
     }
     if let Some(details) = event.task_failed_event_details() {
         return Some(failed(details.error(), details.cause()));
@@ -52,18 +52,18 @@ fn what_of(event: &HistoryEvent) -> Option<Happened> {
         return Some(failed(details.error(), details.cause()));
     }
     if let Some(details) = event.map_run_started_event_details() {
-        return details.map_run_arn().map(|arn| Happened::MapRun(arn.to_owned()));
+        return details.map_run_arn().map(|arn| EventKind::MapRun(arn.to_owned()));
     }
     if let Some(details) = event.map_iteration_started_event_details() {
-        return usize::try_from(details.index).ok().map(Happened::TurnBegan);
+        return usize::try_from(details.index).ok().map(EventKind::NodeAsked);
     }
     let started = event.execution_started_event_details()?;
-    Some(Happened::Started(to_json(started.input())))
+    Some(EventKind::Started(to_json(started.input())))
 }
 
 /// Returns the end of the execution if the event is one.
 /// The event has no details if the execution was stopped without a reason.
-fn end_of(event: &HistoryEvent) -> Option<Happened> {
+fn end_of(event: &HistoryEvent) -> Option<EventKind> {
     let ends = [
         (HistoryEventType::ExecutionSucceeded, "SUCCEEDED"),
         (HistoryEventType::ExecutionFailed, "FAILED"),
@@ -80,7 +80,7 @@ fn end_of(event: &HistoryEvent) -> Option<Happened> {
     let why = why.or(timed_out.map(|details| (details.error(), details.cause())));
     let (error, cause) = why.unwrap_or_default();
     let output = succeeded.and_then(|details| details.output());
-    Some(Happened::Ended(end(status, output, error, cause)))
+    Some(EventKind::Ended(end(status, output, error, cause)))
 }
 
 fn end(status: &str, output: Option<&str>, error: Option<&str>, cause: Option<&str>) -> End {
@@ -92,8 +92,8 @@ fn end(status: &str, output: Option<&str>, error: Option<&str>, cause: Option<&s
     }
 }
 
-fn failed(error: Option<&str>, cause: Option<&str>) -> Happened {
-    Happened::Failed {
+fn failed(error: Option<&str>, cause: Option<&str>) -> EventKind {
+    EventKind::Failed {
         error: error.unwrap_or_default().to_owned(),
         cause: cause.unwrap_or_default().to_owned(),
     }

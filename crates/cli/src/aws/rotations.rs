@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Error, Result};
-use crate::history::rotation::{RotationStory, describe_unread};
+use crate::history::rotation::{RotationHistory, describe_unread};
 
 /// How many looks of a watch share one look at the groups, because each group has a history of its own.
 const LOOKS: u32 = 6;
@@ -14,11 +14,11 @@ const LOOKS: u32 = 6;
 /// How many histories are read at the same time.
 const AT_ONCE: usize = 4;
 
-impl RotationStory {
+impl RotationHistory {
     /// Reads the new events of the rotation. The groups are read once in [`LOOKS`] looks, and at the end.
     pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
-        states.read_on(&self.arn, &mut self.story).await?;
-        if self.looks.is_multiple_of(LOOKS) || self.story.end.is_some() {
+        states.read_on(&self.arn, &mut self.history).await?;
+        if self.looks.is_multiple_of(LOOKS) || self.history.end.is_some() {
             // The rotation is shown even if its groups cannot be read, for lack of permission or for the moment.
             let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
@@ -41,7 +41,7 @@ impl RotationStory {
 
     async fn read_groups(&mut self, states: &StepFunctions) -> Result<()> {
         let mut running = BTreeMap::new();
-        for map_run in &self.story.map_runs {
+        for map_run in &self.history.map_runs {
             for child in states.list_children(map_run).await? {
                 self.groups.entry(child.arn.clone()).or_default();
                 let is_running = ["RUNNING", "PENDING_REDRIVE"].contains(&child.status.as_str());

@@ -295,7 +295,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::history::node::Story;
+    use crate::history::node::History;
 
     const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:r-recycle-node:live";
 
@@ -326,12 +326,12 @@ mod tests {
             ("WaitStateExited", None),
         ] {
             let aws = ScriptedAws::new().on("GetExecutionHistory", &page(9, kind, None));
-            let mut story = Story::default();
+            let mut history = History::default();
             StepFunctions::new(&aws.config())
-                .read_on("arn", &mut story)
+                .read_on("arn", &mut history)
                 .await
                 .unwrap();
-            assert_eq!(story.end.map(|end| end.status).as_deref(), status, "{kind}");
+            assert_eq!(history.end.map(|end| end.status).as_deref(), status, "{kind}");
         }
     }
 
@@ -347,13 +347,13 @@ mod tests {
                 &page(4, "ExecutionTimedOut", Some("three")),
             )
             .on("GetExecutionHistory", &page(3, "WaitStateExited", Some("two")));
-        let (states, mut story) = (StepFunctions::new(&aws.config()), Story::default());
-        assert!(states.read_on("arn", &mut story).await.is_err());
-        assert_eq!(story.cursor.last_id, 0, "what is older comes first");
-        states.read_on("arn", &mut story).await.unwrap();
-        assert_eq!((story.cursor.last_id, story.end.is_some()), (4, true));
+        let (states, mut history) = (StepFunctions::new(&aws.config()), History::default());
+        assert!(states.read_on("arn", &mut history).await.is_err());
+        assert_eq!(history.cursor.last_id, 0, "what is older comes first");
+        states.read_on("arn", &mut history).await.unwrap();
+        assert_eq!((history.cursor.last_id, history.end.is_some()), (4, true));
         assert!(aws.calls()[2].contains("\"two\""), "{:?}", aws.calls());
-        assert_eq!(aws.scenes_left(), 0);
+        assert_eq!(aws.exchanges_left(), 0);
     }
 
     const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:one";
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(states.describe(ARN).await.unwrap().end, None);
         assert!(states.read_history(ARN).await.unwrap().is_empty());
         assert!(states.describe(ARN).await.is_err());
-        assert_eq!(aws.scenes_left(), 0);
+        assert_eq!(aws.exchanges_left(), 0);
         let notes = NOTES.take();
         assert_eq!(notes.len(), 2, "one of each outage: {notes:?}");
         assert!(

@@ -7,7 +7,7 @@ pub enum Exit {
     Done = 0,
     Failed = 1,
     Refused = 2,
-    PutBack = 3,
+    RestoreState = 3,
     NeedsPerson = 4,
     Others = 5,
     Findings = 6,
@@ -20,7 +20,7 @@ impl Exit {
         Self::Done,
         Self::Failed,
         Self::Refused,
-        Self::PutBack,
+        Self::RestoreState,
         Self::NeedsPerson,
         Self::Others,
         Self::Findings,
@@ -39,13 +39,13 @@ impl Exit {
             Self::Done => "as asked: recycled, rotated, planned, restored, nothing to do",
             Self::Failed => "AWS or the cluster could not be asked, or refused; what was started goes on",
             Self::Refused => {
-                "refused before anything was touched: a flag, an unknown node or installation, InvalidInput, PreflightRefused, TurnTimedOut"
+                "refused before anything was touched: a flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
             }
-            Self::PutBack => {
+            Self::RestoreState => {
                 "begun and failed; the node is put back, or gone, or other nodes of the rotation are left: failed, or not begun"
             }
             Self::NeedsPerson => {
-                "failed, and a person is needed: StandbyLeftBehind, NodeLost, a put-back that did not come to its end"
+                "failed, and a person is needed: LeftInStandby, NodeLost, a put-back that did not come to its end"
             }
             Self::Others => {
                 "another execution works on the node, or has taken it over: duplicate, superseded, ClaimLost"

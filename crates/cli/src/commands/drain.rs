@@ -114,7 +114,7 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
         Some(_) | None => "",
     };
     output.say(format!(
-        "the drain of {instance} ends {at}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout_seconds of 30 days within an hour"
+        "the drain of {instance} ends {at}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout of 30 days within an hour"
     ))?;
     output.document(&moved)?;
     Ok(Exit::Done)

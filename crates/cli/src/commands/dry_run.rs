@@ -32,7 +32,7 @@ pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<()> {
     if !pods.is_empty() {
         output.table(&["pod", "what", "why"], pods)?;
     }
-    for cell in texts(&plan["put_back"]) {
+    for cell in texts(&plan["restore"]) {
         output.say(format!("if it fails: {cell}"))?;
     }
     for note in texts(&plan["notes"]) {

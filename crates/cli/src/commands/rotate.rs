@@ -20,7 +20,7 @@ use crate::base::times::clock_face;
 use crate::commands::dry_run::{show, wait_for_end};
 use crate::commands::start::start;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::rotation::RotationStory;
+use crate::history::rotation::RotationHistory;
 use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows};
 use crate::views::output::Output;
@@ -66,7 +66,7 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     for (group, why) in planned.iter().flat_map(RotationEnd::list_planned) {
         output.say(format!("{group}: {why}"))?;
     }
-    let mut rotation = RotationStory::new(&arn);
+    let mut rotation = RotationHistory::new(&arn);
     rotation.read_all(states).await?;
     if let Some(why) = &rotation.unread {
         output.say(why)?;
@@ -105,13 +105,13 @@ fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
 
 pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (installation, output) = (watch.installation, watch.output);
-    let (mut rotation, mut looks, mut status) = (RotationStory::new(arn), 0_u32, Status::default());
+    let (mut rotation, mut looks, mut status) = (RotationHistory::new(arn), 0_u32, Status::default());
     // `select-nodes` does not list a node that is gone, so the last row of that node stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
-        let story = &rotation.story;
-        let begun = list_begun(installation, arn, story.started).await?;
+        let history = &rotation.history;
+        let begun = list_begun(installation, arn, history.started).await?;
         if looks.is_multiple_of(LOOKS) {
             status = fetch_status(installation, None).await?;
         }
@@ -133,12 +133,12 @@ pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
         let mut listed: Vec<Row> = listed.filter_map(|id| rows.get(id).cloned()).collect();
         listed.sort_by(|one, other| one.group.cmp(&other.group));
         sort_rows(&mut listed);
-        let clock = clock_face(story.elapsed(now));
+        let clock = clock_face(history.elapsed(now));
         let mut shown = frame(&[Heading::of(&rotation)], &listed, clock, now, output.width());
-        if let Some(end) = &story.end {
+        if let Some(end) = &history.end {
             show_end(&mut shown, end);
         }
-        let exit = story.end.as_ref().map(exit_of_rotation);
+        let exit = history.end.as_ref().map(exit_of_rotation);
         Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
     let again = format!("recycle-eks status --watch {arn}");
@@ -283,9 +283,9 @@ mod tests {
             ("SUCCEEDED", &planned, vec![done], done),
             ("SUCCEEDED", &planned, vec![done, refused], refused),
             ("FAILED", &with_failure, vec![done, refused], refused),
-            ("FAILED", &with_failure, vec![done], Exit::PutBack),
-            ("FAILED", &with_error, vec![], Exit::PutBack),
-            ("FAILED", &with_error, vec![refused], Exit::PutBack),
+            ("FAILED", &with_failure, vec![done], Exit::RestoreState),
+            ("FAILED", &with_error, vec![], Exit::RestoreState),
+            ("FAILED", &with_error, vec![refused], Exit::RestoreState),
         ] {
             let told = json!({"groups": [group]});
             let end = End {

@@ -12,7 +12,7 @@ use crate::base::clock;
 use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
-use crate::history::rotation::RotationStory;
+use crate::history::rotation::RotationHistory;
 use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows, table};
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
@@ -112,7 +112,7 @@ impl Seen {
 async fn look(
     installation: &Installation,
     node: Option<&str>,
-    known: &mut BTreeMap<String, RotationStory>,
+    known: &mut BTreeMap<String, RotationHistory>,
 ) -> Result<Seen> {
     let status = fetch_status(installation, node).await?;
     let states = &installation.states;
@@ -122,7 +122,7 @@ async fn look(
     if node.is_none() {
         for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
             let rotation = known.entry(arn.clone());
-            let rotation = rotation.or_insert_with(|| RotationStory::new(&arn));
+            let rotation = rotation.or_insert_with(|| RotationHistory::new(&arn));
             rotation.read_all(states).await?;
             rotations.push(Heading::of(rotation));
         }

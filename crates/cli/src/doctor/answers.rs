@@ -36,7 +36,7 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     let environment = found.environment();
     let defaults = environment.and_then(|each| each.variables()?.get("INPUT_DEFAULTS"));
     let defaults: Option<Value> = defaults.and_then(|text| serde_json::from_str(text).ok());
-    let drain = defaults.and_then(|defaults| defaults.get("drain_timeout_seconds")?.as_u64());
+    let drain = defaults.and_then(|defaults| defaults.get("drain_timeout")?.as_u64());
     let drain = drain.and_then(|seconds| u32::try_from(seconds).ok());
     let logs = found.logging_config();
     let last_update = found.last_update_status();
@@ -49,9 +49,9 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     }
 }
 
-/// Returns the default of `drain_timeout_seconds`, for executions whose module sets nothing else.
+/// Returns the default of `drain_timeout`, for executions whose module sets nothing else.
 fn longest_drain() -> u32 {
-    let field = FIELDS.iter().find(|field| field.name == "drain_timeout_seconds");
+    let field = FIELDS.iter().find(|field| field.name == "drain_timeout");
     let longest = field.and_then(|field| field.default.parse().ok());
     longest.unwrap_or_default()
 }

@@ -36,7 +36,7 @@ fn show(findings: &[Finding], output: &Output, shows_all: bool) -> Result<()> {
     let mut shown: Vec<&Finding> = shown.collect();
     shown.sort_by_key(|finding| finding.level);
     if !shown.is_empty() {
-        let head = ["", "check", "of", "found", "mend"];
+        let head = ["", "check", "of", "found", "remedy"];
         output.table(&head, shown.into_iter().map(to_row))?;
         output.say("")?;
     }
@@ -49,7 +49,7 @@ fn to_row(finding: &Finding) -> [String; 5] {
         finding.check.to_owned(),
         finding.of.clone(),
         finding.found.clone(),
-        finding.mend.clone().unwrap_or_default(),
+        finding.remedy.clone().unwrap_or_default(),
     ]
 }
 
@@ -81,13 +81,13 @@ fn exit(level: Level) -> Exit {
 mod tests {
     use super::*;
 
-    fn finding(level: Level, mend: Option<&str>) -> Finding {
+    fn finding(level: Level, remedy: Option<&str>) -> Finding {
         Finding {
             check: "sizes",
             of: "workers".to_owned(),
             level,
             found: "all are 3".to_owned(),
-            mend: mend.map(str::to_owned),
+            remedy: remedy.map(str::to_owned),
         }
     }
 

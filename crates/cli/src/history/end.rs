@@ -24,9 +24,9 @@ pub(crate) fn exit_of(end: &End) -> Exit {
     match (end.status.as_str(), end.outcome()) {
         ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
         ("SUCCEEDED", _) => Exit::Done,
-        (_, "InvalidInput" | "PreflightRefused" | "TurnTimedOut") => Exit::Refused,
-        (_, "StandbyLeftBehind" | "NodeLost") => Exit::NeedsPerson,
+        (_, "InvalidInput" | "PreflightRefused" | "QueueTimedOut") => Exit::Refused,
+        (_, "LeftInStandby" | "NodeLost") => Exit::NeedsPerson,
         _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsPerson,
-        _ => Exit::PutBack,
+        _ => Exit::RestoreState,
     }
 }

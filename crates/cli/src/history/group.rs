@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use recycle::report::event::{Event, Happened};
+use recycle::report::event::{Event, EventKind};
 use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
 /// The state in which a node's turn ends. Its input says how the turn ended (`state-machine/rotate-nodes.asl.json`).
-pub(crate) const TURN_ENDED: &str = "TurnEnded";
+pub(crate) const TURN_ENDED: &str = "NodeDone";
 
 /// The state of a node's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Turn {
+enum NodeState {
     /// The turn has begun, and there is no answer yet whether the node may start.
     Asks,
     Waits(Wait),
@@ -50,7 +50,7 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct GroupStory {
+pub(crate) struct GroupHistory {
     pub cursor: Cursor,
     pub group: String,
     /// The group's nodes, in the order of their turns.
@@ -60,52 +60,52 @@ pub(crate) struct GroupStory {
     criteria: BTreeMap<String, Vec<usize>>,
     /// The newest event of each turn, with the turn's index. The next event of the turn names it as its previous one.
     tips: BTreeMap<i64, usize>,
-    turns: BTreeMap<usize, Turn>,
+    node_states: BTreeMap<usize, NodeState>,
 }
 
-impl View for GroupStory {
+impl View for GroupHistory {
     fn cursor(&mut self) -> &mut Cursor {
         &mut self.cursor
     }
 
     fn fold(&mut self, event: Event) {
-        if let Happened::TurnBegan(index) = event.what {
-            self.turns.insert(index, Turn::Asks);
+        if let EventKind::NodeAsked(index) = event.what {
+            self.node_states.insert(index, NodeState::Asks);
             self.tips.insert(event.id, index);
             return;
         }
-        let turn = self.tips.remove(&event.previous);
-        if let Some(index) = turn {
+        let node_state = self.tips.remove(&event.previous);
+        if let Some(index) = node_state {
             self.tips.insert(event.id, index);
         }
         match event.what {
-            Happened::Started(input) => {
+            EventKind::Started(input) => {
                 self.group = input["group"].as_str().unwrap_or_default().to_owned();
             }
-            Happened::Answered(answer) => match turn {
+            EventKind::Answered(answer) => match node_state {
                 Some(index) => self.hear(index, &answer, event.at),
                 None => self.learn_nodes(&answer),
             },
-            Happened::TurnEnded(end) => {
+            EventKind::NodeDone(end) => {
                 let ended = match end["end"].as_str() {
-                    Some("recycled") => Turn::Recycled,
-                    Some("failed") => Turn::Failed,
-                    Some(_) | None => Turn::Left,
+                    Some("recycled") => NodeState::Recycled,
+                    Some("failed") => NodeState::Failed,
+                    Some(_) | None => NodeState::Left,
                 };
-                self.turns.extend(turn.map(|index| (index, ended)));
+                self.node_states.extend(node_state.map(|index| (index, ended)));
             }
-            Happened::Ended(_) => self.has_ended = true,
-            Happened::Entered(_)
-            | Happened::Scheduled(_)
-            | Happened::Failed { .. }
-            | Happened::MapRun(_)
-            | Happened::TurnBegan(_)
-            | Happened::Other => {}
+            EventKind::Ended(_) => self.has_ended = true,
+            EventKind::Entered(_)
+            | EventKind::Scheduled(_)
+            | EventKind::Failed { .. }
+            | EventKind::MapRun(_)
+            | EventKind::NodeAsked(_)
+            | EventKind::Other => {}
         }
     }
 }
 
-impl GroupStory {
+impl GroupHistory {
     fn learn_nodes(&mut self, answer: &Value) {
         if let Some(nodes) = answer["nodes"].as_array() {
             let nodes = nodes.iter().filter_map(Value::as_str);
@@ -123,15 +123,15 @@ impl GroupStory {
     }
 
     fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
-        let turn = match answer["verdict"].as_str() {
-            Some("start") => Turn::UnderWay,
+        let node_state = match answer["verdict"].as_str() {
+            Some("start") => NodeState::UnderWay,
             // A pause lies between two nodes, or before the next try of a node that failed.
             Some("wait" | "pause") => {
                 let seconds = answer["wait_seconds"].as_i64().unwrap_or(0);
                 let until = at.checked_add(SignedDuration::from_secs(seconds));
-                Turn::Waits(Wait {
-                    since: match self.turns.get(&index) {
-                        Some(Turn::Waits(before)) => before.since,
+                NodeState::Waits(Wait {
+                    since: match self.node_states.get(&index) {
+                        Some(NodeState::Waits(before)) => before.since,
                         Some(_) | None => at,
                     },
                     until: until.unwrap_or(Timestamp::MAX),
@@ -141,7 +141,7 @@ impl GroupStory {
             // The end of the turn says how the node is left.
             Some(_) | None => return,
         };
-        self.turns.insert(index, turn);
+        self.node_states.insert(index, node_state);
     }
 
     pub(crate) fn count(&self) -> Counts {
@@ -151,13 +151,13 @@ impl GroupStory {
     /// Adds this group's nodes to the counts. After the end of the group's execution no node is under way.
     pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
         counts.nodes += self.nodes.len();
-        for turn in self.turns.values() {
-            match turn {
-                Turn::Recycled => counts.done += 1,
-                Turn::Failed => counts.failed += 1,
-                Turn::Left => counts.left += 1,
-                Turn::UnderWay => counts.under_way += usize::from(!self.has_ended),
-                Turn::Asks | Turn::Waits(_) => {}
+        for node_state in self.node_states.values() {
+            match node_state {
+                NodeState::Recycled => counts.done += 1,
+                NodeState::Failed => counts.failed += 1,
+                NodeState::Left => counts.left += 1,
+                NodeState::UnderWay => counts.under_way += usize::from(!self.has_ended),
+                NodeState::Asks | NodeState::Waits(_) => {}
             }
         }
         counts
@@ -165,10 +165,14 @@ impl GroupStory {
 
     /// Lists the nodes that wait until they may start, in the order of their turns, each with its wait.
     pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
-        let turns = self.turns.iter().filter(|_| !self.has_ended);
-        turns.filter_map(|(index, turn)| match turn {
-            Turn::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
-            Turn::Asks | Turn::UnderWay | Turn::Recycled | Turn::Failed | Turn::Left => None,
+        let node_states = self.node_states.iter().filter(|_| !self.has_ended);
+        node_states.filter_map(|(index, node_state)| match node_state {
+            NodeState::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
+            NodeState::Asks
+            | NodeState::UnderWay
+            | NodeState::Recycled
+            | NodeState::Failed
+            | NodeState::Left => None,
         })
     }
 }
@@ -185,81 +189,81 @@ mod tests {
     }
 
     /// Returns the story of these events. Each has the number of the event that led to it, and its time in seconds.
-    fn told(whats: Vec<(i64, i64, Happened)>) -> GroupStory {
-        let mut story = GroupStory::default();
+    fn told(whats: Vec<(i64, i64, EventKind)>) -> GroupHistory {
+        let mut history = GroupHistory::default();
         for (id, (previous, seconds, what)) in (1..).zip(whats) {
-            story.read(Event {
+            history.read(Event {
                 id,
                 previous,
                 at: at(seconds),
                 what,
             });
         }
-        story
+        history
     }
 
-    fn begun(nodes: &[&str]) -> Vec<(i64, i64, Happened)> {
+    fn begun(nodes: &[&str]) -> Vec<(i64, i64, EventKind)> {
         vec![
-            (0, 0, Happened::Started(json!({"group": "workers"}))),
+            (0, 0, EventKind::Started(json!({"group": "workers"}))),
             (
                 1,
                 0,
-                Happened::Answered(json!({"verdict": "mark_nodes", "nodes": nodes})),
+                EventKind::Answered(json!({"verdict": "mark_nodes", "nodes": nodes})),
             ),
         ]
     }
 
-    fn answered(verdict: &str, reason: &str) -> Happened {
-        Happened::Answered(json!({"verdict": verdict, "reason": reason, "wait_seconds": 30}))
+    fn answered(verdict: &str, reason: &str) -> EventKind {
+        EventKind::Answered(json!({"verdict": verdict, "reason": reason, "wait_seconds": 30}))
     }
 
-    fn over(end: &str) -> Happened {
-        Happened::TurnEnded(json!({"end": end}))
+    fn over(end: &str) -> EventKind {
+        EventKind::NodeDone(json!({"end": end}))
     }
 
     #[test]
     fn each_nodes_events_are_its_own_and_a_wait_lasts_since_its_first_answer() {
         let mut events = begun(&["i-1", "i-2"]);
         events.extend([
-            (2, 10, Happened::TurnBegan(0)),
-            (2, 10, Happened::TurnBegan(1)),
+            (2, 10, EventKind::NodeAsked(0)),
+            (2, 10, EventKind::NodeAsked(1)),
             (3, 11, answered("start", "")),
             (4, 12, answered("wait", "the first")),
-            (6, 13, Happened::Other),
+            (6, 13, EventKind::Other),
             (7, 40, answered("wait", "the pause")),
         ]);
-        let story = told(events);
-        assert_eq!(story.group, "workers");
-        let waits: Vec<(&str, &Wait)> = story.list_waits().collect();
+        let history = told(events);
+        assert_eq!(history.group, "workers");
+        let waits: Vec<(&str, &Wait)> = history.list_waits().collect();
         let expected = Wait {
             since: at(12),
             until: at(70),
             reason: "the pause".to_owned(),
         };
         assert_eq!(waits, [("i-2", &expected)]);
-        assert_eq!((story.count().under_way, story.count().done), (1, 0));
+        assert_eq!((history.count().under_way, history.count().done), (1, 0));
     }
 
     #[test]
     fn a_node_that_pauses_waits_after_a_failed_try_too() {
         for before in [None, Some("wait"), Some("start")] {
             let mut events = begun(&["i-1"]);
-            events.push((2, 0, Happened::TurnBegan(0)));
+            events.push((2, 0, EventKind::NodeAsked(0)));
             events.push((
                 3,
                 10,
-                before.map_or(Happened::Other, |verdict| answered(verdict, "turn")),
+                before.map_or(EventKind::Other, |verdict| answered(verdict, "turn")),
             ));
-            events.push((4, 20, answered("pause", "wait_between_nodes_seconds")));
-            let story = told(events);
-            let waits: Vec<(&str, &Wait)> = story.list_waits().collect();
+            events.push((4, 20, answered("pause", "wait_between_nodes")));
+            let history = told(events);
+            let waits: Vec<(&str, &Wait)> = history.list_waits().collect();
             let expected = Wait {
                 since: at(if before == Some("wait") { 10 } else { 20 }),
                 until: at(50),
-                reason: "wait_between_nodes_seconds".to_owned(),
+                reason: "wait_between_nodes".to_owned(),
             };
             assert_eq!(waits, [("i-1", &expected)], "{before:?}");
-            assert_eq!(story.count().under_way, 0, "{before:?}");
+            assert_eq!(history.count().under_way, 0, "{before:?}");
         }
     }
 
@@ -267,20 +271,20 @@ mod tests {
     fn a_dry_run_tells_what_each_node_was_selected_by() {
         let criteria = json!({"ami": [0, 1], "launch_template": [1]});
         let answer = json!({"nodes": ["i-1", "i-2"], "criteria": criteria});
-        let story = told(vec![(0, 0, Happened::Answered(answer))]);
-        assert_eq!(story.list_criteria("i-1"), ["ami"]);
-        assert_eq!(story.list_criteria("i-2"), ["ami", "launch_template"]);
-        assert!(story.list_criteria("i-3").is_empty());
+        let history = told(vec![(0, 0, EventKind::Answered(answer))]);
+        assert_eq!(history.list_criteria("i-1"), ["ami"]);
+        assert_eq!(history.list_criteria("i-2"), ["ami", "launch_template"]);
+        assert!(history.list_criteria("i-3").is_empty());
     }
 
     #[test]
     fn every_end_is_counted_and_after_the_groups_end_nothing_is_under_way() {
         let mut events = begun(&["i-1", "i-2", "i-3", "i-4"]);
         events.extend([
-            (2, 0, Happened::TurnBegan(0)),
-            (2, 0, Happened::TurnBegan(1)),
-            (2, 0, Happened::TurnBegan(2)),
-            (2, 0, Happened::TurnBegan(3)),
+            (2, 0, EventKind::NodeAsked(0)),
+            (2, 0, EventKind::NodeAsked(1)),
+            (2, 0, EventKind::NodeAsked(2)),
+            (2, 0, EventKind::NodeAsked(3)),
             (3, 9, over("recycled")),
             (4, 9, over("failed")),
             (5, 9, over("left")),
@@ -297,7 +301,7 @@ mod tests {
                 under_way: 1
             }
         );
-        events.push((0, 10, Happened::Ended(End::default())));
+        events.push((0, 10, EventKind::Ended(End::default())));
         assert_eq!(told(events).count().under_way, 0);
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use recycle::report::event::{End, Event, Happened, find_box};
+use recycle::report::event::{End, Event, EventKind, find_box};
 use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
@@ -53,7 +53,7 @@ pub(crate) struct Drain {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Story {
+pub(crate) struct History {
     pub cursor: Cursor,
     pub started: Option<Timestamp>,
     /// The time of the newest event.
@@ -76,7 +76,7 @@ pub(crate) struct Story {
     pub end: Option<End>,
 }
 
-impl View for Story {
+impl View for History {
     fn cursor(&mut self) -> &mut Cursor {
         &mut self.cursor
     }
@@ -84,28 +84,28 @@ impl View for Story {
     fn fold(&mut self, event: Event) {
         self.at = Some(event.at);
         match event.what {
-            Happened::Started(input) => {
+            EventKind::Started(input) => {
                 self.started = Some(event.at);
                 self.input = input;
             }
-            Happened::Entered(state) => {
+            EventKind::Entered(state) => {
                 *self.entered.entry(state.clone()).or_default() += 1;
                 self.place = find_box(&state).map(|(name, _)| name).or(self.place);
                 self.state = state;
             }
-            Happened::Answered(answer) => self.learn(answer),
-            Happened::MapRun(arn) => self.map_runs.push(arn),
-            Happened::Ended(end) => self.end = Some(end),
-            Happened::Scheduled(_)
-            | Happened::Failed { .. }
-            | Happened::TurnBegan(_)
-            | Happened::TurnEnded(_)
-            | Happened::Other => {}
+            EventKind::Answered(answer) => self.learn(answer),
+            EventKind::MapRun(arn) => self.map_runs.push(arn),
+            EventKind::Ended(end) => self.end = Some(end),
+            EventKind::Scheduled(_)
+            | EventKind::Failed { .. }
+            | EventKind::NodeAsked(_)
+            | EventKind::NodeDone(_)
+            | EventKind::Other => {}
         }
     }
 }
 
-impl Story {
+impl History {
     fn learn(&mut self, answer: Value) {
         let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.node = text("/run/node").or_else(|| self.node.take());
@@ -163,7 +163,7 @@ fn read_drain(answer: &Value) -> Option<Drain> {
     let run = &answer["run"];
     let since: Timestamp = run["draining_since"].as_str()?.parse().ok()?;
     let by_person = run["drain_until"].as_str().and_then(|time| time.parse().ok());
-    let seconds = run["input"]["drain_timeout_seconds"].as_i64()?;
+    let seconds = run["input"]["drain_timeout"].as_i64()?;
     let until = by_person.or_else(|| since.checked_add(SignedDuration::from_secs(seconds)).ok())?;
     Some(Drain { since, until })
 }
@@ -178,8 +178,8 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    fn told(whats: Vec<Happened>) -> Story {
-        let mut story = Story::default();
+    fn told(whats: Vec<EventKind>) -> History {
+        let mut history = History::default();
         for (id, what) in (1..).zip(whats) {
             let event = Event {
                 id,
@@ -187,33 +187,36 @@ mod tests {
                 at: at(id * 10),
                 what,
             };
-            story.read(event.clone());
-            story.read(event);
+            history.read(event.clone());
+            history.read(event);
         }
-        story
+        history
     }
 
-    fn entered(state: &str) -> Happened {
-        Happened::Entered(state.to_owned())
+    fn entered(state: &str) -> EventKind {
+        EventKind::Entered(state.to_owned())
     }
 
     #[test]
     fn a_story_is_where_its_execution_is_and_an_event_counts_once() {
-        let story = told(vec![
-            Happened::Started(json!({"instance_id": "i-1"})),
+        let history = told(vec![
+            EventKind::Started(json!({"instance_id": "i-1"})),
             entered("ClaimNode"),
-            Happened::Answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
+            EventKind::Answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
             entered("StandbyNode"),
             entered("WaitForReplacement"),
             entered("StandbyNode"),
         ]);
-        assert_eq!((story.state.as_str(), story.instance()), ("StandbyNode", "i-1"));
-        assert_eq!(story.entered["StandbyNode"], 2);
         assert_eq!(
-            (story.node.as_deref(), story.group.as_deref()),
+            (history.state.as_str(), history.instance()),
+            ("StandbyNode", "i-1")
+        );
+        assert_eq!(history.entered["StandbyNode"], 2);
+        assert_eq!(
+            (history.node.as_deref(), history.group.as_deref()),
             (Some("ip-1"), Some("workers"))
         );
-        assert_eq!(story.elapsed(at(100)).as_secs(), 90);
+        assert_eq!(history.elapsed(at(100)).as_secs(), 90);
     }
 
     #[test]
@@ -222,25 +225,26 @@ mod tests {
         let all = json!({"counts": {"awaited": 1}, "names": {"awaited": ["a/job"]}});
         let some = json!({"counts": {"awaited": 9}, "names": {"awaited": ["a/job"]}});
         for (second, web) in [(all, Class::Gone), (some, Class::Evict)] {
-            let story = told(vec![
+            let history = told(vec![
                 entered("CheckPods"),
-                Happened::Answered(first.clone()),
-                Happened::Answered(second),
+                EventKind::Answered(first.clone()),
+                EventKind::Answered(second),
             ]);
-            assert_eq!(story.pods["a/job"], Class::Wait);
-            assert_eq!(story.pods["a/web"], web);
+            assert_eq!(history.pods["a/job"], Class::Wait);
+            assert_eq!(history.pods["a/web"], web);
         }
     }
 
     #[test]
     fn the_end_of_a_drain_is_a_persons_if_one_has_set_it() {
         let run = |more: Value| {
-            let mut run =
-                json!({"draining_since": at(0).to_string(), "input": {"drain_timeout_seconds": 3600}});
+            let mut run = json!({"draining_since": at(0).to_string(), "input": {"drain_timeout": 3600}});
             run.as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            told(vec![Happened::Answered(json!({"run": run}))]).drain.unwrap()
+            told(vec![EventKind::Answered(json!({"run": run}))])
+                .drain
+                .unwrap()
         };
         assert_eq!(run(json!({})).until, at(3600));
         assert_eq!(run(json!({"drain_until": at(7200).to_string()})).until, at(7200));

@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 
 use crate::base::error::Error;
 use crate::base::times::moment;
-use crate::history::group::{Counts, GroupStory, Wait};
-use crate::history::node::Story;
+use crate::history::group::{Counts, GroupHistory, Wait};
+use crate::history::node::History;
 use crate::history::rotation_end::describe_rotation_end;
 
 /// The most reasons to wait that are named for a group.
 const MOST_REASONS: usize = 3;
 
 #[derive(Debug, Default)]
-pub(crate) struct RotationStory {
+pub(crate) struct RotationHistory {
     pub arn: String,
     /// The rotation's own history.
-    pub story: Story,
+    pub history: History,
     /// The groups, by the ARNs of their executions.
-    pub groups: BTreeMap<String, GroupStory>,
+    pub groups: BTreeMap<String, GroupHistory>,
     /// A sentence that says why the rotation or its groups could not be read at the last look. None if they could be read.
     pub unread: Option<String>,
     pub looks: u32,
 }
 
-impl RotationStory {
+impl RotationHistory {
     pub(crate) fn new(arn: &str) -> Self {
         Self {
             arn: arn.to_owned(),
@@ -40,13 +40,13 @@ impl RotationStory {
         Some((&group.group, group.list_criteria(node)))
     }
 
-    fn groups(&self) -> impl Iterator<Item = &GroupStory> {
+    fn groups(&self) -> impl Iterator<Item = &GroupHistory> {
         self.groups.values().filter(|group| !group.nodes.is_empty())
     }
 
     /// Describes in a sentence what the rotation is about, or how it has ended.
     pub(crate) fn describe(&self) -> String {
-        match (&self.story.end, self.story.reason()) {
+        match (&self.history.end, self.history.reason()) {
             (Some(end), _) => describe_rotation_end(end),
             (None, "") => "is under way".to_owned(),
             (None, reason) => reason.to_owned(),
@@ -55,7 +55,7 @@ impl RotationStory {
 
     /// Describes the progress of the rotation, or why it cannot be read. None before the nodes are known, and after the end.
     pub(crate) fn describe_progress(&self) -> Option<String> {
-        if self.story.end.is_some() {
+        if self.history.end.is_some() {
             return None;
         }
         if let Some(unread) = &self.unread {
@@ -91,7 +91,7 @@ impl RotationStory {
             json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
                 "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
         });
-        json!({"execution_arn": self.arn, "started": self.story.started, "groups": groups.collect::<Vec<_>>(), "unread": self.unread})
+        json!({"execution_arn": self.arn, "started": self.history.started, "groups": groups.collect::<Vec<_>>(), "unread": self.unread})
     }
 }
 
@@ -118,7 +118,7 @@ fn describe_counts(counts: Counts) -> String {
 }
 
 /// Describes the waits of a group. Nodes that wait for the same reason share a sentence.
-fn describe_waits(group: &GroupStory) -> Vec<String> {
+fn describe_waits(group: &GroupHistory) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<(&str, &Wait)>)> = Vec::new();
     for (node, wait) in group.list_waits() {
         match reasons.iter_mut().find(|(reason, _)| *reason == wait.reason) {
@@ -140,7 +140,7 @@ fn describe_waits(group: &GroupStory) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use recycle::report::event::{Event, Happened};
+    use recycle::report::event::{Event, EventKind};
     use scripted_aws::ScriptedAws;
 
     use super::*;
@@ -152,15 +152,15 @@ mod tests {
     }
 
     /// Three nodes, one at a time: the first took an hour, the second waits.
-    fn rotation(second: Happened) -> RotationStory {
-        let mut group = GroupStory::default();
+    fn rotation(second: EventKind) -> RotationHistory {
+        let mut group = GroupHistory::default();
         let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1});
         for (id, (previous, seconds, what)) in (1..).zip([
-            (0, 0, Happened::Started(json!({"group": "workers"}))),
-            (1, 0, Happened::Answered(nodes)),
-            (2, 0, Happened::TurnBegan(0)),
-            (3, 3_600, Happened::TurnEnded(json!({"end": "recycled"}))),
-            (2, 3_600, Happened::TurnBegan(1)),
+            (0, 0, EventKind::Started(json!({"group": "workers"}))),
+            (1, 0, EventKind::Answered(nodes)),
+            (2, 0, EventKind::NodeAsked(0)),
+            (3, 3_600, EventKind::NodeDone(json!({"end": "recycled"}))),
+            (2, 3_600, EventKind::NodeAsked(1)),
             (5, 3_600, second),
         ]) {
             group.read(Event {
@@ -170,13 +170,13 @@ mod tests {
                 what,
             });
         }
-        let mut rotation = RotationStory::new("arn:aws:states:eu-west-1:1:execution:m:weekly");
+        let mut rotation = RotationHistory::new("arn:aws:states:eu-west-1:1:execution:m:weekly");
         rotation.groups.insert("child".to_owned(), group);
         rotation
     }
 
-    fn paused() -> Happened {
-        Happened::Answered(
+    fn paused() -> EventKind {
+        EventKind::Answered(
             json!({"verdict": "wait", "reason": "group workers has the tag recycle-eks:paused", "wait_seconds": 60}),
         )
     }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_counted() {
-        let start = Happened::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
+        let start = EventKind::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
         assert_eq!(
             rotation(start).describe_progress().as_deref(),
             Some("1 of 3 done, 1 under way")
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn before_its_groups_are_known_a_rotation_is_under_way_and_says_why_it_cannot_tell_more() {
-        let mut told = RotationStory::new("arn");
+        let mut told = RotationHistory::new("arn");
         assert_eq!(
             (told.describe().as_str(), told.describe_progress()),
             ("is under way", None)
@@ -245,7 +245,7 @@ mod tests {
             .on("GetExecutionHistory", r#"{"events": []}"#)
             .on("ListExecutions", LISTED)
             .on("GetExecutionHistory", GROUP);
-        let (states, mut told) = (StepFunctions::new(&aws.config()), RotationStory::new("arn"));
+        let (states, mut told) = (StepFunctions::new(&aws.config()), RotationHistory::new("arn"));
         for expected in [
             "its history could not be read now: ",
             "its groups could not be read now: ",
@@ -255,7 +255,7 @@ mod tests {
             let progress = told.describe_progress().unwrap();
             assert!(progress.starts_with(expected), "{progress}");
         }
-        assert_eq!((aws.scenes_left(), &told.unread), (0, &None));
+        assert_eq!((aws.exchanges_left(), &told.unread), (0, &None));
     }
 
     #[tokio::test]
@@ -271,10 +271,10 @@ mod tests {
                 .on("GetExecutionHistory", ROTATION)
                 .on("ListExecutions", &LISTED.replace("RUNNING", status))
                 .on("GetExecutionHistory", GROUP);
-            let mut told = RotationStory::new("arn");
+            let mut told = RotationHistory::new("arn");
             told.read_all(&StepFunctions::new(&aws.config())).await.unwrap();
             assert_eq!(told.groups["child"].has_ended, has_ended, "{status}");
-            assert_eq!(aws.scenes_left(), 0);
+            assert_eq!(aws.exchanges_left(), 0);
         }
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
     match (exit_of(end), is_incomplete) {
-        (Exit::Done, true) => Exit::PutBack,
+        (Exit::Done, true) => Exit::RestoreState,
         (exit, _) => exit,
     }
 }
@@ -185,31 +185,31 @@ mod tests {
             ),
             (
                 rotated(paused),
-                Exit::PutBack,
+                Exit::RestoreState,
                 "rotated: 0 recycled, 0 failed, 12 not begun",
                 "0 recycled, 12 not begun: the group is paused",
             ),
             (
                 rotated(other),
-                Exit::PutBack,
+                Exit::RestoreState,
                 "rotated: 0 recycled, 0 failed, 0 not begun",
                 "0 recycled: another rotation runs",
             ),
             (
                 failed(&broken),
-                Exit::PutBack,
+                Exit::RestoreState,
                 "RotationFailed: 5 recycled, 1 failed, 3 not begun",
                 "1 recycled, 1 failed (i-1 NodeLost), 3 not begun: 1 of its nodes has failed",
             ),
             (
                 failed(&lost),
-                Exit::PutBack,
+                Exit::RestoreState,
                 "RotationFailed: nobody knows how many were recycled",
                 "nobody knows how many were recycled: GroupBroken; its execution broke: see the Map Run",
             ),
             (
                 failed(&lost_and_known),
-                Exit::PutBack,
+                Exit::RestoreState,
                 "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 not begun",
                 "nobody knows how many were recycled: KubeletTooNew; no",
             ),

@@ -99,22 +99,22 @@ fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
         @if !node.looks.is_empty() { (pods_over_time(&node.looks, node.summary.started_at, end)) }
         @if !node.pods.is_empty() { (named_pods(&node.pods, now)) }
         @if !node.blocked.is_empty() { (blocked(&node.blocked, now)) }
-        @if !node.told.is_empty() {
+        @if !node.notifications.is_empty() {
             section {
                 h3 { "Notifications" }
                 (table("What people were told", &["When", "Event", "Severity", "Subject"], html! {
-                    @for told in &node.told {
-                        tr { th scope="row" { (time(told.at)) } td { (told.event) } td { (told.severity) } td { (told.subject) } }
+                    @for notifications in &node.notifications {
+                        tr { th scope="row" { (time(notifications.at)) } td { (notifications.event) } td { (notifications.severity) } td { (notifications.subject) } }
                     }
                 }))
             }
         }
-        @if !node.troubles.is_empty() {
+        @if !node.failed_attempts.is_empty() {
             section {
                 h3 { "Tries that failed" }
                 (table("Tries that failed; most are tried again", &["When", "State", "Error", "Why"], html! {
-                    @for trouble in &node.troubles {
-                        tr { th scope="row" { (time(trouble.at)) } td { (trouble.state) } td { (trouble.error) } td { (trouble.cause) } }
+                    @for failed_attempt in &node.failed_attempts {
+                        tr { th scope="row" { (time(failed_attempt.at)) } td { (failed_attempt.state) } td { (failed_attempt.error) } td { (failed_attempt.cause) } }
                     }
                 }))
             }
@@ -296,7 +296,7 @@ fn blocked(spans: &[Span<Vec<String>>], now: Timestamp) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use recycle::report::parts::{Told, Trouble};
+    use recycle::report::parts::{FailedAttempt, SentNotification};
     use serde_json::json;
 
     use super::*;
@@ -332,7 +332,7 @@ mod tests {
             node: Some(text.clone()),
             group: Some(text.clone()),
             cluster: Some(text.clone()),
-            stages: vec![span(Stage::Turn, 0, Some(25)), span(Stage::Drain, 25, Some(100))],
+            stages: vec![span(Stage::Queue, 0, Some(25)), span(Stage::Drain, 25, Some(100))],
             polls: 2,
             looks: vec![
                 Look {
@@ -353,13 +353,13 @@ mod tests {
                 None,
             )],
             blocked: vec![span(vec![text.clone()], 30, Some(60))],
-            told: vec![Told {
+            notifications: vec![SentNotification {
                 at: at(1),
                 event: text.clone(),
                 severity: text.clone(),
                 subject: text.clone(),
             }],
-            troubles: vec![Trouble {
+            failed_attempts: vec![FailedAttempt {
                 at: at(2),
                 state: text.clone(),
                 error: text.clone(),

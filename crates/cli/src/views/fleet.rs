@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::base::times::{moment, shortly};
-use crate::history::rotation::RotationStory;
+use crate::history::rotation::RotationHistory;
 use crate::views::output::{LEAST_LAST, draw_table, width_of_others};
 use crate::views::viewer::{Frame, Line, Style, bar, time_bar};
 
@@ -85,7 +85,7 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
             .or(node.gave_up_at),
         until: progress.map(|progress| progress.until).filter(|_| is_alive),
         then: then.filter(|then| drains && !then.is_empty()),
-        what: tell(node, is_alive),
+        what: describe_node(node, is_alive),
         execution,
         style,
     }
@@ -105,7 +105,7 @@ fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
 
 fn step_of(phase: Phase) -> &'static str {
     match phase {
-        Phase::Claimed | Phase::Turn => "queued",
+        Phase::Claimed | Phase::Admitted => "queued",
         Phase::Standby => "replacing",
         Phase::Draining => "draining",
         Phase::Waiting => "waiting",
@@ -113,7 +113,7 @@ fn step_of(phase: Phase) -> &'static str {
     }
 }
 
-fn tell(node: &NodeStatus, is_alive: bool) -> String {
+fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
     let mut parts = Vec::new();
     if let Some(strange) = &node.strange_claim {
         parts.push(format!("the claim is {strange}"));
@@ -123,7 +123,7 @@ fn tell(node: &NodeStatus, is_alive: bool) -> String {
         let blocked = progress.blocked.iter();
         parts.extend(blocked.map(|blocker| format!("blocked: {}", blocker.describe())));
         parts.extend(progress.held.iter().cloned());
-        parts.extend(progress.meanwhile.iter().cloned());
+        parts.extend(progress.outside_facts.iter().cloned());
     }
     if node.claim.is_some() && !is_alive {
         parts.push("its execution no longer runs: the sweep puts it back".to_owned());
@@ -150,13 +150,13 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    pub(crate) fn of(rotation: &RotationStory) -> Self {
+    pub(crate) fn of(rotation: &RotationHistory) -> Self {
         let (state, progress) = (rotation.describe(), rotation.describe_progress());
         let mut document = rotation.document();
         document["state"] = state.as_str().into();
         Self {
             execution: rotation.arn.clone(),
-            started: rotation.story.started,
+            started: rotation.history.started,
             state,
             progress,
             groups: rotation.list_groups(),
@@ -180,7 +180,7 @@ pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Time
     let mut picture: Vec<Line> = drawn.collect();
     picture.extend(draw_rows(rows, now, width));
     let of_rotations = headings.iter().flat_map(list_facts);
-    let of_rows = rows.iter().map(|row| (row.node.clone(), tell_row(row)));
+    let of_rows = rows.iter().map(|row| (row.node.clone(), print_row(row)));
     Frame {
         clock,
         picture,
@@ -278,7 +278,7 @@ fn lay_out(rows: &[[String; 8]], is_short: bool, left_out: &[usize]) -> Layout {
     (kept.clone().map(|index| HEAD[index]).collect(), rows.collect())
 }
 
-fn tell_row(row: &Row) -> String {
+fn print_row(row: &Row) -> String {
     match row.what.as_str() {
         "" => row.step.clone(),
         what => format!("{}: {what}", row.step),

@@ -8,58 +8,58 @@ use serde_json::{Value, json};
 
 use crate::base::times::{clock_face, moment, shortly};
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::{Class, Drain, Story};
+use crate::history::node::{Class, Drain, History};
 use crate::views::viewer::{Frame, Line, Style, time_bar};
 
 const BAR: usize = 30;
 
-pub(crate) fn frame(arn: &str, story: &Story, now: Timestamp) -> Frame {
+pub(crate) fn frame(arn: &str, history: &History, now: Timestamp) -> Frame {
     Frame {
-        clock: clock_face(story.elapsed(now)),
-        picture: draw(story, now),
-        facts: list_facts(story),
-        document: document(arn, story),
+        clock: clock_face(history.elapsed(now)),
+        picture: draw(history, now),
+        facts: list_facts(history),
+        document: document(arn, history),
     }
 }
 
-fn draw(story: &Story, now: Timestamp) -> Vec<Line> {
-    let title = match &story.node {
-        Some(node) => format!("{node} ({})", story.instance()),
-        None => story.instance().to_owned(),
+fn draw(history: &History, now: Timestamp) -> Vec<Line> {
+    let title = match &history.node {
+        Some(node) => format!("{node} ({})", history.instance()),
+        None => history.instance().to_owned(),
     };
-    let group = story.group.as_deref().unwrap_or("?");
+    let group = history.group.as_deref().unwrap_or("?");
     let mut lines = vec![
         vec![
             (Style::Bold, title),
             (Style::Dim, format!("   group {group}")),
-            (Style::Dim, format!("   {}", clock_face(story.elapsed(now)))),
+            (Style::Dim, format!("   {}", clock_face(history.elapsed(now)))),
         ],
-        draw_boxes(story),
+        draw_boxes(history),
     ];
-    if let Some(drain) = story.drain {
-        lines.push(draw_drain(drain, story, now));
+    if let Some(drain) = history.drain {
+        lines.push(draw_drain(drain, history, now));
     }
-    for (pod, class) in &story.pods {
+    for (pod, class) in &history.pods {
         lines.push(vec![
             (Style::Plain, format!("  {pod:<48} ")),
             (style_of(*class), class.name().to_owned()),
         ]);
     }
-    let end = story.end.as_ref();
-    let text = end.map_or_else(|| story.reason().to_owned(), describe_end);
+    let end = history.end.as_ref();
+    let text = end.map_or_else(|| history.reason().to_owned(), describe_end);
     lines.push(vec![(Style::Plain, text)]);
     lines
 }
 
-fn draw_boxes(story: &Story) -> Line {
-    let current = current_box(story);
+fn draw_boxes(history: &History) -> Line {
+    let current = current_box(history);
     let mut line = Line::new();
     for (name, ..) in BOXES {
-        let times = story.entered.get(name).copied().unwrap_or(0);
+        let times = history.entered.get(name).copied().unwrap_or(0);
         if name == "RestoreNode" && times == 0 {
             continue;
         }
-        let is_current = name == current && story.end.is_none();
+        let is_current = name == current && history.end.is_none();
         let (style, mark) = match (is_current, times) {
             (true, _) => (Style::Busy, "●"),
             (false, 0) => (Style::Dim, "○"),
@@ -74,9 +74,9 @@ fn draw_boxes(story: &Story) -> Line {
     line
 }
 
-fn draw_drain(drain: Drain, story: &Story, now: Timestamp) -> Line {
-    let at = match story.end {
-        Some(_) => story.at.unwrap_or(now),
+fn draw_drain(drain: Drain, history: &History, now: Timestamp) -> Line {
+    let at = match history.end {
+        Some(_) => history.at.unwrap_or(now),
         None => now.max(drain.since),
     };
     let taken = shortly(at.duration_since(drain.since));
@@ -97,43 +97,43 @@ fn style_of(class: Class) -> Style {
     }
 }
 
-fn list_facts(story: &Story) -> Vec<(String, String)> {
+fn list_facts(history: &History) -> Vec<(String, String)> {
     let mut facts = Vec::new();
-    if let Some(node) = &story.node {
-        let group = story.group.as_deref().unwrap_or("?");
-        let text = format!("{node} ({}) of group {group}", story.instance());
+    if let Some(node) = &history.node {
+        let group = history.group.as_deref().unwrap_or("?");
+        let text = format!("{node} ({}) of group {group}", history.instance());
         facts.push(("node".to_owned(), text));
     }
-    for (pod, class) in &story.pods {
+    for (pod, class) in &history.pods {
         facts.push((format!("pod {pod}"), class.name().to_owned()));
     }
-    if let Some(drain) = story.drain {
+    if let Some(drain) = history.drain {
         let text = format!("until {} at the latest", moment(drain.until));
         facts.push(("drain".to_owned(), text));
     }
-    if story.end.is_none() {
-        facts.push((current_box(story).to_owned(), story.reason().to_owned()));
+    if history.end.is_none() {
+        facts.push((current_box(history).to_owned(), history.reason().to_owned()));
     }
     facts
 }
 
-fn document(arn: &str, story: &Story) -> Value {
-    let pods = story.pods.iter();
+fn document(arn: &str, history: &History) -> Value {
+    let pods = history.pods.iter();
     let pods: BTreeMap<&String, &str> = pods.map(|(pod, class)| (pod, class.name())).collect();
     let mut document = json!({
         "execution_arn": arn,
-        "instance_id": story.instance(),
-        "node": story.node,
-        "group": story.group,
-        "started": story.started,
-        "step": current_box(story),
-        "reason": story.reason(),
+        "instance_id": history.instance(),
+        "node": history.node,
+        "group": history.group,
+        "started": history.started,
+        "step": current_box(history),
+        "reason": history.reason(),
         "pods": pods,
     });
-    if let Some(drain) = story.drain {
+    if let Some(drain) = history.drain {
         document["drain"] = json!({"since": drain.since, "until": drain.until});
     }
-    if let Some(end) = &story.end {
+    if let Some(end) = &history.end {
         document["status"] = end.status.clone().into();
         document["outcome"] = end.outcome().into();
         document["reason"] = end.reason().into();
@@ -143,14 +143,14 @@ fn document(arn: &str, story: &Story) -> Value {
     document
 }
 
-fn current_box(story: &Story) -> &'static str {
-    story.place.unwrap_or(BOXES[0].0)
+fn current_box(history: &History) -> &'static str {
+    history.place.unwrap_or(BOXES[0].0)
 }
 
 #[cfg(test)]
 mod tests {
     use recycle::base::failure::Failure;
-    use recycle::report::event::{End, Event, Happened};
+    use recycle::report::event::{End, Event, EventKind};
 
     use super::*;
     use crate::base::exit::Exit;
@@ -161,33 +161,33 @@ mod tests {
     }
 
     /// A story in the middle of a drain: after one of two hours, and with two looks at the pods.
-    fn draining() -> Story {
-        let input = json!({"drain_timeout_seconds": 7_200});
+    fn draining() -> History {
+        let input = json!({"drain_timeout": 7_200});
         let run =
             json!({"node": "ip-1", "group": "workers", "draining_since": at(0).to_string(), "input": input});
         let answer = json!({"reason": "waits for 1 pod", "counts": {"awaited": 1}, "names": {"awaited": ["jobs/train"]}, "run": run});
-        let started = Happened::Started(json!({"instance_id": "i-1"}));
-        let entered = |state: &str| Happened::Entered(state.to_owned());
-        let mut story = Story::default();
+        let started = EventKind::Started(json!({"instance_id": "i-1"}));
+        let entered = |state: &str| EventKind::Entered(state.to_owned());
+        let mut history = History::default();
         let whats = [
             started,
             entered("ClaimNode"),
             entered("CheckPods"),
-            Happened::Answered(answer),
+            EventKind::Answered(answer),
             entered("EvictPods"),
             entered("WaitForPods"),
             entered("CheckPods"),
             entered("RecordHeartbeat"),
         ];
         for (id, what) in (1..).zip(whats) {
-            story.read(Event {
+            history.read(Event {
                 id,
                 previous: id - 1,
                 at: at(0),
                 what,
             });
         }
-        story
+        history
     }
 
     fn text(line: &Line) -> String {
@@ -246,9 +246,9 @@ mod tests {
             ("SUCCEEDED", "rotated", Exit::Done),
             ("SUCCEEDED", "duplicate", Exit::Others),
             ("SUCCEEDED", "superseded", Exit::Others),
-            ("ABORTED", "", Exit::PutBack),
-            ("TIMED_OUT", "", Exit::PutBack),
-            ("FAILED", "RotationFailed", Exit::PutBack),
+            ("ABORTED", "", Exit::RestoreState),
+            ("TIMED_OUT", "", Exit::RestoreState),
+            ("FAILED", "RotationFailed", Exit::RestoreState),
         ] {
             assert_eq!(exit_of(&end(status, outcome)), exit, "{status} {outcome}");
         }
@@ -258,14 +258,14 @@ mod tests {
     fn every_failure_has_its_exit_code() {
         for failure in Failure::ALL.into_iter().filter(|failure| failure.ends_failed()) {
             let exit = match failure {
-                Failure::InvalidInput | Failure::PreflightRefused | Failure::TurnTimedOut => Exit::Refused,
-                Failure::NodeLost | Failure::StandbyLeftBehind => Exit::NeedsPerson,
+                Failure::InvalidInput | Failure::PreflightRefused | Failure::QueueTimedOut => Exit::Refused,
+                Failure::NodeLost | Failure::LeftInStandby => Exit::NeedsPerson,
                 Failure::ClaimLost | Failure::Superseded => Exit::Others,
                 Failure::ReplacementTimedOut
                 | Failure::DrainTimedOut
                 | Failure::ServiceUnavailable
                 | Failure::ServiceRefused
-                | Failure::InternalError => Exit::PutBack,
+                | Failure::InternalError => Exit::RestoreState,
             };
             assert_eq!(
                 exit_of(&end("FAILED", failure.name())),

@@ -65,14 +65,14 @@ impl Viewer {
         if output.is_terminal {
             return Ok(self.draw(&frame.picture)?);
         }
-        for line in self.find_news(frame) {
+        for line in self.find_updates(frame) {
             output.say(line)?;
         }
         Ok(())
     }
 
     /// Returns a line for each fact that has changed. A subject that disappears has a line again when it comes back.
-    fn find_news(&mut self, frame: &Frame) -> Vec<String> {
+    fn find_updates(&mut self, frame: &Frame) -> Vec<String> {
         let news = frame.facts.iter();
         let news = news.filter(|(subject, state)| self.told.get(subject) != Some(state));
         let news = news.map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
@@ -224,7 +224,7 @@ mod tests {
                 .collect(),
             ..Frame::default()
         };
-        let count = |viewer: &mut Viewer, facts: &[(&str, &str)]| viewer.find_news(&frame(facts)).len();
+        let count = |viewer: &mut Viewer, facts: &[(&str, &str)]| viewer.find_updates(&frame(facts)).len();
         assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "1")]), 2);
         assert_eq!(count(&mut viewer, &[("a", "1"), ("b", "2")]), 1);
         assert_eq!(count(&mut viewer, &[("a", "1")]), 0);

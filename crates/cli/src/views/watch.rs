@@ -11,7 +11,7 @@ use crate::base::clock;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::Story;
+use crate::history::node::History;
 use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
@@ -107,20 +107,20 @@ impl<'a> Watch<'a> {
 
     /// Watches an execution of `recycle-node` until it ends or the operator presses Ctrl-C.
     pub(crate) async fn watch_node(&mut self, arn: &str) -> Result<Exit> {
-        let (installation, mut story) = (self.installation, Story::default());
+        let (installation, mut history) = (self.installation, History::default());
         let over = self.until_over(async |now| {
-            installation.states.read_on(arn, &mut story).await?;
-            let exit = story.end.as_ref().map(exit_of);
-            Ok((frame(arn, &story, now), exit.map_or(Next::Soon, Next::Over)))
+            installation.states.read_on(arn, &mut history).await?;
+            let exit = history.end.as_ref().map(exit_of);
+            Ok((frame(arn, &history, now), exit.map_or(Next::Soon, Next::Over)))
         });
         let Some(exit) = over.await? else {
             // Before the first look only the execution is known.
-            let instance = Some(story.instance()).filter(|instance| !instance.is_empty());
+            let instance = Some(history.instance()).filter(|instance| !instance.is_empty());
             let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
             return self.leave(arn, &again);
         };
         // The picture on a terminal already ends with this sentence.
-        if let Some(end) = story.end.filter(|_| !self.output.is_terminal) {
+        if let Some(end) = history.end.filter(|_| !self.output.is_terminal) {
             self.output.say(describe_end(&end))?;
         }
         Ok(exit)

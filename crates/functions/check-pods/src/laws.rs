@@ -53,8 +53,8 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         let node = kubernetes::get_node(&kube.client(), &run.node).await?;
         let aws = config(group);
         let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name));
-        let meanwhile = look(&outside, node.as_ref(), &run).await;
-        check(&kube.client(), node, &context, run, 1, &meanwhile).await
+        let outside_facts = look(&outside, node.as_ref(), &run).await;
+        check(&kube.client(), node, &context, run, 1, &outside_facts).await
     });
     if let Err(error) = &checked {
         let _ = error.failure();

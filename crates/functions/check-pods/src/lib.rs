@@ -2,10 +2,10 @@
 //!
 //! Touches no pod. All it writes is on the Node: the progress, and in its claim, once, that the node only waits from now on.
 
+mod disruption;
 mod error;
 #[cfg(test)]
 mod laws;
-mod midway;
 mod outage;
 mod view;
 
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
-    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, open, read_progress, tell,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, open, read_progress,
+    record_event,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
@@ -25,22 +26,22 @@ use recycle::contract::context::Context;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::{EndedPods, Run};
 use recycle::contract::verdicts::CheckVerdict;
-use recycle::drain::disruption::Fate;
+use recycle::drain::disruption::DrainValidity;
 use recycle::drain::lost::{Lost, find_loss, find_patience, note_holders};
 use recycle::drain::progress::{describe_waiting, only_waits};
 use recycle::drain::survey::PodSurvey;
 use recycle::drain::verdict::{DrainVerdict, judge_drain};
-use recycle::input::way_in::WayIn;
-use recycle::notify::blockage::{list_blocks, note_and_tell};
+use recycle::input::path::RecyclePath;
+use recycle::notify::blockage::{list_blocks, update_blockage};
 use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
 use recycle::records::claim::{Claim, Phase};
 
-use crate::midway::{Meanwhile, look};
-use view::{ALL_SILENT, View};
+use crate::disruption::{OutsideFacts, look};
+use view::{ALL_SILENT, CheckFacts};
 
+pub use disruption::Outside;
 pub use error::Error;
-pub use midway::Outside;
 
 type Answered = Result<Answer<CheckVerdict>, Error>;
 
@@ -60,15 +61,15 @@ pub async fn check_pods(
     run.drain.draining_since.get_or_insert(context.now());
     let checked = match open(access, &run.node).await {
         Ok((client, node)) => {
-            let meanwhile = look(outside, node.as_ref(), &run).await;
-            if let Some(hook) = &meanwhile.hook {
+            let outside_facts = look(outside, node.as_ref(), &run).await;
+            if let Some(hook) = &outside_facts.hook {
                 run.hook = Some(hook.clone());
-                run.way_in = WayIn::Hook;
+                run.path = RecyclePath::Hook;
             }
-            if let (Some(hook), Some(is_waiting)) = (&mut run.hook, meanwhile.is_waiting) {
+            if let (Some(hook), Some(is_waiting)) = (&mut run.hook, outside_facts.is_waiting) {
                 hook.see(is_waiting);
             }
-            check(&client, node, &context, run.clone(), polls, &meanwhile).await
+            check(&client, node, &context, run.clone(), polls, &outside_facts).await
         }
         Err(error) => Err(error.into()),
     };
@@ -80,7 +81,7 @@ pub async fn check_pods(
 fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
     let since = run.drain.draining_since.unwrap_or(now);
     let hook = run.hook.as_mut()?;
-    if !hook.try_heartbeat(since, now, run.input.drain_timeout_seconds) {
+    if !hook.try_heartbeat(since, now, run.input.drain_timeout) {
         return None;
     }
     let reason = format!("the hook of group {} is kept alive", run.group);
@@ -93,7 +94,7 @@ async fn check(
     context: &Context,
     mut run: Run,
     polls: u32,
-    meanwhile: &Meanwhile,
+    outside_facts: &OutsideFacts,
 ) -> Answered {
     let (me, now) = (context.fence(), context.now());
     let asked = run.clone();
@@ -106,12 +107,12 @@ async fn check(
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
-    if let Fate::TakenAway(text) = &meanwhile.fate {
+    if let DrainValidity::TakenAway(text) = &outside_facts.validity {
         return Err(Error::TakenAway(text.clone()));
     }
     let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&asked).into(), now).await?;
     run.drain.holders = note_holders(&survey.pods, None, now);
-    let patience = find_patience(run.input.node_lost_after_seconds, &survey.pods.holding());
+    let patience = find_patience(run.input.node_lost_after, &survey.pods.holding());
     let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.pods.is_clear());
     let silence = match loss {
         Some(loss) if is_another_ready(client, &node.name).await? => return Ok(lose(run, loss)),
@@ -121,7 +122,7 @@ async fn check(
     let survey = survey.hold_back(client, &node).await?;
     let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
     run.drain.emptied_at = only_late.then(|| run.drain.emptied_at.unwrap_or(now));
-    let view = View::new(&node, survey, run.drain.emptied_at, silence, meanwhile);
+    let view = CheckFacts::new(&node, survey, run.drain.emptied_at, silence, outside_facts);
     let has_asked_last = run.drain.last_eviction.is_some();
     let verdict = judge_drain(&view.survey, &view.terms, polls, has_asked_last);
     let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
@@ -129,12 +130,12 @@ async fn check(
     } else {
         node
     };
-    warn_once(client, &node, meanwhile, context).await;
-    view.tell(client, &node, &me).await?;
+    warn_once(client, &node, outside_facts, context).await;
+    view.record_event(client, &node, &me).await?;
 
     let (deadline, reason) = (view.terms.deadline, view.reason());
     let blocks = list_blocks(&view.survey, &view.progress);
-    let told = note_and_tell(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
+    let told = update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {
@@ -164,7 +165,7 @@ async fn check(
         names,
         ..Answer::new(verdict, reason)
             .waiting(wait_seconds)
-            .telling(told)
+            .with_notification(told)
             // Pods that a budget, or another refusal of the API server, keeps from going now.
             .counting([Metric::BlockedPods(count_all(&view.progress.blocked))])
             .carrying(run)
@@ -180,14 +181,14 @@ fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
 }
 
 /// Writes one Event for each remark that is not in the progress yet.
-async fn warn_once(client: &kube::Client, node: &NodeFacts, meanwhile: &Meanwhile, context: &Context) {
+async fn warn_once(client: &kube::Client, node: &NodeFacts, outside_facts: &OutsideFacts, context: &Context) {
     let (me, now) = (context.fence(), context.now());
-    let told = read_progress(node).map_or_else(Vec::new, |progress| progress.meanwhile);
-    for remark in &meanwhile.remarks {
+    let told = read_progress(node).map_or_else(Vec::new, |progress| progress.outside_facts);
+    for remark in &outside_facts.remarks {
         let text = remark.to_string();
         if !told.contains(&text) {
             let occasion = Occasion::Disturbed(remark.obstacle.name());
-            tell(client, &node.name, occasion, &text, now, &me).await;
+            record_event(client, &node.name, occasion, &text, now, &me).await;
         }
     }
 }
@@ -210,8 +211,8 @@ async fn begin_to_wait(
         Ok::<_, Error>(Some(NodeChange::new().claim(&Claim { phase, ..claim })?))
     })
     .await?;
-    let story = describe_waiting(survey);
-    tell(client, &node.name, phase, &story, now, &me).await;
+    let history = describe_waiting(survey);
+    record_event(client, &node.name, phase, &history, now, &me).await;
     Ok(node)
 }
 

@@ -9,7 +9,7 @@ use recycle::contract::context::Context;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::CheckVerdict;
 use recycle::drain::terms::find_deadline;
-use recycle::notify::blockage::note_and_tell;
+use recycle::notify::blockage::update_blockage;
 
 use crate::{Answered, Error};
 
@@ -18,7 +18,7 @@ use crate::{Answered, Error};
 pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answered {
     let now = context.now();
     let since = run.drain.draining_since.unwrap_or(now);
-    let drain_timeout = run.input.drain_timeout_seconds;
+    let drain_timeout = run.input.drain_timeout;
     let planned = find_deadline(since, now, drain_timeout, None).0;
     let deadline = run.drain.drain_until.unwrap_or(planned.at);
     let budget = match run.hook {
@@ -36,9 +36,9 @@ pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answere
     let wait = next_wait(waited, left, drain_timeout, heartbeat_timeout);
     let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
     let (execution, blocks) = (&context.execution.id, [reason.clone()]);
-    let told = note_and_tell(&mut run, &blocks, execution, now, deadline, &reason);
+    let told = update_blockage(&mut run, &blocks, execution, now, deadline, &reason);
     Ok(Answer::new(CheckVerdict::Wait, reason)
         .waiting(wait)
-        .telling(told)
+        .with_notification(told)
         .carrying(run))
 }

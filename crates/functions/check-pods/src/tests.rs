@@ -26,15 +26,15 @@ pub(crate) fn request(now: &str) -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
-                "drain_timeout_seconds": DAY,
+                "replacement_timeout": 840, "node_lost_after": 1_800,
+                "drain_timeout": DAY,
                 "on_drain_timeout": "restore",
-                "load_balancer_grace_seconds": 60,
+                "load_balancer_grace": 60,
                 "urgency": "planned",
                 "dry_run": false,
-                "force": [],
+                "override": [],
             },
-            "way_in": "before",
+            "path": "before",
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",
@@ -112,7 +112,7 @@ fn kube(node: Value, pods: &[Value]) -> ScriptedKube {
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-    check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet()).await
+    check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet()).await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -210,7 +210,7 @@ async fn a_claim_that_is_lost_at_that_moment_is_not_written() {
         )
         .on("GET", "/nodes/a", 200, taken);
     assert_eq!(run(&kube).await.unwrap_err().failure(), Failure::ClaimLost);
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_ta
     let kube = kube(node(&[]), &[after]);
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     run.drain.emptied_at = emptied_at;
-    let answer = check(&kube.client(), node, &context, run, 1, &Meanwhile::quiet()).await;
+    let answer = check(&kube.client(), node, &context, run, 1, &OutsideFacts::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
@@ -351,7 +351,7 @@ async fn run_out_of_time(
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
     run.drain.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-    check(&kube.client(), node, &context, run, 9, &Meanwhile::quiet()).await
+    check(&kube.client(), node, &context, run, 9, &OutsideFacts::quiet()).await
 }
 
 #[tokio::test]
@@ -414,7 +414,7 @@ async fn a_time_out_names_what_stood_in_the_way() {
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
     let node = kubernetes::get_node(&blocked.client(), &run.node).await.unwrap();
-    let error = check(&blocked.client(), node, &context, run, 10, &Meanwhile::quiet())
+    let error = check(&blocked.client(), node, &context, run, 10, &OutsideFacts::quiet())
         .await
         .unwrap_err();
     assert!(
@@ -486,7 +486,7 @@ async fn somebody_elses_change_at_the_same_moment_costs_only_the_progress() {
             "the object has been modified",
         );
     assert_eq!(run(&kube).await.unwrap().verdict, CheckVerdict::Wait);
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]
@@ -526,7 +526,7 @@ async fn when_the_time_is_over_one_last_eviction_is_tried() {
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some(over.parse().unwrap());
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-    let error = check(&kube.client(), node, &context, run, 10, &Meanwhile::quiet())
+    let error = check(&kube.client(), node, &context, run, 10, &OutsideFacts::quiet())
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
@@ -646,7 +646,7 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
             &context,
             run.clone(),
             0,
-            &Meanwhile::quiet(),
+            &OutsideFacts::quiet(),
         )
         .await
         .unwrap();
@@ -717,7 +717,7 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
 #[tokio::test]
 async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_before_a_day_is_over() {
     let mut carried = request("2027-01-01T07:00:00Z").run;
-    let mut tell_at = async |now: &str| {
+    let mut notification_at = async |now: &str| {
         let kube = ScriptedKube::new()
             .on("GET", "/nodes/a", 200, node(&[]))
             .refuses("GET", "/pods?", 503, "", "no");
@@ -725,11 +725,13 @@ async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_befor
         let StepRequest { context, .. } = request(now);
         let answer = outage::wait_out(error, carried.clone(), &context).unwrap();
         carried = answer.run.unwrap();
-        answer.tell.map(|told| serde_json::to_value(told).unwrap())
+        answer
+            .notification
+            .map(|told| serde_json::to_value(told).unwrap())
     };
-    assert_eq!(tell_at("2027-01-01T07:00:00Z").await, None);
-    assert_eq!(tell_at("2027-01-01T07:04:59Z").await, None);
-    let told = tell_at("2027-01-01T07:05:00Z").await.unwrap();
+    assert_eq!(notification_at("2027-01-01T07:00:00Z").await, None);
+    assert_eq!(notification_at("2027-01-01T07:04:59Z").await, None);
+    let told = notification_at("2027-01-01T07:05:00Z").await.unwrap();
     assert_eq!(
         (&told["event"], &told["since"]),
         (&json!("blocked"), &json!("2027-01-01T07:00:00Z"))
@@ -741,27 +743,27 @@ async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_befor
             .starts_with("the cluster cannot be asked"),
         "{told}"
     );
-    assert_eq!(tell_at("2027-01-01T16:00:00Z").await, None);
+    assert_eq!(notification_at("2027-01-01T16:00:00Z").await, None);
 }
 
 #[tokio::test]
 async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
     let refresh = Obstacle::InstanceRefresh.because("an instance refresh runs");
     let text = refresh.to_string();
-    let meanwhile = Meanwhile {
+    let outside_facts = OutsideFacts {
         remarks: vec![refresh],
-        ..Meanwhile::quiet()
+        ..OutsideFacts::quiet()
     };
     let told = json!({"summary": "", "since": SINCE, "until": SINCE, "meanwhile": [text]}).to_string();
     for (annotations, expected) in [(vec![], 1), (vec![("recycle-eks/progress", told.as_str())], 0)] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
         let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &meanwhile)
+        let answer = check(&kube.client(), node, &context, run, 1, &outside_facts)
             .await
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
-        assert_eq!(written(&kube).unwrap().meanwhile, std::slice::from_ref(&text));
+        assert_eq!(written(&kube).unwrap().outside_facts, std::slice::from_ref(&text));
         let told = events(&kube);
         let disturbed = told.iter().filter(|event| event.starts_with("RecycleDisturbed"));
         assert_eq!(disturbed.count(), expected, "{told:?}");
@@ -773,11 +775,11 @@ async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-    let meanwhile = Meanwhile {
-        fate: Fate::TakenAway("node a is InService, which was not our doing".to_owned()),
-        ..Meanwhile::quiet()
+    let outside_facts = OutsideFacts {
+        validity: DrainValidity::TakenAway("node a is InService, which was not our doing".to_owned()),
+        ..OutsideFacts::quiet()
     };
-    let error = check(&kube.client(), node, &context, run, 1, &meanwhile)
+    let error = check(&kube.client(), node, &context, run, 1, &outside_facts)
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
@@ -824,7 +826,7 @@ async fn the_first_wait_under_a_hook_is_spread() {
         let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
         run.hook = Some(HeldByHook::new(3_600, None, true));
         let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
-        let answer = check(&kube.client(), node, &context, run, polls, &Meanwhile::quiet())
+        let answer = check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet())
             .await
             .unwrap();
         assert_eq!(answer.wait_seconds, 30 + more, "{polls}");

@@ -1,18 +1,18 @@
 //! What is seen at this moment: the pods by class, the deadline, and what a person should know.
 
 use jiff::Timestamp;
-use kubernetes::{NodeSurvey, Occasion, read_progress, tell, tell_progress};
+use kubernetes::{NodeSurvey, Occasion, read_progress, record_event, write_progress};
 use recycle::base::ids::Fence;
 use recycle::base::names::DRAINING_TAINT;
 use recycle::cluster::node::{NodeFacts, is_draining_taint};
-use recycle::drain::blocked::{describe_blockers, describe_news};
-use recycle::drain::progress::{describe_pods, tell_pods, write_progress};
+use recycle::drain::blocked::{describe_blockers, describe_update};
+use recycle::drain::progress::{build_progress, describe_pods, summarize_pods};
 use recycle::drain::survey::PodSurvey;
 use recycle::drain::terms::Terms;
 use recycle::records::progress::Progress;
 
 use crate::Error;
-use crate::midway::Meanwhile;
+use crate::disruption::OutsideFacts;
 
 /// The remark for a node that would count as lost if any other node were Ready.
 pub(crate) const ALL_SILENT: &str =
@@ -21,7 +21,7 @@ pub(crate) const ALL_SILENT: &str =
 /// The number of held pods whose volume the answer names. The pods that are held on one node are held for the same reason.
 const MOST_HELD: usize = 1;
 
-pub(crate) struct View<'a> {
+pub(crate) struct CheckFacts<'a> {
     pub(crate) survey: PodSurvey,
     pub(crate) terms: Terms<'a>,
     /// The progress that is written on the Node for operators.
@@ -32,7 +32,7 @@ pub(crate) struct View<'a> {
     remarks: Vec<String>,
 }
 
-impl<'a> View<'a> {
+impl<'a> CheckFacts<'a> {
     /// Builds the view. `emptied_at` is the time since when only pods that tolerate the taint and came after it are left.
     /// `silence` says that the node is not Ready.
     pub(crate) fn new(
@@ -40,7 +40,7 @@ impl<'a> View<'a> {
         survey: NodeSurvey<'a>,
         emptied_at: Option<Timestamp>,
         silence: Option<String>,
-        meanwhile: &Meanwhile,
+        outside_facts: &OutsideFacts,
     ) -> Self {
         let terms = survey.terms.emptied_at(emptied_at);
         let (survey, remark) = (survey.pods, survey.remark);
@@ -48,18 +48,18 @@ impl<'a> View<'a> {
         // Only `evict-pods` knows what blocks evictions. Its blockers hold as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
         let blocked = still_blocked.map_or_else(Vec::new, |progress| progress.blocked.clone());
-        let news = describe_news(&blocked, terms.now);
+        let news = describe_update(&blocked, terms.now);
         let held = survey.held_because.iter().take(MOST_HELD).cloned();
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
-        let unseen = meanwhile.unseen.as_ref();
+        let unseen = outside_facts.unseen.as_ref();
         let unseen = unseen.map(|why| format!("what its group is at cannot be asked: {why}"));
-        let outside: Vec<String> = meanwhile.remarks.iter().map(ToString::to_string).collect();
+        let outside: Vec<String> = outside_facts.remarks.iter().map(ToString::to_string).collect();
         let remarks = [news, remark, taint_gone, silence, unseen].into_iter().flatten();
         Self {
             progress: Progress {
-                meanwhile: outside.clone(),
-                ..write_progress(&survey, blocked, &terms)
+                outside_facts: outside.clone(),
+                ..build_progress(&survey, blocked, &terms)
             },
             remarks: held.chain(remarks).chain(outside).collect(),
             survey,
@@ -84,18 +84,18 @@ impl<'a> View<'a> {
     }
 
     /// Writes the whole story to the annotation, and an Event if there are pods of a class that had none.
-    pub(crate) async fn tell(
+    pub(crate) async fn record_event(
         &self,
         client: &kube::Client,
         node: &NodeFacts,
         me: &Fence,
     ) -> Result<(), Error> {
-        if self.progress.has_news(self.before.as_ref()) {
+        if self.progress.has_update(self.before.as_ref()) {
             let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
             let (classes, now) = (classes.join(" "), self.terms.now);
-            let story = tell_pods(&self.survey, &self.terms);
-            tell(client, &node.name, Occasion::Pods(&classes), &story, now, me).await;
+            let history = summarize_pods(&self.survey, &self.terms);
+            record_event(client, &node.name, Occasion::Pods(&classes), &history, now, me).await;
         }
-        Ok(tell_progress(client, node, &self.progress).await?)
+        Ok(write_progress(client, node, &self.progress).await?)
     }
 }

@@ -6,28 +6,28 @@ use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
 use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
 use recycle::claim::facts::GroupState;
-use recycle::claim::queue::{pace_turn, waits_for_turn, write_queue_progress};
-use recycle::cluster::hook::find_way_in;
+use recycle::claim::queue::{pace_queue, waits_in_queue, write_queue_progress};
+use recycle::cluster::hook::find_path;
 use recycle::cluster::instance::describe_instance;
 use recycle::contract::requests::ClaimRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::drain::terms::Terms;
 use recycle::input::model::{Input, Replacement};
-use recycle::notify::notification::{About, Severity, tell_started};
+use recycle::notify::notification::{About, Severity, build_started_notification};
 use recycle::records::claim::{Claim, Phase, StoredClaim, holds_claim};
 
-use crate::surroundings::Target;
+use crate::facts::ClaimFacts;
 use crate::{Answered, ClaimNode, Error};
 
 /// The claim that was found and from which this execution goes on. Its phase and the records stay.
-pub(crate) struct Former {
+pub(crate) struct PreviousClaim {
     pub(crate) claim: Claim,
     /// The reason why this execution may go on from the claim; None if the claim is its own.
     why: Option<&'static str>,
 }
 
-impl Former {
+impl PreviousClaim {
     pub(crate) fn ours(claim: Claim) -> Self {
         Self { claim, why: None }
     }
@@ -55,22 +55,22 @@ impl ClaimNode {
     /// Writes the parts of the claim that are not written yet, then takes the node's turn or waits for it.
     pub(crate) async fn go_on(
         &self,
-        mut target: Target,
-        former: Option<Former>,
+        mut facts: ClaimFacts,
+        previous: Option<PreviousClaim>,
         request: &ClaimRequest,
         input: &Input,
         group_state: &GroupState,
     ) -> Answered {
         let now = request.context.now();
-        let claim = target.word_claim(former.as_ref(), request, input);
-        target.write_claim(&claim, &self.instances).await?;
+        let claim = facts.word_claim(previous.as_ref(), request, input);
+        facts.write_claim(&claim, &self.instances).await?;
         let limits = self.settings.limits;
-        let queue = target.take_turn(&claim, limits, input, group_state).await?;
+        let queue = facts.wait_in_queue(&claim, limits, input, group_state).await?;
 
-        let subject = describe_instance(&target.instance.id, Some(&target.node.name));
-        let group = target.group.name.clone();
-        let warning = target.warn_of_hook(input, now);
-        let remarks: Vec<String> = target.remark.clone().into_iter().chain(warning).collect();
+        let subject = describe_instance(&facts.instance.id, Some(&facts.node.name));
+        let group = facts.group.name.clone();
+        let warning = facts.warn_of_hook(input, now);
+        let remarks: Vec<String> = facts.remark.clone().into_iter().chain(warning).collect();
         let severity = if remarks.is_empty() {
             Severity::Info
         } else {
@@ -80,36 +80,39 @@ impl ClaimNode {
             .as_ref()
             .map(|queue| format!("it waits for its turn in group {group}: {queue}"));
         let reasons = std::iter::once(format!("{subject} is ours"))
-            .chain(former.as_ref().and_then(Former::explain))
+            .chain(previous.as_ref().and_then(PreviousClaim::explain))
             .chain(remarks)
             .chain(summary.clone());
         let reason = reasons.collect::<Vec<_>>().join("; ");
         // Later calls write no Event: operators know everything in them from the first Event or from the progress.
         if request.run.is_none() {
-            let (client, node) = (&target.client, &target.node.name);
-            kubernetes::tell(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
+            let (client, node) = (&facts.client, &facts.node.name);
+            kubernetes::record_event(client, node, Phase::Claimed, &reason, now, &claim.fence).await;
         }
         let (Some(queue), Some(summary)) = (queue, summary) else {
-            let run = target.into_run(&claim, input);
-            let verdict = ClaimVerdict::first_step(run.way_in, input.replacement);
-            let told = tell_started(About::run(&claim.fence.execution, &run), &run, &reason, severity);
-            return Ok(Answer::new(verdict, reason).telling(Some(told)).carrying(run));
+            let run = facts.into_run(&claim, input);
+            let verdict = ClaimVerdict::first_step(run.path, input.replacement);
+            let told =
+                build_started_notification(About::run(&claim.fence.execution, &run), &run, &reason, severity);
+            return Ok(Answer::new(verdict, reason)
+                .with_notification(Some(told))
+                .carrying(run));
         };
-        let Some(wait) = pace_turn(claim.claimed_at, now) else {
-            return Err(Error::TurnTimedOut(format!(
+        let Some(wait) = pace_queue(claim.claimed_at, now) else {
+            return Err(Error::QueueTimedOut(format!(
                 "{subject} has waited for its turn in group {group} since {}, which is as long as it may: {queue}",
                 claim.claimed_at
             )));
         };
         let progress = write_queue_progress(summary, claim.claimed_at);
-        kubernetes::tell_progress(&target.client, &target.node, &progress).await?;
+        kubernetes::write_progress(&facts.client, &facts.node, &progress).await?;
         Ok(Answer::new(ClaimVerdict::Wait, reason)
             .waiting(wait)
-            .carrying(target.into_run(&claim, input)))
+            .carrying(facts.into_run(&claim, input)))
     }
 }
 
-impl Target {
+impl ClaimFacts {
     /// Returns a warning if the hook ends long before the drain's deadline.
     pub(crate) fn warn_of_hook(&self, input: &Input, now: Timestamp) -> Option<String> {
         let (terms, _) = Terms::find(input, Some(&self.node), None, None, now);
@@ -118,18 +121,18 @@ impl Target {
 
     /// Builds the claim to write on the Node. A claim that is already this execution's stays as it is.
     /// Otherwise a new claim goes on from the former claim's phase, unless the node begins anew.
-    fn word_claim(&self, former: Option<&Former>, request: &ClaimRequest, input: &Input) -> Claim {
+    fn word_claim(&self, previous: Option<&PreviousClaim>, request: &ClaimRequest, input: &Input) -> Claim {
         let (fence, group) = (request.context.fence(), self.group.name.clone());
         let mut claim = Claim::new(fence, group, input.urgency, request.context.now());
-        if let Some(former) = former.map(|former| &former.claim) {
-            if former.fence == claim.fence {
-                claim = former.clone();
-            } else if !self.begins_anew(former.phase, input) {
-                claim.phase = former.phase;
+        if let Some(previous) = previous.map(|previous| &previous.claim) {
+            if previous.fence == claim.fence {
+                claim = previous.clone();
+            } else if !self.begins_anew(previous.phase, input) {
+                claim.phase = previous.phase;
             }
         }
-        if !waits_for_turn(claim.urgency) {
-            claim.phase = claim.phase.max(Phase::Turn);
+        if !waits_in_queue(claim.urgency) {
+            claim.phase = claim.phase.max(Phase::Admitted);
         }
         claim
     }
@@ -159,11 +162,11 @@ impl Target {
     }
 
     fn into_run(self, claim: &Claim, input: &Input) -> Run {
-        let way_in = find_way_in(input, Some(&self.lifecycle_state));
+        let path = find_path(input, Some(&self.lifecycle_state));
         let (group, node) = (self.group.name, self.node.name);
         Run {
             hook: self.hook,
-            ..Run::new(input.clone(), way_in, group, node, claim.claimed_at)
+            ..Run::new(input.clone(), path, group, node, claim.claimed_at)
         }
     }
 }
@@ -179,7 +182,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{LIST, NODE, NOW, claim, claim_of, list, node, request, run, settings, target};
+    use crate::fixtures::{LIST, NODE, NOW, claim, claim_of, facts, list, node, request, run, settings};
 
     const TAGS: [&str; 1] = ["CreateTags"];
 
@@ -188,13 +191,13 @@ mod tests {
         kube: &ScriptedKube,
         aws: &ScriptedAws,
         node: &Value,
-        former: Option<Former>,
+        previous: Option<PreviousClaim>,
         request: &ClaimRequest,
     ) -> Result<Answer<ClaimVerdict>, Error> {
         let input = parse_input(&request.context.execution.input, &settings()).unwrap();
         let step = ClaimNode::new(settings(), &aws.config());
-        let target = target(kube, node).await;
-        step.go_on(target, former, request, &input, &GroupState::default())
+        let facts = facts(kube, node).await;
+        step.go_on(facts, previous, request, &input, &GroupState::default())
             .await
     }
 
@@ -215,7 +218,7 @@ mod tests {
         let kube = ScriptedKube::new()
             .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
             .on("GET", LIST, 200, list(&[]))
-            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
@@ -224,20 +227,23 @@ mod tests {
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
         assert_eq!(answer.run.unwrap().claimed_at.to_string(), NOW);
-        assert_eq!(claims_written(&kube), [claim(Phase::Claimed), claim(Phase::Turn)]);
+        assert_eq!(
+            claims_written(&kube),
+            [claim(Phase::Claimed), claim(Phase::Admitted)]
+        );
         assert_eq!(aws.actions(), TAGS);
-        assert_eq!(kube.scenes_left(), 0);
+        assert_eq!(kube.exchanges_left(), 0);
     }
 
     #[tokio::test]
     async fn what_an_earlier_call_has_written_is_not_written_again() {
-        let former = || Some(Former::ours(claim(Phase::Turn)));
+        let previous = || Some(PreviousClaim::ours(claim(Phase::Admitted)));
         let kube = ScriptedKube::new()
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 409, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let on_node = node(Some(&claim(Phase::Turn)));
-        let answer = go_on(&kube, &aws, &on_node, former(), &request(&json!({})))
+        let on_node = node(Some(&claim(Phase::Admitted)));
+        let answer = go_on(&kube, &aws, &on_node, previous(), &request(&json!({})))
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
@@ -270,9 +276,9 @@ mod tests {
             "{told:?}"
         );
         let progress = calls[3].body["metadata"]["annotations"][PROGRESS_ANNOTATION].clone();
-        let story: Value = serde_json::from_str(progress.as_str().unwrap()).unwrap();
+        let history: Value = serde_json::from_str(progress.as_str().unwrap()).unwrap();
         assert_eq!(
-            story,
+            history,
             json!({"summary": whose, "since": NOW, "until": "2027-01-02T00:00:00Z"})
         );
 
@@ -281,8 +287,8 @@ mod tests {
         let kube = ScriptedKube::new().on("GET", LIST, 200, rivals());
         let aws = ScriptedAws::new().on("CreateTags", "");
         let run = serde_json::to_value(answer.run.unwrap()).unwrap();
-        let former = Some(Former::ours(claim(Phase::Claimed)));
-        let answer = go_on(&kube, &aws, &told_before, former, &request(&run))
+        let previous = Some(PreviousClaim::ours(claim(Phase::Claimed)));
+        let answer = go_on(&kube, &aws, &told_before, previous, &request(&run))
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Wait);
@@ -295,14 +301,14 @@ mod tests {
         let mut request = request(&serde_json::to_value(run()).unwrap());
         request.context.state.entered_time = "2027-01-02T00:00:00Z".parse().unwrap();
         let on_node = node(Some(&claim(Phase::Claimed)));
-        let former = || Some(Former::ours(claim(Phase::Claimed)));
+        let previous = || Some(PreviousClaim::ours(claim(Phase::Claimed)));
         let aws = || ScriptedAws::new().on("CreateTags", "");
 
         let kube = ScriptedKube::new().on("GET", LIST, 200, rival);
-        let error = go_on(&kube, &aws(), &on_node, former(), &request)
+        let error = go_on(&kube, &aws(), &on_node, previous(), &request)
             .await
             .unwrap_err();
-        assert_eq!(error.failure(), Failure::TurnTimedOut);
+        assert_eq!(error.failure(), Failure::QueueTimedOut);
         assert!(
             error.to_string().contains("node two (i-0123456789abcdef1)"),
             "{error}"
@@ -310,9 +316,11 @@ mod tests {
 
         let kube = ScriptedKube::new()
             .on("GET", LIST, 200, list(&[]))
-            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
             .on("GET", LIST, 200, list(&[]));
-        let answer = go_on(&kube, &aws(), &on_node, former(), &request).await.unwrap();
+        let answer = go_on(&kube, &aws(), &on_node, previous(), &request)
+            .await
+            .unwrap();
         assert_eq!(
             answer.verdict,
             ClaimVerdict::Standby,
@@ -325,13 +333,13 @@ mod tests {
         let theirs = claim_of("two", Phase::Standby, -600);
         let mut on_node = node(None);
         on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
-        for (former, text) in [
+        for (previous, text) in [
             (
-                Former::dead(theirs.clone()),
+                PreviousClaim::dead(theirs.clone()),
                 "two, which had claimed it, no longer runs",
             ),
             (
-                Former::less_urgent(theirs.clone()),
+                PreviousClaim::less_urgent(theirs.clone()),
                 "two, which had claimed it, is less urgent and ends by itself",
             ),
         ] {
@@ -339,7 +347,7 @@ mod tests {
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Standby))))
                 .on("POST", "/events", 201, json!({}));
             let aws = ScriptedAws::new().on("CreateTags", "");
-            let answer = go_on(&kube, &aws, &on_node, Some(former), &request(&json!({})))
+            let answer = go_on(&kube, &aws, &on_node, Some(previous), &request(&json!({})))
                 .await
                 .unwrap();
             assert_eq!(answer.verdict, ClaimVerdict::Standby);
@@ -357,18 +365,18 @@ mod tests {
         let mut request = request(&json!({}));
         request.context.execution.input["urgency"] = json!("spot");
         let kube = ScriptedKube::new()
-            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
+            .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let former = Some(Former::less_urgent(claim_of("two", Phase::Claimed, -600)));
-        let answer = go_on(&kube, &aws, &node(None), former, &request).await.unwrap();
+        let previous = Some(PreviousClaim::less_urgent(claim_of("two", Phase::Claimed, -600)));
+        let answer = go_on(&kube, &aws, &node(None), previous, &request).await.unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
         let urgent = Claim {
             urgency: Urgency::Spot,
-            ..claim(Phase::Turn)
+            ..claim(Phase::Admitted)
         };
         assert_eq!(claims_written(&kube), [urgent]);
-        assert_eq!(kube.scenes_left(), 0);
+        assert_eq!(kube.exchanges_left(), 0);
     }
 
     #[tokio::test]
@@ -383,10 +391,10 @@ mod tests {
             (Phase::Waiting, "Standby", Phase::Waiting),
             (Phase::Disposing, "Terminating:Wait", Phase::Disposing),
         ] {
-            let mut target = target(&kube, &node(None)).await;
-            target.group.members[0].lifecycle_state = state.to_owned();
-            let former = Former::dead(claim_of("two", phase, -600));
-            let claim = target.word_claim(Some(&former), &request(&json!({})), &input);
+            let mut facts = facts(&kube, &node(None)).await;
+            facts.group.members[0].lifecycle_state = state.to_owned();
+            let previous = PreviousClaim::dead(claim_of("two", phase, -600));
+            let claim = facts.word_claim(Some(&previous), &request(&json!({})), &input);
             assert_eq!(claim.phase, expected, "{phase} {state}");
         }
     }

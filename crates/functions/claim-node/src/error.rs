@@ -16,7 +16,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
-    TurnTimedOut(String),
+    QueueTimedOut(String),
     /// The claim was taken away while the node waited for its turn.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
@@ -44,7 +44,7 @@ impl NamedFailure for Error {
         match self {
             Self::InvalidInput(_) => Failure::InvalidInput,
             Self::Refused(_) => Failure::PreflightRefused,
-            Self::TurnTimedOut(_) => Failure::TurnTimedOut,
+            Self::QueueTimedOut(_) => Failure::QueueTimedOut,
             Self::ClaimLost(error) => error.failure(),
             Self::Environment(..) | Self::Incomplete(_) | Self::Record(_) => Failure::InternalError,
             Self::Access(error) => error.failure(),

@@ -12,13 +12,13 @@ use recycle::contract::run::Run;
 use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
 use recycle::input::parse::parse_input;
+use recycle::input::path::RecyclePath;
 use recycle::input::urgency::Urgency;
-use recycle::input::way_in::WayIn;
 use recycle::records::claim::{Claim, Phase};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
-use crate::surroundings::Target;
+use crate::facts::ClaimFacts;
 
 pub(crate) const NOW: &str = "2027-01-01T00:00:00Z";
 /// Paths of the node under test and of the list of its group's Nodes.
@@ -76,10 +76,10 @@ pub(crate) fn list(nodes: &[Value]) -> Value {
 }
 
 /// Returns the facts after pre-flight: this Node, and its instance in service and without tags.
-pub(crate) async fn target(kube: &ScriptedKube, node: &Value) -> Target {
+pub(crate) async fn facts(kube: &ScriptedKube, node: &Value) -> ClaimFacts {
     let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
     let facts = kubernetes::get_node(&found.client(), &"one".parse().unwrap()).await;
-    Target {
+    ClaimFacts {
         client: kube.client(),
         instance: Instance {
             id: id(),
@@ -128,5 +128,5 @@ pub(crate) fn request(run: &Value) -> ClaimRequest {
 pub(crate) fn run() -> Run {
     let (group, node) = ("workers".parse().unwrap(), "one".parse().unwrap());
     let input = parse_input(&input(), &settings()).unwrap();
-    Run::new(input, WayIn::Before, group, node, NOW.parse().unwrap())
+    Run::new(input, RecyclePath::Before, group, node, NOW.parse().unwrap())
 }

@@ -10,8 +10,8 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::facts::look_into;
 use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
-use crate::surroundings::look_into;
 
 /// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, and the health of targets.
 type Answers = [String; 7];
@@ -21,12 +21,12 @@ fn whole() -> Answers {
     let mut node = node(None);
     node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] = json!("blue");
     let id = id();
-    let target = |id: &str| {
+    let facts = |id: &str| {
         format!(
             "<member><Target><Id>{id}</Id></Target><TargetHealth><State>healthy</State></TargetHealth></member>"
         )
     };
-    let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
+    let targets = [facts("i-0fedcba9876543210"), facts(id.as_str())].concat();
     let instance_tags =
         "<tagSet><item><key>kubernetes.io/cluster/world</key><value>owned</value></item></tagSet>";
     let group_tags =
@@ -59,7 +59,7 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         .on("GET", NODE, 200, found)
         .refuses("GET", "/api/v1/nodes/i-", 404, "NotFound", "no")
         .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
-        .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))));
+        .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))));
     let kube = (0..3).fold(kube, |kube, _| kube.on("GET", LIST, 200, listed.clone()));
     let review = "/selfsubjectaccessreviews";
     let kube = PERMISSIONS

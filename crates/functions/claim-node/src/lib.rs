@@ -5,14 +5,14 @@ mod balancers;
 mod claiming;
 mod config;
 mod error;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod laws;
 mod outage;
 mod planning;
-mod surroundings;
-mod turning;
+mod queueing;
 
 use aws_config::SdkConfig;
 use ec2::groups::Groups;
@@ -30,8 +30,8 @@ use recycle::input::parse::parse_input;
 use recycle::plan::dry_run::Plan;
 use recycle::records::claim::{ClaimDecision, decide_claim};
 
-use crate::claiming::Former;
-use crate::surroundings::Found;
+use crate::claiming::PreviousClaim;
+use crate::facts::FetchedFacts;
 
 pub use config::read_settings;
 pub use error::Error;
@@ -77,24 +77,24 @@ impl ClaimNode {
     }
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Answered {
-        let found = self.fetch_surroundings(input, request).await?;
+        let found = self.fetch_facts(input, request).await?;
         self.claim_in(found, request, input).await
     }
 
     /// Decides and acts on the claim after all facts are read.
-    async fn claim_in(&self, found: Found, request: &ClaimRequest, input: &Input) -> Answered {
-        let input = &found.settle_way_in(input);
+    async fn claim_in(&self, found: FetchedFacts, request: &ClaimRequest, input: &Input) -> Answered {
+        let input = &found.settle_path(input);
         let me = request.context.fence();
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
         } else {
             decide_claim(found.claim().as_ref(), &me, input.urgency, request.owner.as_ref())
         };
-        let former = match decision {
+        let previous = match decision {
             ClaimDecision::Take => None,
-            ClaimDecision::Ours(claim) => Some(Former::ours(claim)),
-            ClaimDecision::Resume(claim) => Some(Former::dead(claim)),
-            ClaimDecision::TakeOver(claim) => Some(Former::less_urgent(claim)),
+            ClaimDecision::Ours(claim) => Some(PreviousClaim::ours(claim)),
+            ClaimDecision::Resume(claim) => Some(PreviousClaim::dead(claim)),
+            ClaimDecision::TakeOver(claim) => Some(PreviousClaim::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => {
                 let reason = explain_question(&owner);
                 return Ok(Answer::new(ClaimVerdict::AskOwner, reason).with(ClaimBody::Owner(owner)));
@@ -106,9 +106,9 @@ impl ClaimNode {
         if let Some(reason) = found.find_release(input) {
             return self.release(input, reason).await;
         }
-        let has_begun = former
+        let has_begun = previous
             .as_ref()
-            .is_some_and(|former| found.has_begun(former.claim.phase, input));
+            .is_some_and(|previous| found.has_begun(previous.claim.phase, input));
         // When an execution resumes a node that was begun, pre-flight skips its checks whether to start.
         let group_state = if has_begun {
             GroupState::default()
@@ -126,13 +126,13 @@ impl ClaimNode {
         };
         let remark = found.note_retention(input);
         notes.extend(remark.clone());
-        let target = found.into_target(hook, remark)?;
+        let facts = found.into_target(hook, remark)?;
         if input.dry_run {
-            let answer = target.plan(input, notes, request.context.now()).await?;
-            target.tell_plan(&answer, &request.context).await?;
+            let answer = facts.plan(input, notes, request.context.now()).await?;
+            facts.record_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
-        self.go_on(target, former, request, input, &group_state).await
+        self.go_on(facts, previous, request, input, &group_state).await
     }
 
     /// Completes our lifecycle hook, which holds the instance for nothing. A dry run returns the plan instead.

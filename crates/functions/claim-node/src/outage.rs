@@ -3,7 +3,7 @@
 
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
-use recycle::claim::queue::pace_turn;
+use recycle::claim::queue::pace_queue;
 use recycle::contract::requests::ClaimRequest;
 use recycle::contract::verdicts::ClaimVerdict;
 
@@ -15,7 +15,7 @@ pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Answered {
     let now = request.context.now();
     let may_pass = error.failure() == Failure::ServiceUnavailable;
     let queued = request.run.filter(|_| may_pass);
-    let Some((run, wait)) = queued.and_then(|run| pace_turn(run.claimed_at, now).map(|wait| (run, wait)))
+    let Some((run, wait)) = queued.and_then(|run| pace_queue(run.claimed_at, now).map(|wait| (run, wait)))
     else {
         return Err(error);
     };

@@ -10,10 +10,10 @@ use recycle::input::model::Input;
 use recycle::plan::dry_run::write_plan;
 use recycle::restore::sweep::is_by_request;
 
-use crate::surroundings::Target;
+use crate::facts::ClaimFacts;
 use crate::{Answered, Error};
 
-impl Target {
+impl ClaimFacts {
     pub(crate) async fn plan(&self, input: &Input, mut notes: Vec<String>, now: Timestamp) -> Answered {
         let drain = DrainFacts {
             input,
@@ -35,7 +35,7 @@ impl Target {
 
     /// Answers a person's taint: writes the plan in an Event on the Node, and removes the taint. Otherwise every sweep would ask again.
     /// Does nothing if the taint did not start this execution.
-    pub(crate) async fn tell_plan(
+    pub(crate) async fn record_plan(
         &self,
         answer: &Answer<ClaimVerdict>,
         context: &Context,
@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, input, node, request, settings, target};
+    use crate::fixtures::{NODE, facts, input, node, request, settings};
 
     #[tokio::test]
     async fn pods_count_that_came_since_an_earlier_run_took_its_taint_away() {
@@ -74,7 +74,7 @@ mod tests {
         node["metadata"]["annotations"][RECORD_ANNOTATION] =
             json!(r#"{"schema": 1, "tainted_at": "2027-01-01T05:00:00Z"}"#);
         let kube = ScriptedKube::new().on("GET", "/pods?", 200, json!({"metadata": {}, "items": [pod]}));
-        let answer = target(&kube, &node)
+        let answer = facts(&kube, &node)
             .await
             .plan(
                 &parse_input(&input(), &settings()).unwrap(),
@@ -101,8 +101,8 @@ mod tests {
             .parse()
             .unwrap();
         let answer = Answer::new(ClaimVerdict::Planned, "it can be recycled");
-        let target = target(&kube, &node).await;
-        target.tell_plan(&answer, &context).await.unwrap();
+        let facts = facts(&kube, &node).await;
+        facts.record_plan(&answer, &context).await.unwrap();
         let calls = kube.calls().into_iter();
         calls.map(|call| call.method).collect()
     }

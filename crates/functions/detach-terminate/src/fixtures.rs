@@ -12,15 +12,15 @@ use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
 use recycle::input::model::Input;
 use recycle::input::parse::parse_input;
+use recycle::input::path::RecyclePath;
 use recycle::input::urgency::Urgency;
-use recycle::input::way_in::WayIn;
 use recycle::records::claim::{Claim, Phase};
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use crate::DetachTerminate;
-use crate::case::Case;
+use crate::facts::FetchedFacts;
 
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
 pub(crate) const OTHER: &str = "i-0bbbbbbbbbbbbbbbb";
@@ -74,7 +74,7 @@ pub(crate) fn stored_node(phase: Phase) -> Value {
 pub(crate) fn run(dispose: &str) -> Run {
     let (group, node) = ("workers".parse().unwrap(), "node-a".parse().unwrap());
     let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
-    Run::new(input(dispose), WayIn::Before, group, node, claimed_at)
+    Run::new(input(dispose), RecyclePath::Before, group, node, claimed_at)
 }
 
 pub(crate) fn node() -> NodeFacts {
@@ -124,8 +124,8 @@ pub(crate) fn group(lifecycle_state: &str) -> Group {
 }
 
 /// Returns a drained node in Standby, to be disposed of as asked.
-pub(crate) fn case(kube: &ScriptedKube, dispose: &str, state: &str) -> Case {
-    Case {
+pub(crate) fn facts(kube: &ScriptedKube, dispose: &str, state: &str) -> FetchedFacts {
+    FetchedFacts {
         client: kube.client(),
         node: Some(node()),
         instance: Some(Instance {

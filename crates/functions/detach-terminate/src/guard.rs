@@ -7,22 +7,22 @@ use recycle::cluster::hook::{RETAINED, WAITING};
 use recycle::cluster::instance::{Instance, describe_instance};
 use recycle::cluster::node::{NodeFacts, is_draining_taint};
 use recycle::input::model::Dispose;
-use recycle::input::way_in::WayIn;
+use recycle::input::path::RecyclePath;
 
 use crate::Error;
-use crate::case::Case;
+use crate::facts::FetchedFacts;
 
-impl Case {
+impl FetchedFacts {
     pub(crate) fn is_going(&self) -> bool {
         let (dispose, state) = (self.run.input.dispose, self.lifecycle_state());
         // A lost node that has left its group, for whatever reason, leaves nothing to do.
         let has_left = self.run.lost.is_some() && is_out(state);
-        has_left || is_going(dispose, self.run.way_in, self.instance.as_ref(), state)
+        has_left || is_going(dispose, self.run.path, self.instance.as_ref(), state)
     }
 
     pub(crate) fn check_as_left(&self) -> Result<(), Error> {
         let (id, state) = (&self.run.input.instance_id, self.lifecycle_state());
-        check_as_left(id, self.run.way_in, state, self.node.as_ref())
+        check_as_left(id, self.run.path, state, self.node.as_ref())
             .map_err(|text| Error::Ended(Failure::ServiceRefused, text))
     }
 }
@@ -35,14 +35,14 @@ fn is_out(lifecycle_state: Option<&str>) -> bool {
 /// Checks whether the end of the instance has begun, so that none of its pods can be saved any more.
 fn is_going(
     dispose: Dispose,
-    way_in: WayIn,
+    path: RecyclePath,
     instance: Option<&Instance>,
     lifecycle_state: Option<&str>,
 ) -> bool {
     let Some(instance) = instance else { return true };
     // On the hook path the instance stays until the hook is completed.
     let is_held = |state: &str| {
-        state == RETAINED || (way_in == WayIn::Hook && matches!(state, "Terminating" | WAITING))
+        state == RETAINED || (path == RecyclePath::Hook && matches!(state, "Terminating" | WAITING))
     };
     let is_terminating =
         lifecycle_state.is_some_and(|state| state.starts_with("Terminat") && !is_held(state));
@@ -59,14 +59,15 @@ fn is_going(
 /// A missing Node cannot take pods. The error text describes the state.
 fn check_as_left(
     id: &InstanceId,
-    way_in: WayIn,
+    path: RecyclePath,
     lifecycle_state: Option<&str>,
     node: Option<&NodeFacts>,
 ) -> Result<(), String> {
-    let is_in_place = match (way_in, lifecycle_state) {
-        (WayIn::Before, Some("Standby" | "EnteringStandby")) | (WayIn::After, Some("InService")) => true,
-        (WayIn::Hook, state) => state.is_some(),
-        (WayIn::Before | WayIn::After, _) => false,
+    let is_in_place = match (path, lifecycle_state) {
+        (RecyclePath::Before, Some("Standby" | "EnteringStandby"))
+        | (RecyclePath::After, Some("InService")) => true,
+        (RecyclePath::Hook, state) => state.is_some(),
+        (RecyclePath::Before | RecyclePath::After, _) => false,
     };
     let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(is_draining_taint));
     let state = match lifecycle_state {
@@ -106,12 +107,12 @@ mod tests {
         for (dispose, state, lifecycle_state, expected) in cases {
             let instance = instance(state);
             assert_eq!(
-                is_going(dispose, WayIn::Before, Some(&instance), lifecycle_state),
+                is_going(dispose, RecyclePath::Before, Some(&instance), lifecycle_state),
                 expected,
                 "{dispose:?} {state} {lifecycle_state:?}"
             );
         }
-        assert!(is_going(Dispose::Terminate, WayIn::Before, None, None));
+        assert!(is_going(Dispose::Terminate, RecyclePath::Before, None, None));
     }
 
     #[test]
@@ -123,7 +124,7 @@ mod tests {
             ("Terminating:Retained", false),
             ("Terminating:Proceed", true),
         ] {
-            let is_going = is_going(Dispose::Terminate, WayIn::Hook, Some(&running), Some(state));
+            let is_going = is_going(Dispose::Terminate, RecyclePath::Hook, Some(&running), Some(state));
             assert_eq!(is_going, expected, "{state}");
         }
     }
@@ -132,11 +133,14 @@ mod tests {
     fn a_tainted_node_in_standby_is_as_we_left_it() {
         for state in ["Standby", "EnteringStandby"] {
             assert_eq!(
-                check_as_left(&id(), WayIn::Before, Some(state), Some(&node())),
+                check_as_left(&id(), RecyclePath::Before, Some(state), Some(&node())),
                 Ok(())
             );
         }
-        assert_eq!(check_as_left(&id(), WayIn::Before, Some("Standby"), None), Ok(()));
+        assert_eq!(
+            check_as_left(&id(), RecyclePath::Before, Some("Standby"), None),
+            Ok(())
+        );
     }
 
     #[test]
@@ -145,12 +149,13 @@ mod tests {
             (Some("InService"), "is InService in its group"),
             (None, "has left its group"),
         ] {
-            let refusal = check_as_left(&id(), WayIn::Before, state, Some(&node())).unwrap_err();
+            let refusal = check_as_left(&id(), RecyclePath::Before, state, Some(&node())).unwrap_err();
             assert!(refusal.contains(text), "{refusal}");
         }
         let mut untainted = node();
         untainted.taints.clear();
-        let refusal = check_as_left(&id(), WayIn::Before, Some("Standby"), Some(&untainted)).unwrap_err();
+        let refusal =
+            check_as_left(&id(), RecyclePath::Before, Some("Standby"), Some(&untainted)).unwrap_err();
         assert!(refusal.contains("has lost the taint"), "{refusal}");
     }
 }

@@ -2,8 +2,8 @@
 //! its group. One step for each call: recorded, then done. It evicts nothing; if pods that matter are there again, or a node is not lost after
 //! all, it hands the node back to `check-pods`.
 
-mod case;
 mod error;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 mod guard;
@@ -58,7 +58,7 @@ impl DetachTerminate {
         let run = request.run.clone();
         let execution = request.context.execution.id.clone();
         let answer = self.take_step(request).await;
-        let answer = answer.map(|answer| answer.telling_end(&execution, DisposeVerdict::Recycled));
+        let answer = answer.map(|answer| answer.with_end_notification(&execution, DisposeVerdict::Recycled));
         answer.or_else(|error| outage::wait_out(error, run, now))
     }
 
@@ -74,50 +74,50 @@ impl DetachTerminate {
         node: Option<NodeFacts>,
         request: StepRequest,
     ) -> Answered {
-        let mut case = self.fetch(client, node, request).await?;
-        if case.has_recovered() {
-            return case.spare("is well again").await;
+        let mut facts = self.fetch(client, node, request).await?;
+        if facts.has_recovered() {
+            return facts.spare("is well again").await;
         }
-        if case.is_silent_like_all().await? {
+        if facts.is_silent_like_all().await? {
             let state = "is silent like every other node: it is not given up";
-            return case.spare(state).await;
+            return facts.spare(state).await;
         }
-        if !case.is_going() {
-            case.check_as_left()?;
-            let survey = match case.run.lost {
+        if !facts.is_going() {
+            facts.check_as_left()?;
+            let survey = match facts.run.lost {
                 // No pod of a lost node can be saved.
                 Some(_) => PodSurvey::default(),
-                None => case.survey_pods().await?,
+                None => facts.survey_pods().await?,
             };
-            case.run.drain.late_pods = EndedPods::late(&survey);
-            match &mut case.run.drain.ended_pods {
+            facts.run.drain.late_pods = EndedPods::late(&survey);
+            match &mut facts.run.drain.ended_pods {
                 Some(ended) => *ended = EndedPods::of(&survey),
                 None if survey.is_clear() => {}
-                None => return Ok(case.back_to_check_pods(survey).await),
+                None => return Ok(facts.back_to_check_pods(survey).await),
             }
         }
-        match case.find_shortage().await? {
-            Some(shortage) => return case.await_members(&shortage).await,
-            None => case.run.short_since = None,
+        match facts.find_shortage().await? {
+            Some(shortage) => return facts.await_members(&shortage).await,
+            None => facts.run.short_since = None,
         }
-        if case.has_to_remember() {
-            return self.remember(case).await;
+        if facts.has_to_remember() {
+            return self.remember(facts).await;
         }
-        match next_disposal_step(&case.departure()) {
-            DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(case, seconds).await,
-            DisposalStep::Wait(seconds, reason) => Ok(case.wait(seconds, &reason)),
-            DisposalStep::MarkOutOfService => self.mark_out_of_service(case).await,
-            DisposalStep::CompleteHook(seconds) => self.complete_hook(case, seconds).await,
-            DisposalStep::Terminate(seconds) => self.terminate(case, seconds).await,
-            DisposalStep::Stop(seconds) => self.stop(case, seconds).await,
-            DisposalStep::Protect(members) => self.protect(case, &members).await,
-            DisposalStep::Detach(seconds) => self.detach(case, seconds).await,
-            DisposalStep::Unprotect(members) => self.unprotect(case, &members).await,
-            DisposalStep::Retire => self.retire(case).await,
-            DisposalStep::Done => self.finish(case).await,
+        match next_disposal_step(&facts.disposal_facts()) {
+            DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(facts, seconds).await,
+            DisposalStep::Wait(seconds, reason) => Ok(facts.wait(seconds, &reason)),
+            DisposalStep::MarkOutOfService => self.mark_out_of_service(facts).await,
+            DisposalStep::CompleteHook(seconds) => self.complete_hook(facts, seconds).await,
+            DisposalStep::Terminate(seconds) => self.terminate(facts, seconds).await,
+            DisposalStep::Stop(seconds) => self.stop(facts, seconds).await,
+            DisposalStep::Protect(members) => self.protect(facts, &members).await,
+            DisposalStep::Detach(seconds) => self.detach(facts, seconds).await,
+            DisposalStep::Unprotect(members) => self.unprotect(facts, &members).await,
+            DisposalStep::Retire => self.retire(facts).await,
+            DisposalStep::Done => self.finish(facts).await,
             DisposalStep::GiveUp(state) => {
                 let state = format!("does not go: {state}");
-                Err(Error::Ended(Failure::ServiceRefused, case.say(&state)))
+                Err(Error::Ended(Failure::ServiceRefused, facts.say(&state)))
             }
         }
     }

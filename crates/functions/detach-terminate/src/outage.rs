@@ -16,7 +16,7 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     let may_pass = error.failure() == Failure::ServiceUnavailable
         || matches!(error, Error::Node(kubernetes::Error::NodeGone { .. }));
     let since = run.disposing_since.unwrap_or(now);
-    let wait = wait_for_answer(since, now, run.input.load_balancer_grace_seconds);
+    let wait = wait_for_answer(since, now, run.input.load_balancer_grace);
     let Some(wait) = wait.filter(|_| may_pass) else {
         return Err(error);
     };
@@ -31,11 +31,11 @@ mod tests {
     use scripted_kube::ScriptedKube;
 
     use super::*;
-    use crate::fixtures::case;
+    use crate::fixtures::facts;
 
     #[tokio::test]
     async fn an_outage_is_waited_out_as_long_as_there_is_patience() {
-        let mut run = case(&ScriptedKube::new(), "terminate", "running").run;
+        let mut run = facts(&ScriptedKube::new(), "terminate", "running").run;
         let since: Timestamp = "2027-01-01T20:00:00Z".parse().unwrap();
         run.disposing_since = Some(since);
         let at = |minutes: i64| since + jiff::SignedDuration::from_mins(minutes);

@@ -6,8 +6,8 @@ use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
-    CLAIM_TAG, DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, PUT_BACK_TAG, STANDBY_TAG,
-    STOPPED_TAG,
+    CLAIM_TAG, DETACHED_TAG, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG, GROUP_TAG, RESTORE_LOG_TAG,
+    STANDBY_TAG, STOPPED_TAG,
 };
 use recycle::cluster::group::Member;
 use recycle::cluster::instance::Instance;
@@ -22,17 +22,17 @@ use recycle::records::schema::SCHEMA;
 use recycle::replacement::old_node::OldNode;
 use recycle::restore::undo::EXCLUDED;
 
-use crate::case::Case;
+use crate::facts::FetchedFacts;
 use crate::{AT_ONCE, Answered, DetachTerminate, Error};
 
 impl DetachTerminate {
     /// Remembers the facts that the replacement is judged by, before the instance is ended: in the run, and on the Node for an execution
     /// that resumes. If an execution that is dead by now has ended the instance, the facts come from its record on the Node.
-    pub(crate) async fn remember(&self, mut case: Case) -> Answered {
-        let members = if case.lifecycle_state() == Some("InService") {
-            let members = case.group.iter().flat_map(|group| &group.members);
+    pub(crate) async fn remember(&self, mut facts: FetchedFacts) -> Answered {
+        let members = if facts.lifecycle_state() == Some("InService") {
+            let members = facts.group.iter().flat_map(|group| &group.members);
             let members: Vec<InstanceId> = members.map(|member| member.instance.clone()).collect();
-            self.record(&case, |node| {
+            self.record(&facts, |node| {
                 let record = Record {
                     schema: SCHEMA,
                     members_before: members.clone(),
@@ -43,20 +43,20 @@ impl DetachTerminate {
             .await?;
             members
         } else {
-            match &case.node {
+            match &facts.node {
                 Some(node) => node.record()?.members_before,
                 None => Vec::new(),
             }
         };
-        case.run.old = Some(OldNode::new(case.node.as_ref(), &members));
+        facts.run.old = Some(OldNode::new(facts.node.as_ref(), &members));
         let reason = "the members of its group are remembered, to know its replacement by";
-        Ok(case.wait(AT_ONCE, reason))
+        Ok(facts.wait(AT_ONCE, reason))
     }
 
-    pub(crate) async fn leave_balancers(&self, case: Case, seconds: u32) -> Answered {
-        self.record(&case, |node| {
+    pub(crate) async fn leave_balancers(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record(&facts, |node| {
             let record = Record {
-                excluded_at: Some(case.now),
+                excluded_at: Some(facts.now),
                 excluded_before: node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned(),
                 ..node.record()?
             };
@@ -65,88 +65,88 @@ impl DetachTerminate {
                 .record(&record)?)
         })
         .await?;
-        Ok(case.wait(seconds, "load balancers forget it"))
+        Ok(facts.wait(seconds, "load balancers forget it"))
     }
 
-    pub(crate) async fn terminate(&self, case: Case, seconds: u32) -> Answered {
-        self.record_phase(&case).await?;
-        match self.groups.terminate(&case.run.input.instance_id).await {
+    pub(crate) async fn terminate(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record_phase(&facts).await?;
+        match self.groups.terminate(&facts.run.input.instance_id).await {
             // An earlier try of the same call has taken effect, or the group was quicker.
-            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
+            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&facts).await? => {}
             called => called?,
         }
-        let reason = with_volumes_left("its group terminates it", &case);
-        Ok(case.wait(seconds, &reason))
+        let reason = with_volumes_left("its group terminates it", &facts);
+        Ok(facts.wait(seconds, &reason))
     }
 
     /// Completes our lifecycle hook, also for a termination that recycle-eks has called itself.
     /// The call names the instance, so that it needs no token.
-    pub(crate) async fn complete_hook(&self, case: Case, seconds: u32) -> Answered {
-        self.record_phase(&case).await?;
-        let id = &case.run.input.instance_id;
-        self.groups.complete_hook(&case.run.group, id).await?;
-        let reason = with_volumes_left("our lifecycle hook lets it go", &case);
-        Ok(case.wait(seconds, &reason))
+    pub(crate) async fn complete_hook(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record_phase(&facts).await?;
+        let id = &facts.run.input.instance_id;
+        self.groups.complete_hook(&facts.run.group, id).await?;
+        let reason = with_volumes_left("our lifecycle hook lets it go", &facts);
+        Ok(facts.wait(seconds, &reason))
     }
 
-    pub(crate) async fn stop(&self, case: Case, seconds: u32) -> Answered {
-        self.record_phase(&case).await?;
-        self.instances.stop(&case.run.input.instance_id).await?;
-        let reason = with_volumes_left("it is being stopped", &case);
-        Ok(case.wait(seconds, &reason))
+    pub(crate) async fn stop(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record_phase(&facts).await?;
+        self.instances.stop(&facts.run.input.instance_id).await?;
+        let reason = with_volumes_left("it is being stopped", &facts);
+        Ok(facts.wait(seconds, &reason))
     }
 
     /// Sets the out-of-service taint and keeps the other taints. Kubernetes removes this one together with the Node.
-    pub(crate) async fn mark_out_of_service(&self, case: Case) -> Answered {
-        self.record(&case, |node| {
+    pub(crate) async fn mark_out_of_service(&self, facts: FetchedFacts) -> Answered {
+        self.record(&facts, |node| {
             let taints = node.taints.iter().cloned().chain([out_of_service_taint()]);
             Ok(NodeChange::new().taints(taints.collect()))
         })
         .await?;
         let reason = "its machine is off, so that Kubernetes lets its volumes go";
-        Ok(case.wait(AT_ONCE, reason))
+        Ok(facts.wait(AT_ONCE, reason))
     }
 
-    pub(crate) async fn protect(&self, case: Case, members: &[InstanceId]) -> Answered {
-        self.record_phase(&case).await?;
-        let (group, cause) = (&case.run.group, &case.run.input.instance_id);
+    pub(crate) async fn protect(&self, facts: FetchedFacts, members: &[InstanceId]) -> Answered {
+        self.record_phase(&facts).await?;
+        let (group, cause) = (&facts.run.group, &facts.run.input.instance_id);
         protection::protect(&self.groups, &self.instances, group, members, cause).await?;
         let count = members.len();
         let reason = format!("{count} members of its group are protected from scale-in meanwhile");
-        Ok(case.wait(AT_ONCE, &reason))
+        Ok(facts.wait(AT_ONCE, &reason))
     }
 
-    pub(crate) async fn detach(&self, case: Case, seconds: u32) -> Answered {
-        self.record_phase(&case).await?;
-        let id = &case.run.input.instance_id;
-        match self.groups.detach(&case.run.group, id).await {
-            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&case).await? => {}
+    pub(crate) async fn detach(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record_phase(&facts).await?;
+        let id = &facts.run.input.instance_id;
+        match self.groups.detach(&facts.run.group, id).await {
+            Err(ec2::Error::WrongState { .. }) if self.is_leaving(&facts).await? => {}
             called => called?,
         }
-        Ok(case.wait(seconds, "it is being detached from its group"))
+        Ok(facts.wait(seconds, "it is being detached from its group"))
     }
 
-    pub(crate) async fn unprotect(&self, case: Case, protected: &[InstanceId]) -> Answered {
-        protection::unprotect(&self.groups, &self.instances, case.group.as_ref(), protected).await?;
-        Ok(case.wait(AT_ONCE, "no member of its group is protected any more"))
+    pub(crate) async fn unprotect(&self, facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
+        protection::unprotect(&self.groups, &self.instances, facts.group.as_ref(), protected).await?;
+        Ok(facts.wait(AT_ONCE, "no member of its group is protected any more"))
     }
 
     /// Finishes the disposal of a stopped or detached instance. The result tag comes first, to inform operators, and then the Node.
     /// The claim goes last, because it is what permits these steps.
-    pub(crate) async fn retire(&self, case: Case) -> Answered {
-        let is_stopped = case.run.input.dispose == Dispose::Stop;
+    pub(crate) async fn retire(&self, facts: FetchedFacts) -> Answered {
+        let is_stopped = facts.run.input.dispose == Dispose::Stop;
         let tag = if is_stopped { STOPPED_TAG } else { DETACHED_TAG };
-        let id = &case.run.input.instance_id;
-        self.instances.tag(id, &[(tag, case.now.to_string())]).await?;
-        if let Some(node) = &case.node {
-            let amended = kubernetes::amend_node(&case.client, node.clone(), |node| {
+        let id = &facts.run.input.instance_id;
+        self.instances.tag(id, &[(tag, facts.now.to_string())]).await?;
+        if let Some(node) = &facts.node {
+            let amended = kubernetes::amend_node(&facts.client, node.clone(), |node| {
                 let change = if is_stopped {
                     kubernetes::retire_stopped(node, id)
                 } else {
                     kubernetes::retire_detached(node, id)
                 };
                 if change.is_some() {
-                    case.check_claim(node)?;
+                    facts.check_claim(node)?;
                 }
                 Ok::<_, Error>(change)
             });
@@ -157,21 +157,21 @@ impl DetachTerminate {
                 amended?;
             }
         }
-        self.finish(case).await
+        self.finish(facts).await
     }
 
     /// Ends the disposal, and lets Cluster Autoscaler have the replacement again. For a lost node the end is the error `NodeLost`.
     /// A terminated instance takes its tags with it. An instance that stays keeps only the tag of its result.
-    pub(crate) async fn finish(&self, mut case: Case) -> Answered {
-        let old = &case.run.input.instance_id;
-        leave_to_the_sweep(kubernetes::let_go_of_all(&case.client, old).await)?;
-        if let Some(lost) = &case.run.lost {
-            return Err(report_loss(&case, lost).await);
+    pub(crate) async fn finish(&self, mut facts: FetchedFacts) -> Answered {
+        let old = &facts.run.input.instance_id;
+        leave_to_the_sweep(kubernetes::let_go_of_all(&facts.client, old).await)?;
+        if let Some(lost) = &facts.run.lost {
+            return Err(report_loss(&facts, lost).await);
         }
-        let dispose = case.run.input.dispose;
-        let there = case.instance.as_ref().filter(|instance| !instance.is_gone());
+        let dispose = facts.run.input.dispose;
+        let there = facts.instance.as_ref().filter(|instance| !instance.is_gone());
         if let Some(instance) = there.filter(|_| dispose != Dispose::Terminate) {
-            let ours = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
+            let ours = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
             let has = |tag: &&str| instance.tags.contains_key(*tag);
             let left: Vec<&str> = ours.into_iter().filter(has).collect();
             if !left.is_empty() {
@@ -184,10 +184,10 @@ impl DetachTerminate {
             }
             Dispose::Terminate => "is being terminated by its group".to_owned(),
             Dispose::Stop => "is stopped, and stays in Standby".to_owned(),
-            Dispose::Detach => format!("has left group {}, and runs", case.run.group),
+            Dispose::Detach => format!("has left group {}, and runs", facts.run.group),
         };
-        let mut reason = case.say_whole(&outcome);
-        let verdict = match &case.run.old {
+        let mut reason = facts.say_whole(&outcome);
+        let verdict = match &facts.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
                 reason = format!(
@@ -198,32 +198,32 @@ impl DetachTerminate {
             None => DisposeVerdict::Recycled,
         };
         // After the end no function asks which pods held the node.
-        case.run.drain.holders = None;
-        let answer = Answer::new(verdict, reason).naming_ended(&case.run);
-        Ok(answer.carrying(case.run))
+        facts.run.drain.holders = None;
+        let answer = Answer::new(verdict, reason).naming_ended(&facts.run);
+        Ok(answer.carrying(facts.run))
     }
 
-    async fn record_phase(&self, case: &Case) -> Result<(), Error> {
-        self.record(case, |_| Ok(NodeChange::new())).await
+    async fn record_phase(&self, facts: &FetchedFacts) -> Result<(), Error> {
+        self.record(facts, |_| Ok(NodeChange::new())).await
     }
 
     /// Writes the phase, and what else the step changes on the Node, in one request. Then writes the instance's tag.
     /// Without a claim nothing is written.
     async fn record(
         &self,
-        case: &Case,
+        facts: &FetchedFacts,
         change: impl Fn(&NodeFacts) -> Result<NodeChange, Error>,
     ) -> Result<(), Error> {
-        let Some(claim) = case.claim.clone() else {
+        let Some(claim) = facts.claim.clone() else {
             return Ok(());
         };
         let claim = Claim {
             phase: Phase::Disposing,
             ..claim
         };
-        if let Some(node) = &case.node {
-            kubernetes::amend_node(&case.client, node.clone(), |node| {
-                let found = case.check_claim(node)?;
+        if let Some(node) = &facts.node {
+            kubernetes::amend_node(&facts.client, node.clone(), |node| {
+                let found = facts.check_claim(node)?;
                 let change = change(node)?;
                 if found == claim && change.is_empty() {
                     return Ok(None);
@@ -231,38 +231,40 @@ impl DetachTerminate {
                 Ok::<_, Error>(Some(change.claim(&claim)?))
             })
             .await?;
-            let state = match case.run.drain.ended_pods {
+            let state = match facts.run.drain.ended_pods {
                 None => "is drained and leaves",
                 Some(_) => "leaves",
             };
-            case.tell(Phase::Disposing, &case.say_whole(state)).await;
+            facts
+                .record_event(Phase::Disposing, &facts.say_whole(state))
+                .await;
         }
         let tag = claim.to_tag();
         let is_untagged = |instance: &&Instance| instance.tags.get(CLAIM_TAG) != Some(&tag);
-        if let Some(instance) = case.instance.as_ref().filter(is_untagged) {
+        if let Some(instance) = facts.instance.as_ref().filter(is_untagged) {
             self.instances.tag(&instance.id, &[(CLAIM_TAG, tag)]).await?;
         }
         Ok(())
     }
 
-    async fn is_leaving(&self, case: &Case) -> Result<bool, Error> {
-        let group = self.groups.fetch(&case.run.group).await?;
-        let id = &case.run.input.instance_id;
+    async fn is_leaving(&self, facts: &FetchedFacts) -> Result<bool, Error> {
+        let group = self.groups.fetch(&facts.run.group).await?;
+        let id = &facts.run.input.instance_id;
         let member = group.as_ref().and_then(|group| group.member(id));
         Ok(member.is_none_or(Member::is_leaving))
     }
 }
 
-async fn report_loss(case: &Case, lost: &Lost) -> Error {
-    let state = case.instance.as_ref().map(|instance| instance.state.as_str());
-    let subject = case.say("").trim_end().to_owned();
-    let text = describe_loss(&subject, lost, state, case.run.drain.holders.as_ref());
-    case.tell(Occasion::Lost, &text).await;
+async fn report_loss(facts: &FetchedFacts, lost: &Lost) -> Error {
+    let state = facts.instance.as_ref().map(|instance| instance.state.as_str());
+    let subject = facts.say("").trim_end().to_owned();
+    let text = describe_loss(&subject, lost, state, facts.run.drain.holders.as_ref());
+    facts.record_event(Occasion::Lost, &text).await;
     Error::Ended(Failure::NodeLost, text)
 }
 
-fn with_volumes_left(what: &str, case: &Case) -> String {
-    match describe_volumes_left(case.node.as_ref()) {
+fn with_volumes_left(what: &str, facts: &FetchedFacts) -> String {
+    match describe_volumes_left(facts.node.as_ref()) {
         Some(left) => format!("{what}, {left}"),
         None => what.to_owned(),
     }
@@ -288,7 +290,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, case, step, stored_node};
+    use crate::fixtures::{NODE, facts, step, stored_node};
 
     fn kube() -> ScriptedKube {
         ScriptedKube::new()
@@ -308,7 +310,7 @@ mod tests {
             .on("CreateTags", "")
             .on("TerminateInstanceInAutoScalingGroup", "");
         let answer = step(&aws)
-            .terminate(case(&kube, "terminate", "running"), 30)
+            .terminate(facts(&kube, "terminate", "running"), 30)
             .await
             .unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (DisposeVerdict::Wait, 30));
@@ -333,7 +335,7 @@ mod tests {
             .on("GET", NODE, 200, other);
         let aws = ScriptedAws::new();
         let error = step(&aws)
-            .terminate(case(&kube, "terminate", "running"), 30)
+            .terminate(facts(&kube, "terminate", "running"), 30)
             .await
             .unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
@@ -353,7 +355,7 @@ mod tests {
             )
             .on("DescribeAutoScalingGroups", nobody);
         let answer = step(&aws)
-            .terminate(case(&kube(), "terminate", "running"), 30)
+            .terminate(facts(&kube(), "terminate", "running"), 30)
             .await
             .unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Wait);
@@ -364,7 +366,7 @@ mod tests {
         let kube = kube();
         let aws = ScriptedAws::new().on("CreateTags", "");
         step(&aws)
-            .leave_balancers(case(&kube, "terminate", "running"), 60)
+            .leave_balancers(facts(&kube, "terminate", "running"), 60)
             .await
             .unwrap();
         let metadata = &kube.calls()[0].body["metadata"];
@@ -396,7 +398,7 @@ mod tests {
                 json!({"metadata": {"name": "new", "resourceVersion": "4"}, "spec": {}}),
             );
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
-        let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
+        let answer = step(&aws).retire(facts(&kube, "stop", "stopped")).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
         assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
         assert_eq!(
@@ -446,7 +448,7 @@ mod tests {
             ScriptedAws::new()
                 .on("CreateTags", "")
                 .refuses("DeleteTags", 403, "UnauthorizedOperation", "no");
-        let answer = step(&aws).retire(case(&kube, "stop", "stopped")).await.unwrap();
+        let answer = step(&aws).retire(facts(&kube, "stop", "stopped")).await.unwrap();
         assert_eq!(
             answer.verdict,
             DisposeVerdict::Recycled,
@@ -457,7 +459,7 @@ mod tests {
         let kube = ScriptedKube::new().breaks_on("PATCH", NODE);
         let aws = ScriptedAws::new().on("CreateTags", "");
         step(&aws)
-            .retire(case(&kube, "stop", "stopped"))
+            .retire(facts(&kube, "stop", "stopped"))
             .await
             .unwrap_err();
         assert_eq!(aws.actions(), ["CreateTags"]);
@@ -467,7 +469,10 @@ mod tests {
     async fn a_detached_instance_keeps_its_node_with_a_taint_that_says_so_and_loses_its_claim_last() {
         let kube = with_nobody_kept(kube());
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
-        let answer = step(&aws).retire(case(&kube, "detach", "running")).await.unwrap();
+        let answer = step(&aws)
+            .retire(facts(&kube, "detach", "running"))
+            .await
+            .unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
         assert_eq!(aws.actions(), ["CreateTags", "DeleteTags"]);
         assert!(
@@ -483,7 +488,7 @@ mod tests {
         assert_eq!(body["metadata"]["annotations"][CLAIM_ANNOTATION], json!(null));
 
         // The earlier call was killed before the tags were removed. The Node shows that its part was done.
-        let mut done = case(&with_nobody_kept(ScriptedKube::new()), "detach", "running");
+        let mut done = facts(&with_nobody_kept(ScriptedKube::new()), "detach", "running");
         let node = done.node.as_mut().unwrap();
         node.annotations.clear();
         node.taints = vec![detached_taint(&crate::fixtures::id())];
@@ -500,7 +505,7 @@ mod tests {
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
         step(&aws)
-            .protect(case(&kube(), "detach", "running"), &others)
+            .protect(facts(&kube(), "detach", "running"), &others)
             .await
             .unwrap();
         assert_eq!(
@@ -513,7 +518,7 @@ mod tests {
             .on("SetInstanceProtection", "")
             .on("DeleteTags", "");
         step(&aws)
-            .unprotect(case(&kube(), "detach", "running"), &others)
+            .unprotect(facts(&kube(), "detach", "running"), &others)
             .await
             .unwrap();
         assert!(
@@ -528,7 +533,7 @@ mod tests {
     async fn the_machine_of_a_lost_node_is_marked_as_off_beside_the_taints_that_are_there() {
         let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
         step(&aws)
-            .mark_out_of_service(case(&kube, "terminate", "stopped"))
+            .mark_out_of_service(facts(&kube, "terminate", "stopped"))
             .await
             .unwrap();
         let taints = &kube.calls()[0].body["spec"]["taints"];
@@ -542,14 +547,14 @@ mod tests {
     #[tokio::test]
     async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
         let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
-        let mut case = case(&kube, "terminate", "terminated");
-        case.run.lost = recycle::drain::lost::find_loss(None, 0, case.now);
-        case.run.drain.holders = Some(recycle::drain::lost::Holders {
+        let mut facts = facts(&kube, "terminate", "terminated");
+        facts.run.lost = recycle::drain::lost::find_loss(None, 0, facts.now);
+        facts.run.drain.holders = Some(recycle::drain::lost::Holders {
             count: 1,
             names: vec!["jobs/train".to_owned()],
-            seen_at: case.now,
+            seen_at: facts.now,
         });
-        let error = step(&ScriptedAws::new()).finish(case).await.unwrap_err();
+        let error = step(&ScriptedAws::new()).finish(facts).await.unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Ended(Failure::NodeLost, _)), "{error:?}");
         assert!(
@@ -564,11 +569,11 @@ mod tests {
         assert_eq!(event["message"], json!(text));
     }
 
-    fn after(kube: &ScriptedKube, lifecycle_state: &str) -> Case {
-        let mut case = case(kube, "terminate", "running");
-        case.run.way_in = recycle::input::way_in::WayIn::After;
-        case.group = Some(crate::fixtures::group(lifecycle_state));
-        case
+    fn after(kube: &ScriptedKube, lifecycle_state: &str) -> FetchedFacts {
+        let mut facts = facts(kube, "terminate", "running");
+        facts.run.path = recycle::input::path::RecyclePath::After;
+        facts.group = Some(crate::fixtures::group(lifecycle_state));
+        facts
     }
 
     #[tokio::test]
@@ -594,11 +599,11 @@ mod tests {
 
     #[tokio::test]
     async fn whose_end_began_under_a_dead_execution_is_known_by_its_record_or_not_at_all() {
-        let mut case = after(&ScriptedKube::new(), "Terminating");
+        let mut facts = after(&ScriptedKube::new(), "Terminating");
         let record = json!({"schema": 1, "members_before": [crate::fixtures::OTHER]}).to_string();
-        let node = case.node.as_mut().unwrap();
+        let node = facts.node.as_mut().unwrap();
         node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
-        let answer = step(&ScriptedAws::new()).remember(case).await.unwrap();
+        let answer = step(&ScriptedAws::new()).remember(facts).await.unwrap();
         assert!(answer.run.unwrap().old.unwrap().knows_members());
 
         let mut unknown = after(&ScriptedKube::new(), "Terminating");
@@ -626,12 +631,12 @@ mod tests {
         let record = json!({"schema": 1, "tainted_at": "2027-01-01T05:45:00Z"}).to_string();
         for (draining_since, is_clear) in [("2027-01-01T06:00:00Z", false), ("2027-01-01T05:46:00Z", true)] {
             let kube = ScriptedKube::new().on("GET", "/pods?", 200, pods.clone());
-            let mut case = case(&kube, "terminate", "running");
-            let node = case.node.as_mut().unwrap();
+            let mut facts = facts(&kube, "terminate", "running");
+            let node = facts.node.as_mut().unwrap();
             node.annotations
                 .insert(RECORD_ANNOTATION.to_owned(), record.clone());
-            case.run.drain.draining_since = Some(draining_since.parse().unwrap());
-            let survey = case.survey_pods().await.unwrap();
+            facts.run.drain.draining_since = Some(draining_since.parse().unwrap());
+            let survey = facts.survey_pods().await.unwrap();
             assert_eq!(survey.is_clear(), is_clear, "{survey:?}");
         }
     }

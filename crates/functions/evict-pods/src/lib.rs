@@ -10,8 +10,8 @@ mod requests;
 
 use eks_auth::Access;
 use kubernetes::{
-    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, list_replacements, open, read_progress, tell,
-    tell_progress,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, list_replacements, open, read_progress,
+    record_event, write_progress,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -22,11 +22,11 @@ use recycle::contract::context::Context;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::EvictVerdict;
-use recycle::drain::blocked::{describe_news, find_blockers};
+use recycle::drain::blocked::{describe_update, find_blockers};
 use recycle::drain::evicted::{MOST, MOST_CARRIED, note_evicted};
-use recycle::drain::progress::tell_blocked;
+use recycle::drain::progress::add_blockers;
 use recycle::drain::survey::PodSurvey;
-use recycle::input::way_in::WayIn;
+use recycle::input::path::RecyclePath;
 use recycle::records::blocker::Blocker;
 
 pub use error::Error;
@@ -67,8 +67,8 @@ async fn evict(
     let requests = requests::send_all(client, leaving, &survey.terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
-    let news = describe_news(&blockers, now);
-    tell_people(client, &node, &survey.pods, blockers, context).await?;
+    let news = describe_update(&blockers, now);
+    write_blockers(client, &node, &survey.pods, blockers, context).await?;
     Ok(requests.into_answer(news))
 }
 
@@ -79,14 +79,14 @@ async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result
     if note_evicted(None, pods, MOST).is_none() {
         return Ok(());
     }
-    match run.way_in {
-        WayIn::Hook => {}
-        WayIn::After => {
+    match run.path {
+        RecyclePath::Hook => {}
+        RecyclePath::After => {
             if let Some(noted) = note_evicted(run.evicted.as_deref(), pods, MOST_CARRIED) {
                 run.evicted = Some(noted);
             }
         }
-        WayIn::Before => {
+        RecyclePath::Before => {
             let ids = std::slice::from_ref(&run.input.instance_id);
             let replacements = list_replacements(client, ids).await?;
             if let Some(node) = replacements.into_iter().next() {
@@ -111,7 +111,7 @@ async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts
 
 /// Writes the blockers into the progress. `check-pods` writes the rest of it, but only this function knows what blocks evictions.
 /// A blocker that has lasted for five minutes also gets an Event.
-async fn tell_people(
+async fn write_blockers(
     client: &kube::Client,
     node: &NodeFacts,
     survey: &PodSurvey,
@@ -119,14 +119,14 @@ async fn tell_people(
     context: &Context,
 ) -> Result<(), Error> {
     let (now, me) = (context.now(), context.fence());
-    let untold = |blocker: &&mut Blocker| blocker.is_news(now) && !blocker.told;
+    let untold = |blocker: &&mut Blocker| blocker.is_long_enough(now) && !blocker.told;
     for blocker in blockers.iter_mut().filter(untold) {
         let (occasion, text) = (Occasion::Blocked(&blocker.what), blocker.describe());
-        tell(client, &node.name, occasion, &text, now, &me).await;
+        record_event(client, &node.name, occasion, &text, now, &me).await;
         blocker.told = true;
     }
     if let Some(progress) = read_progress(node) {
-        tell_progress(client, node, &tell_blocked(progress, survey, blockers)).await?;
+        write_progress(client, node, &add_blockers(progress, survey, blockers)).await?;
     }
     Ok(())
 }

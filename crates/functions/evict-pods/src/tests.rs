@@ -22,15 +22,15 @@ pub(crate) fn request() -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
-                "drain_timeout_seconds": 172_800,
+                "replacement_timeout": 840, "node_lost_after": 1_800,
+                "drain_timeout": 172_800,
                 "on_drain_timeout": "restore",
-                "load_balancer_grace_seconds": 60,
+                "load_balancer_grace": 60,
                 "urgency": "planned",
                 "dry_run": false,
-                "force": [],
+                "override": [],
             },
-            "way_in": "before",
+            "path": "before",
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",
@@ -141,10 +141,10 @@ fn keeps(since: &str, told: bool) -> Value {
 
 /// Returns the blockers that were written; None if no progress was written.
 fn told(kube: &ScriptedKube) -> Option<Vec<Blocker>> {
-    story(kube).map(|progress| progress.blocked)
+    history(kube).map(|progress| progress.blocked)
 }
 
-fn story(kube: &ScriptedKube) -> Option<Progress> {
+fn history(kube: &ScriptedKube) -> Option<Progress> {
     let call = kube.calls().into_iter().rfind(|call| call.method == "PATCH")?;
     let progress = call.body["metadata"]["annotations"]["recycle-eks/progress"]
         .as_str()?
@@ -231,7 +231,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
     assert_eq!(evicted(&kube), ["web"]);
     assert_eq!(answer.counts, [("evicted".to_owned(), 1)].into());
     assert_eq!(
-        story(&kube).unwrap().held,
+        history(&kube).unwrap().held,
         [
             "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
              that takes pods"
@@ -345,10 +345,18 @@ async fn what_is_in_the_way_for_five_minutes_is_told_by_one_event_and_in_the_ans
             "budget shop/web has kept 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
         );
         assert_eq!(events(&kube), vec![sentence.clone(); expected], "{since}");
-        let is_news = expected == 1 || was_told;
-        assert_eq!(answer.reason.ends_with(&sentence), is_news, "{}", answer.reason);
+        let is_long_enough = expected == 1 || was_told;
+        assert_eq!(
+            answer.reason.ends_with(&sentence),
+            is_long_enough,
+            "{}",
+            answer.reason
+        );
         let told = told(&kube).unwrap();
-        assert_eq!((told[0].told, told[0].since), (is_news, since.parse().unwrap()));
+        assert_eq!(
+            (told[0].told, told[0].since),
+            (is_long_enough, since.parse().unwrap())
+        );
     }
 }
 
@@ -414,7 +422,7 @@ async fn somebody_elses_change_at_the_same_moment_costs_only_the_story() {
             "the object has been modified",
         );
     assert_eq!(run(&kube).await.unwrap().counts["blocked"], 1);
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]
@@ -466,7 +474,7 @@ async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
 async fn without_a_replacement_it_is_carried_on() {
     let kube = kube(&node(&[]), &[web("one")]).on("POST", "/eviction", 201, success());
     let StepRequest { context, mut run } = request();
-    run.way_in = WayIn::After;
+    run.path = RecyclePath::After;
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     evict(&kube.client(), node, &context, &mut run).await.unwrap();
     assert_eq!(run.evicted, Some(recycle::base::ids::short_hash("o")));

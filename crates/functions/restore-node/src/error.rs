@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Instance(#[from] ec2::Error),
     #[error(transparent)]
-    Deed(#[from] recycle::records::restore_log::UnreadableDeed),
+    GroupChange(#[from] recycle::records::restore_log::UnreadableGroupChange),
     /// A call was refused until there was no patience left. The text describes the node's state.
     #[error("{0}")]
     Left(String, #[source] Box<Error>),
@@ -31,7 +31,7 @@ impl NamedFailure for Error {
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),
             Self::Left(_, error) => error.failure(),
-            Self::Deed(_) | Self::NoGroup(_) => Failure::InternalError,
+            Self::GroupChange(_) | Self::NoGroup(_) => Failure::InternalError,
         }
     }
 }

@@ -13,8 +13,8 @@ use recycle::records::claim::Claim;
 use scripted_kube::ScriptedKube;
 use serde_json::json;
 
+use crate::facts::FetchedFacts;
 use crate::look::Cluster;
-use crate::target::Target;
 
 pub(crate) const OLD: &str = "i-0123456789abcdef0";
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
@@ -111,26 +111,30 @@ fn group() -> Group {
     }
 }
 
-pub(crate) fn target(on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
+pub(crate) fn facts(on_node: Option<Claim>, on_instance: Option<Claim>) -> FetchedFacts {
     target_in(&ScriptedKube::new(), on_node, on_instance)
 }
 
-pub(crate) fn target_in(kube: &ScriptedKube, on_node: Option<Claim>, on_instance: Option<Claim>) -> Target {
+pub(crate) fn target_in(
+    kube: &ScriptedKube,
+    on_node: Option<Claim>,
+    on_instance: Option<Claim>,
+) -> FetchedFacts {
     let cluster = Cluster {
         client: kube.client(),
         node: Some(node(on_node)),
-        newcomers: Some(Vec::new()),
+        new_members: Some(Vec::new()),
         marked: Vec::new(),
         ahead: None,
     };
-    let mut target = Target::new(id(), request(None), Some(instance(on_instance)), Ok(cluster));
-    target.group = Some(group());
-    target
+    let mut facts = FetchedFacts::new(id(), request(None), Some(instance(on_instance)), Ok(cluster));
+    facts.group = Some(group());
+    facts
 }
 
 /// Returns the request of the state machine after a drain that took too long, `seconds` after the put-back began.
 pub(crate) fn request(seconds: Option<u32>) -> RestoreRequest {
-    let put_back = seconds.map_or_else(
+    let restore = seconds.map_or_else(
         || json!({}),
         |_| json!({"since": "2027-01-01T00:00:00Z", "steps": 3, "reason": "waits"}),
     );
@@ -144,7 +148,7 @@ pub(crate) fn request(seconds: Option<u32>) -> RestoreRequest {
             "State": {"EnteredTime": format!("2027-01-01T00:{minutes:02}:00Z")},
         },
         "failure": {"Error": "DrainTimedOut", "Cause": "two pods are left"},
-        "put_back": put_back,
+        "restore": restore,
     }))
     .unwrap()
 }

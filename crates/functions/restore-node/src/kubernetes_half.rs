@@ -11,9 +11,9 @@ use recycle::records::claim::{Claim, Phase};
 use recycle::restore::undo::undo_kubernetes;
 
 use crate::Error;
-use crate::target::Target;
+use crate::facts::FetchedFacts;
 
-impl Target {
+impl FetchedFacts {
     /// Removes everything of recycle-eks from the Node in one request, except the claim and the records.
     /// The claim's phase goes back to Standby, because nothing is drained any more.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
@@ -51,7 +51,7 @@ impl Target {
 
     /// Cordons the replacement, and records in the same request that recycle-eks did so.
     pub(crate) async fn cordon_replacement(&self, id: &InstanceId) -> Result<(), Error> {
-        self.amend_newcomers(std::slice::from_ref(id), |node| {
+        self.amend_new_members(std::slice::from_ref(id), |node| {
             let change = NodeChange::new()
                 .annotate(CORDONED_FOR_ANNOTATION, self.id.as_str())
                 .unschedulable(true);
@@ -68,7 +68,7 @@ impl Target {
         let old = self.id.as_str();
         let is_ours =
             |node: &NodeFacts, key: &str| node.annotations.get(key).is_some_and(|owner| owner == old);
-        self.amend_newcomers(ids, |node| {
+        self.amend_new_members(ids, |node| {
             let mut change = NodeChange::new();
             if is_ours(node, CORDONED_FOR_ANNOTATION) {
                 change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
@@ -88,7 +88,7 @@ impl Target {
         .await
     }
 
-    async fn amend_newcomers(
+    async fn amend_new_members(
         &self,
         ids: &[InstanceId],
         change: impl Fn(&NodeFacts) -> Option<NodeChange>,
@@ -96,9 +96,9 @@ impl Target {
         let Ok(cluster) = &self.cluster else {
             return Ok(());
         };
-        let newcomers = cluster.newcomers.iter().flatten().chain(&cluster.marked);
-        let chosen = newcomers.filter(|newcomer| ids.contains(&newcomer.instance));
-        for node in chosen.filter_map(|newcomer| newcomer.node.clone()) {
+        let new_members = cluster.new_members.iter().flatten().chain(&cluster.marked);
+        let chosen = new_members.filter(|new_member| ids.contains(&new_member.instance));
+        for node in chosen.filter_map(|new_member| new_member.node.clone()) {
             match kubernetes::amend_node(&cluster.client, node, |node| Ok(change(node))).await {
                 // A missing Node carries no marks.
                 Ok(_) | Err(kubernetes::Error::NodeGone { .. }) => {}

@@ -2,17 +2,17 @@
 //! does not matter who wrote them or how far they came. Where the group allows no way back, it says by which commands a person opens one.
 
 mod error;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 mod kubernetes_half;
 #[cfg(test)]
 mod laws;
 mod look;
-mod news;
+mod notification;
 mod request;
 mod steps;
 mod sweep;
-mod target;
 
 use aws_config::SdkConfig;
 use ec2::groups::Groups;
@@ -23,9 +23,9 @@ use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::ClusterName;
 use recycle::contract::requests::{RestoreCall, RestoreRequest};
 use recycle::contract::verdicts::RestoreVerdict;
-use recycle::restore::step::{LONG_WAIT, PutBackStep, STEP_WAIT};
+use recycle::restore::step::{LONG_WAIT, RestoreStep, STEP_WAIT};
 
-use crate::request::{find_reason_of_untouched, find_subject};
+use crate::request::{find_node_to_restore, find_reason_of_untouched};
 use crate::sweep::Standing;
 
 pub use error::Error;
@@ -67,54 +67,54 @@ impl RestoreNode {
     /// After that the put-back ends without that call.
     async fn handle(&self, request: RestoreRequest) -> Answered {
         // A node of another cluster is never claimed by this installation.
-        let subject = find_subject(&request).filter(|subject| subject.cluster == *self.access.name());
+        let subject = find_node_to_restore(&request).filter(|subject| subject.cluster == *self.access.name());
         let Some(subject) = subject else {
             return Ok(untouched(&request));
         };
-        let mut target = self.look(subject.instance, request).await?;
-        let standing = match target.request.leftover {
-            Some(_) => self.judge_leftover(&mut target).await?,
-            None if target.may_go_on() => Standing::Ours,
+        let mut facts = self.look(subject.instance, request).await?;
+        let standing = match facts.request.leftover {
+            Some(_) => self.judge_leftover(&mut facts).await?,
+            None if facts.may_go_on() => Standing::Ours,
             None => {
-                target.turn_down().await?;
-                return Ok(untouched(&target.request));
+                facts.remove_request().await?;
+                return Ok(untouched(&facts.request));
             }
         };
         if let Standing::Leave(answer) = standing {
             return Ok(*answer);
         }
-        self.look_around(&mut target).await?;
-        if let Standing::Free(former) = standing {
-            if let Some(answer) = self.find_start(&target, former.as_ref()).await? {
+        self.look_around(&mut facts).await?;
+        if let Standing::Free(previous) = standing {
+            if let Some(answer) = self.find_start(&facts, previous.as_ref()).await? {
                 return Ok(answer);
             }
-            let claimed = self.claim_leftover(&target, former).await;
-            if let Some(answer) = claimed.map_err(|error| target.tell_in_error(error))? {
+            let claimed = self.claim_leftover(&facts, previous).await;
+            if let Some(answer) = claimed.map_err(|error| facts.add_state_to_error(error))? {
                 return Ok(answer);
             }
         }
-        if !target.may_act() {
-            return Ok(untouched(&target.request));
+        if !facts.may_act() {
+            return Ok(untouched(&facts.request));
         }
-        let mut step = target.next_step();
-        if step == PutBackStep::UndoKubernetes {
-            match target.undo_kubernetes().await {
-                Ok(()) => return Ok(target.wait(STEP_WAIT, &target.say("is clean in Kubernetes"))),
+        let mut step = facts.next_step();
+        if step == RestoreStep::UndoKubernetes {
+            match facts.undo_kubernetes().await {
+                Ok(()) => return Ok(facts.wait(STEP_WAIT, &facts.say("is clean in Kubernetes"))),
                 Err(error @ Error::ClaimLost(_)) => return Err(error),
                 // The group's half does not need the Node.
                 Err(error) => {
-                    target.cluster = Err(with_causes(&error));
-                    step = target.next_step();
+                    facts.cluster = Err(with_causes(&error));
+                    step = facts.next_step();
                 }
             }
         }
-        let has_time = target.has_time();
-        match self.take(&mut target, step).await {
+        let has_time = facts.has_time();
+        match self.take(&mut facts, step).await {
             Err(error) if error.failure() == Failure::ServiceRefused && has_time => {
-                Ok(target.wait(LONG_WAIT, &with_causes(&error)))
+                Ok(facts.wait(LONG_WAIT, &with_causes(&error)))
             }
             Err(error) if error.failure() == Failure::ServiceRefused => {
-                self.leave_after_refusal(&mut target, error).await
+                self.leave_after_refusal(&mut facts, error).await
             }
             taken => taken,
         }
@@ -122,7 +122,7 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    news::tell(
+    notification::answer(
         RestoreVerdict::Untouched,
         find_reason_of_untouched(request),
         request,

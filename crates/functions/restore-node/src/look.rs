@@ -8,8 +8,8 @@ use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::drain::classify::is_empty_node;
 use recycle::drain::lost::{LOST_AFTER, find_patience};
-use recycle::replacement::usable::newcomers;
-use recycle::restore::facts::Newcomer;
+use recycle::replacement::usable::new_members;
+use recycle::restore::facts::NewMember;
 
 use crate::Error;
 
@@ -18,9 +18,9 @@ pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
     /// Members that came after EnterStandby; None without a record of the members before.
-    pub(crate) newcomers: Option<Vec<Newcomer>>,
+    pub(crate) new_members: Option<Vec<NewMember>>,
     /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or that its put-back has cordoned.
-    pub(crate) marked: Vec<Newcomer>,
+    pub(crate) marked: Vec<NewMember>,
     /// The Node of the group that is put back first; None if no other Node is ahead of this one.
     pub(crate) ahead: Option<NodeName>,
 }
@@ -37,12 +37,12 @@ impl Cluster {
         let node = self.node.as_ref();
         let record = node.and_then(|node| node.record().ok()).unwrap_or_default();
         if let Some(group) = group.filter(|_| !record.members_before.is_empty()) {
-            let members = newcomers(group, &record.members_before);
-            self.newcomers = Some(fetch_newcomers(&self.client, members, &nodes).await?);
+            let members = new_members(group, &record.members_before);
+            self.new_members = Some(fetch_new_members(&self.client, members, &nodes).await?);
         }
         let nodes = nodes.readable;
         self.ahead = node.and_then(|node| find_ahead(node, &nodes));
-        self.marked = find_marked(nodes, old, group, self.newcomers.as_deref());
+        self.marked = find_marked(nodes, old, group, self.new_members.as_deref());
         let pods = match node.filter(|node| node.not_ready_since.is_some()) {
             Some(node) => kubernetes::list_pods(&self.client, &node.name).await?,
             None => Vec::new(),
@@ -69,17 +69,17 @@ fn find_marked(
     nodes: Vec<NodeFacts>,
     old: &InstanceId,
     group: Option<&Group>,
-    known: Option<&[Newcomer]>,
-) -> Vec<Newcomer> {
+    known: Option<&[NewMember]>,
+) -> Vec<NewMember> {
     let is_known = |id: &InstanceId| known.into_iter().flatten().any(|other| other.instance == *id);
     let is_marked = |node: &NodeFacts| {
         let cordoned_for = node.annotations.get(CORDONED_FOR_ANNOTATION);
         cordoned_for.is_some_and(|owner| owner == old.as_str()) || is_kept_for(node, old)
     };
-    let to_newcomer = |node: NodeFacts| {
+    let to_new_member = |node: NodeFacts| {
         let instance = node.instance.clone().filter(|id| !is_known(id))?;
         let member = group.and_then(|group| group.member(&instance));
-        Some(Newcomer {
+        Some(NewMember {
             lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
             instance,
             node: Some(node),
@@ -90,17 +90,17 @@ fn find_marked(
     nodes
         .into_iter()
         .filter(is_marked)
-        .filter_map(to_newcomer)
+        .filter_map(to_new_member)
         .collect()
 }
 
 /// Fetches the newcomers, ten at once, because a group that changes a lot has hundreds after a long drain.
 /// A newcomer whose Node cannot be read counts as one with pods, so that it is not terminated.
-pub(crate) async fn fetch_newcomers(
+pub(crate) async fn fetch_new_members(
     client: &kube::Client,
     members: Vec<&Member>,
     nodes: &NodeList,
-) -> Result<Vec<Newcomer>, Error> {
+) -> Result<Vec<NewMember>, Error> {
     let fetch = async |member: &Member| {
         let mut readable = nodes.readable.iter();
         let node = readable.find(|node| node.instance.as_ref() == Some(&member.instance));
@@ -111,7 +111,7 @@ pub(crate) async fn fetch_newcomers(
             Some(_) => false,
             None => nodes.find_unreadable(&member.instance).is_some(),
         };
-        Ok(Newcomer {
+        Ok(NewMember {
             instance: member.instance.clone(),
             lifecycle_state: member.lifecycle_state.clone(),
             node: node.cloned(),

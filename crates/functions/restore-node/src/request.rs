@@ -3,7 +3,7 @@
 use recycle::base::failure::Failure;
 use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::contract::requests::{CaughtError, RestoreRequest};
-use recycle::restore::manual_commands::LeftBehind;
+use recycle::restore::manual_commands::ManualCommands;
 use recycle::restore::sweep::is_by_request;
 use serde_json::Value;
 
@@ -16,28 +16,28 @@ pub(crate) const LONGEST_WHY: usize = 400;
 
 /// The node that the execution was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct NodeToRestore {
     pub(crate) instance: InstanceId,
     pub(crate) cluster: ClusterName,
 }
 
 /// Returns the node that a sweep found, or else the node of the execution.
 /// None if that execution has certainly claimed nothing and has no person's request to answer.
-pub(crate) fn find_subject(request: &RestoreRequest) -> Option<Subject> {
+pub(crate) fn find_node_to_restore(request: &RestoreRequest) -> Option<NodeToRestore> {
     if let Some(leftover) = request.leftover.clone() {
-        return Some(Subject {
+        return Some(NodeToRestore {
             instance: leftover.instance_id,
             cluster: leftover.cluster_name,
         });
     }
     let execution = &request.context.execution;
     let may_be_left = request.failure.as_ref().is_none_or(may_have_claimed) || is_by_request(&execution.id);
-    read_subject(&execution.input).filter(|_| may_be_left)
+    read_node_to_restore(&execution.input).filter(|_| may_be_left)
 }
 
 /// Reads the two fields that matter; None if one is missing or malformed. In that case nothing was ever claimed.
-fn read_subject(input: &Value) -> Option<Subject> {
-    Some(Subject {
+fn read_node_to_restore(input: &Value) -> Option<NodeToRestore> {
+    Some(NodeToRestore {
         instance: input.get("instance_id")?.as_str()?.parse().ok()?,
         cluster: input.get("cluster_name")?.as_str()?.parse().ok()?,
     })
@@ -66,7 +66,7 @@ pub(crate) fn find_reason_of_untouched(request: &RestoreRequest) -> String {
     let touches_nothing = [
         Failure::InvalidInput,
         Failure::PreflightRefused,
-        Failure::TurnTimedOut,
+        Failure::QueueTimedOut,
     ];
     let has_ended_by =
         |failure: Failure| matches!(&request.failure, Some(caught) if caught.error == failure.name());
@@ -98,28 +98,28 @@ fn first_error(failure: &CaughtError) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     /// The reason, and the state of the node.
-    pub(crate) story: String,
+    pub(crate) history: String,
     /// Instructions for an operator: a sentence, then the commands, one a line. Empty if there is nothing to do.
     pub(crate) what_to_do: Vec<String>,
 }
 
 impl From<String> for Report {
-    fn from(story: String) -> Self {
+    fn from(history: String) -> Self {
         let what_to_do = Vec::new();
-        Self { story, what_to_do }
+        Self { history, what_to_do }
     }
 }
 
 impl Report {
     pub(crate) fn text(&self) -> String {
-        let lines = std::iter::once(&self.story).chain(&self.what_to_do);
+        let lines = std::iter::once(&self.history).chain(&self.what_to_do);
         lines.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Writes the report: the first error, what was done (a sentence, or nothing), the node's state, and the commands, one a line.
 /// `unseen` says why the cluster could not be asked.
-pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: Option<&str>) -> Report {
+pub(crate) fn write_report(reason: &str, done: &str, left: &ManualCommands, unseen: Option<&str>) -> Report {
     let state = match (left.is_lost, done.is_empty()) {
         (true, _) => format!("Now {}.", left.state),
         (false, true) => format!("The node was kept: {}.", left.state),
@@ -128,7 +128,7 @@ pub(crate) fn write_report(reason: &str, done: &str, left: &LeftBehind, unseen: 
     let mut report = Report::from(format!("{reason}\n{state}"));
     if let Some(why) = unseen {
         let why: String = why.chars().take(LONGEST_WHY).collect();
-        report.story += &format!(
+        report.history += &format!(
             "\nWhat is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
         );
     }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_report_stays_below_8_kilobytes() {
         let reason = first_error(&caught("InternalError", &"x".repeat(100_000)));
-        let left = LeftBehind {
+        let left = ManualCommands {
             state: "s".repeat(1_000),
             commands: vec!["c".repeat(500); 10],
             can_be_resumed: true,
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_report_says_how_to_go_on_only_where_that_is_possible() {
-        let left = |can_be_resumed| LeftBehind {
+        let left = |can_be_resumed| ManualCommands {
             state: "it is Standby".to_owned(),
             commands: vec!["undo".to_owned()],
             can_be_resumed,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn an_input_is_read_as_far_as_it_goes() {
         let good = json!({"instance_id": "i-0123456789abcdef0", "cluster_name": "world", "evict": 7});
-        assert!(read_subject(&good).is_some());
+        assert!(read_node_to_restore(&good).is_some());
         for bad in [
             json!(null),
             json!([]),
@@ -232,7 +232,7 @@ mod tests {
             json!({"instance_id": "i-1", "cluster_name": "world"}),
             json!({"instance_id": 1, "cluster_name": "world"}),
         ] {
-            assert_eq!(read_subject(&bad), None, "{bad}");
+            assert_eq!(read_node_to_restore(&bad), None, "{bad}");
         }
     }
 

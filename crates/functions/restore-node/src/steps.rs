@@ -6,7 +6,7 @@ use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::ids::{GroupName, InstanceId};
 use recycle::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION,
-    PUT_BACK_ANNOTATION, PUT_BACK_TAG, RECORD_ANNOTATION, STANDBY_TAG,
+    RECORD_ANNOTATION, RESTORE_LOG_TAG, RESTORING_ANNOTATION, STANDBY_TAG,
 };
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
@@ -14,116 +14,123 @@ use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::Claim;
-use recycle::records::restore_log::{Deed, GaveUp};
-use recycle::restore::step::{PutBackStep, STEP_WAIT, Stuck};
+use recycle::records::restore_log::{GaveUp, GroupChange};
+use recycle::restore::step::{RestoreStep, STEP_WAIT, Stuck};
 
+use crate::facts::FetchedFacts;
 use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_reason, write_report};
-use crate::target::Target;
 use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
     /// Takes one step, and answers how long to wait after it, or ends the put-back.
-    pub(crate) async fn take(&self, target: &mut Target, step: PutBackStep) -> Answered {
+    pub(crate) async fn take(&self, facts: &mut FetchedFacts, step: RestoreStep) -> Answered {
         let done = match step {
-            PutBackStep::Wait(seconds, reason) => {
-                return Ok(target.wait(seconds, &target.say(&format!("waits: {reason}"))));
+            RestoreStep::Wait(seconds, reason) => {
+                return Ok(facts.wait(seconds, &facts.say(&format!("waits: {reason}"))));
             }
-            PutBackStep::Done(note) => return self.finish(target, note).await,
-            PutBackStep::LeaveInStandby(stuck) => return self.leave_in_standby(target, &stuck).await,
-            PutBackStep::Report(note) => return self.report(target, note).await,
-            PutBackStep::UndoKubernetes => {
-                target.undo_kubernetes().await?;
+            RestoreStep::Done(note) => return self.finish(facts, note).await,
+            RestoreStep::LeaveInStandby(stuck) => return self.leave_in_standby(facts, &stuck).await,
+            RestoreStep::Report(note) => return self.report(facts, note).await,
+            RestoreStep::UndoKubernetes => {
+                facts.undo_kubernetes().await?;
                 "is clean in Kubernetes".to_owned()
             }
-            PutBackStep::Queue => {
-                target.queue().await?;
+            RestoreStep::Queue => {
+                facts.queue().await?;
                 "is about to go back".to_owned()
             }
-            PutBackStep::Protect(ids) => {
-                let group = target.group_name()?;
-                protection::protect(&self.groups, &self.instances, group, &ids, &target.id).await?;
+            RestoreStep::Protect(ids) => {
+                let group = facts.group_name()?;
+                protection::protect(&self.groups, &self.instances, group, &ids, &facts.id).await?;
                 let members = ids.len();
                 format!("goes back; {members} members are protected from scale-in meanwhile")
             }
-            PutBackStep::Unprotect(ids) => {
-                let group = target.group.as_ref();
+            RestoreStep::Unprotect(ids) => {
+                let group = facts.group.as_ref();
                 protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
                 "has left no member protected".to_owned()
             }
-            PutBackStep::CordonReplacement(id) => {
-                target.cordon_replacement(&id).await?;
+            RestoreStep::CordonReplacement(id) => {
+                facts.cordon_replacement(&id).await?;
                 format!("goes back; its replacement {id}, which is empty, is kept so")
             }
-            PutBackStep::ReleaseReplacements {
-                newcomers,
+            RestoreStep::ReleaseReplacements {
+                new_members,
                 reservation,
             } => {
-                target.release_replacements(&newcomers, reservation).await?;
+                facts.release_replacements(&new_members, reservation).await?;
                 "has left no mark on its replacement".to_owned()
             }
-            PutBackStep::TerminateReplacement(id) => {
-                self.terminate_replacement(target, &id).await?;
+            RestoreStep::TerminateReplacement(id) => {
+                self.terminate_replacement(facts, &id).await?;
                 format!("goes back; its replacement {id}, which is empty, is terminated")
             }
-            PutBackStep::ForgetDead => {
-                self.groups.terminate(&target.id).await?;
+            RestoreStep::ForgetDead => {
+                self.groups.terminate(&facts.id).await?;
                 "is dead, and its group forgets it".to_owned()
             }
-            PutBackStep::Lower { from } => {
-                let group = self.record(target, Deed::Lower(from)).await?;
+            RestoreStep::Lower { from } => {
+                let group = self.record(facts, GroupChange::Lower(from)).await?;
                 let to = from.saturating_sub(1);
                 self.groups.set_desired_capacity(group, to).await?;
                 format!("goes back; the desired capacity is {to} instead of {from}")
             }
-            PutBackStep::Raise { to } => {
-                let group = target.group_name()?;
+            RestoreStep::Raise { to } => {
+                let group = facts.group_name()?;
                 self.groups.set_desired_capacity(group, to).await?;
                 format!("is back; the desired capacity is {to}, so that no member has to go")
             }
-            PutBackStep::ExitStandby { from } => {
-                let group = self.record(target, Deed::Exit(from)).await?;
-                self.groups.exit_standby(group, &target.id).await?;
+            RestoreStep::ExitStandby { from } => {
+                let group = self.record(facts, GroupChange::Exit(from)).await?;
+                self.groups.exit_standby(group, &facts.id).await?;
                 "goes back into service".to_owned()
             }
         };
         // Without time left, the answer keeps the earlier reason.
         // The last answer tells what prevented the put-back, and cleaning up must not hide that.
-        let reason = if target.has_time() {
-            target.say(&done)
+        let reason = if facts.has_time() {
+            facts.say(&done)
         } else {
-            target.request.put_back.reason.clone()
+            facts.request.restore.reason.clone()
         };
-        Ok(target.wait(STEP_WAIT, &reason))
+        Ok(facts.wait(STEP_WAIT, &reason))
     }
 
-    async fn terminate_replacement(&self, target: &Target, id: &InstanceId) -> Result<(), Error> {
-        self.record(target, Deed::Terminate(id.clone())).await?;
+    async fn terminate_replacement(&self, facts: &FetchedFacts, id: &InstanceId) -> Result<(), Error> {
+        self.record(facts, GroupChange::Terminate(id.clone())).await?;
         self.groups.remove(id).await?;
         // If the call above makes our hook fire, it is completed here. If the hook fires later, its execution or the sweep handles that.
-        let group = target.group_name()?;
+        let group = facts.group_name()?;
         if self.groups.find_hook(group).await?.is_some() {
             self.groups.complete_hook(group, id).await?;
         }
         Ok(())
     }
 
-    async fn record<'a>(&self, target: &'a Target, deed: Deed) -> Result<&'a GroupName, Error> {
-        let tag = (PUT_BACK_TAG, target.deeds.with(deed).to_string());
-        self.instances.tag(&target.id, &[tag]).await?;
-        target.group_name()
+    async fn record<'a>(
+        &self,
+        facts: &'a FetchedFacts,
+        group_change: GroupChange,
+    ) -> Result<&'a GroupName, Error> {
+        let tag = (
+            RESTORE_LOG_TAG,
+            facts.group_changes.with(group_change).to_string(),
+        );
+        self.instances.tag(&facts.id, &[tag]).await?;
+        facts.group_name()
     }
 
     /// Ends the put-back of a node that is as it was before. The records go, too.
-    async fn finish(&self, target: &Target, note: Option<String>) -> Answered {
-        self.release_whole(target).await?;
-        let request = &target.request;
+    async fn finish(&self, facts: &FetchedFacts, note: Option<String>) -> Answered {
+        self.release_whole(facts).await?;
+        let request = &facts.request;
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
-        if request.put_back.steps <= steps_before && note.is_none() {
-            return Ok(target.tell(RestoreVerdict::Untouched, find_reason_of_untouched(request)));
+        if request.restore.steps <= steps_before && note.is_none() {
+            return Ok(facts.answer(RestoreVerdict::Untouched, find_reason_of_untouched(request)));
         }
-        let mut state = target.say("is in service");
-        if let Some(node) = target.node().filter(|node| node.unschedulable) {
+        let mut state = facts.say("is in service");
+        if let Some(node) = facts.node().filter(|node| node.unschedulable) {
             let why = match node.cordoned_by.as_deref() {
                 Some(FIELD_MANAGER) => "nobody can tell whether it was before us",
                 Some(_) | None => "that was not us",
@@ -134,76 +141,76 @@ impl RestoreNode {
             state = format!("{state}; {note}");
         }
         let text = format!("{}\nThe node was put back: {state}.", find_reason(request));
-        Ok(target.tell(RestoreVerdict::Restored, text))
+        Ok(facts.answer(RestoreVerdict::Restored, text))
     }
 
     /// Leaves the node in Standby, and schedulable. The record and the Standby tag stay, because another execution needs them to go on from
     /// there. The tag shows that recycle-eks put the instance into Standby.
-    async fn leave_in_standby(&self, target: &mut Target, stuck: &Stuck) -> Answered {
-        let verdict = target.tell_once(RestoreVerdict::StandbyLeftBehind);
-        self.give_up(target, *stuck == Stuck::TooLong).await?;
-        let node = self.release(target, &[], &[]).await?;
-        target.forget_claim(node);
-        let group = target.group.as_ref();
+    async fn leave_in_standby(&self, facts: &mut FetchedFacts, stuck: &Stuck) -> Answered {
+        let verdict = facts.report_once(RestoreVerdict::LeftInStandby);
+        self.give_up(facts, *stuck == Stuck::TooLong).await?;
+        let node = self.release(facts, &[], &[]).await?;
+        facts.forget_claim(node);
+        let group = facts.group.as_ref();
         let mut why = group.map_or_else(String::new, |group| stuck.describe(group));
-        let obstacle = &target.request.put_back.reason;
+        let obstacle = &facts.request.restore.reason;
         if *stuck == Stuck::TooLong && !obstacle.is_empty() {
             let obstacle: String = obstacle.chars().take(LONGEST_WHY).collect();
             why = format!("{why} ({obstacle})");
         }
-        let (reason, left) = (name_reason(&target.request), target.describe_what_is_left());
+        let (reason, left) = (name_reason(&facts.request), facts.describe_what_is_left());
         let done = format!("The node stays in Standby: {why}.");
-        Ok(target.tell(verdict, write_report(&reason, &done, &left, None)))
+        Ok(facts.answer(verdict, write_report(&reason, &done, &left, None)))
     }
 
     /// Ends the put-back, and reports what is left and the commands that take it away.
     /// A stopped or detached instance, and a sweep's instance that is gone or leaving, have nothing left to report.
-    async fn report(&self, target: &mut Target, note: Option<String>) -> Answered {
-        if target.request.leftover.is_some() && target.is_going() {
-            return Ok(target.forget());
+    async fn report(&self, facts: &mut FetchedFacts, note: Option<String>) -> Answered {
+        if facts.request.leftover.is_some() && facts.is_going() {
+            return Ok(facts.forget());
         }
-        if target.is_result() {
-            target.retire_if_stopped().await?;
-            self.release_whole(target).await?;
-            return Ok(target.forget());
+        if facts.is_result() {
+            facts.retire_if_stopped().await?;
+            self.release_whole(facts).await?;
+            return Ok(facts.forget());
         }
-        let verdict = target.tell_once(RestoreVerdict::Kept);
+        let verdict = facts.report_once(RestoreVerdict::Kept);
         // A member that our hook holds is not given up, so that a sweep goes on with it, unless its drain has timed out.
-        if !(target.was_ours_to_end() && may_be_tried_again(&target.request)) {
-            self.give_up(target, false).await?;
+        if !(facts.was_ours_to_end() && may_be_tried_again(&facts.request)) {
+            self.give_up(facts, false).await?;
         }
-        if target.cluster.is_ok() {
+        if facts.cluster.is_ok() {
             // The claim would hold the node, and a place in the queue of its group.
-            let node = self.release(target, &[], &[]).await?;
-            target.forget_claim(node);
+            let node = self.release(facts, &[], &[]).await?;
+            facts.forget_claim(node);
         }
-        Ok(target.tell_what_is_left(verdict, note))
+        Ok(facts.answer_with_manual_commands(verdict, note))
     }
 
     /// Ends the put-back after a refused call, when there is no patience left.
     /// The claim is removed from the Node, because it would hold up its whole group. What else is refused now stays.
     /// A sweep fails, which operators also learn, and the next sweep tries again.
-    pub(crate) async fn leave_after_refusal(&self, target: &mut Target, refusal: Error) -> Answered {
-        if let Err(error) = self.give_up(target, true).await {
+    pub(crate) async fn leave_after_refusal(&self, facts: &mut FetchedFacts, refusal: Error) -> Answered {
+        if let Err(error) = self.give_up(facts, true).await {
             ignore_refusal(error)?;
         }
-        match target.release(&[]).await {
-            Ok(node) => target.replace_node(node),
+        match facts.release(&[]).await {
+            Ok(node) => facts.replace_node(node),
             Err(error) => ignore_refusal(error)?,
         }
-        if target.request.leftover.is_some() {
-            return Err(target.tell_in_error(refusal));
+        if facts.request.leftover.is_some() {
+            return Err(facts.add_state_to_error(refusal));
         }
-        Ok(target.tell_refusal(&refusal))
+        Ok(facts.answer_refusal(&refusal))
     }
 
     /// Tags the instance as given up, so that an operator has to handle it. Operators are told once, but after a refusal each time.
     /// An instance that is gone or leaving is not tagged, unless `was_ours_to_end`.
-    pub(crate) async fn give_up(&self, target: &mut Target, was_refused: bool) -> Result<(), Error> {
-        let is_going = target.is_going() && !target.was_ours_to_end();
-        let is_told = is_going || (target.gave_up().is_some() && !was_refused);
-        let at = target.now();
-        if let Some(instance) = target.instance.as_mut().filter(|_| !is_told) {
+    pub(crate) async fn give_up(&self, facts: &mut FetchedFacts, was_refused: bool) -> Result<(), Error> {
+        let is_going = facts.is_going() && !facts.was_ours_to_end();
+        let is_told = is_going || (facts.gave_up().is_some() && !was_refused);
+        let at = facts.now();
+        if let Some(instance) = facts.instance.as_mut().filter(|_| !is_told) {
             let value = GaveUp { at, was_refused }.to_string();
             let tag = (GAVE_UP_TAG, value.clone());
             self.instances.tag(&instance.id, &[tag]).await?;
@@ -216,34 +223,32 @@ impl RestoreNode {
     /// ended. Returns the Node as it is then.
     async fn release(
         &self,
-        target: &Target,
+        facts: &FetchedFacts,
         annotations: &[&str],
         tags: &[&str],
     ) -> Result<Option<NodeFacts>, Error> {
-        let released = target.release(annotations).await?;
-        let always = [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG];
+        let released = facts.release(annotations).await?;
+        let always = [CLAIM_TAG, GROUP_TAG, RESTORE_LOG_TAG];
         let keys: Vec<&str> = always.iter().chain(tags).copied().collect();
-        self.instances.untag(&target.id, &keys).await?;
+        self.instances.untag(&facts.id, &keys).await?;
         Ok(released)
     }
 
     /// Removes the claim and the records.
-    async fn release_whole(&self, target: &Target) -> Result<(), Error> {
+    async fn release_whole(&self, facts: &FetchedFacts) -> Result<(), Error> {
         let tags = [STANDBY_TAG, GAVE_UP_TAG];
-        self.release(target, &[RECORD_ANNOTATION], &tags)
-            .await
-            .map(|_| ())
+        self.release(facts, &[RECORD_ANNOTATION], &tags).await.map(|_| ())
     }
 }
 
-impl Target {
+impl FetchedFacts {
     /// Writes on the Node since when it is being put back. Of two nodes in a group, the one that wrote it first goes first.
     async fn queue(&self) -> Result<(), Error> {
         let now = self.now().to_string();
         self.amend_node(|node| {
             self.check_claim(node)?;
             let is_queued = node.queued_since().is_some();
-            Ok((!is_queued).then(|| NodeChange::new().annotate(PUT_BACK_ANNOTATION, &now)))
+            Ok((!is_queued).then(|| NodeChange::new().annotate(RESTORING_ANNOTATION, &now)))
         })
         .await
         .map(|_| ())
@@ -284,7 +289,7 @@ impl Target {
                 return Ok(None);
             }
             let mut change = NodeChange::new().remove_label(GROUP_LABEL);
-            let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION];
+            let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RESTORING_ANNOTATION];
             for annotation in always.iter().chain(annotations) {
                 change = change.remove_annotation(annotation);
             }
@@ -310,20 +315,20 @@ fn may_be_tried_again(request: &RestoreRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use recycle::records::restore_log::Deeds;
+    use recycle::records::restore_log::GroupChanges;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, OLD, claim, id, request, target, target_in};
+    use crate::fixtures::{NODE, OLD, claim, facts, id, request, target_in};
 
     fn step(aws: &ScriptedAws) -> RestoreNode {
         RestoreNode::new(&aws.config(), &"world".parse().unwrap())
     }
 
-    async fn take(aws: &ScriptedAws, target: &mut Target, step_to_take: PutBackStep) -> Answered {
-        step(aws).take(target, step_to_take).await
+    async fn take(aws: &ScriptedAws, facts: &mut FetchedFacts, step_to_take: RestoreStep) -> Answered {
+        step(aws).take(facts, step_to_take).await
     }
 
     fn released() -> ScriptedKube {
@@ -337,9 +342,9 @@ mod tests {
 
     #[tokio::test]
     async fn whatever_changes_the_group_is_recorded_before_it_is_called_for() {
-        let mut target = target(Some(claim("one")), Some(claim("one")));
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
-        take(&aws, &mut target, PutBackStep::ExitStandby { from: 2 })
+        take(&aws, &mut facts, RestoreStep::ExitStandby { from: 2 })
             .await
             .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "ExitStandby"]);
@@ -348,7 +353,7 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetDesiredCapacity", "");
-        take(&aws, &mut target, PutBackStep::Lower { from: 3 })
+        take(&aws, &mut facts, RestoreStep::Lower { from: 3 })
             .await
             .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
@@ -358,7 +363,7 @@ mod tests {
             .on("CreateTags", "")
             .on("TerminateInstanceInAutoScalingGroup", "")
             .on("DescribeLifecycleHooks", "<LifecycleHooks/>");
-        take(&aws, &mut target, PutBackStep::TerminateReplacement(id()))
+        take(&aws, &mut facts, RestoreStep::TerminateReplacement(id()))
             .await
             .unwrap();
         assert!(
@@ -370,7 +375,7 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
-        take(&aws, &mut target, PutBackStep::Protect(vec![id()]))
+        take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
             .await
             .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetInstanceProtection"]);
@@ -381,7 +386,7 @@ mod tests {
         );
 
         let aws = ScriptedAws::new().breaks_on("CreateTags");
-        take(&aws, &mut target, PutBackStep::ExitStandby { from: 2 })
+        take(&aws, &mut facts, RestoreStep::ExitStandby { from: 2 })
             .await
             .unwrap_err();
         assert_eq!(aws.actions(), ["CreateTags"]);
@@ -389,11 +394,11 @@ mod tests {
 
     #[tokio::test]
     async fn our_protection_goes_before_the_tag_that_says_that_it_is_ours() {
-        let mut target = target(Some(claim("one")), Some(claim("one")));
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
             .on("DeleteTags", "");
-        take(&aws, &mut target, PutBackStep::Unprotect(vec![id()]))
+        take(&aws, &mut facts, RestoreStep::Unprotect(vec![id()]))
             .await
             .unwrap();
         assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
@@ -406,10 +411,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_step_is_recorded_behind_the_first() {
-        let mut target = target(Some(claim("one")), Some(claim("one")));
-        target.deeds = Deeds::default().with(Deed::Lower(2));
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        facts.group_changes = GroupChanges::default().with(GroupChange::Lower(2));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
-        take(&aws, &mut target, PutBackStep::ExitStandby { from: 1 })
+        take(&aws, &mut facts, RestoreStep::ExitStandby { from: 1 })
             .await
             .unwrap();
         assert!(
@@ -423,9 +428,9 @@ mod tests {
     async fn the_claim_goes_last_from_the_node_and_then_from_the_instance() {
         let kube = released();
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        target.request = request(Some(60));
-        let answer = step(&aws).finish(&target, None).await.unwrap();
+        let mut facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        facts.request = request(Some(60));
+        let answer = step(&aws).finish(&facts, None).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Restored);
         assert_eq!(
             answer.reason,
@@ -452,8 +457,8 @@ mod tests {
     #[tokio::test]
     async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let target = target_in(&released(), Some(claim("one")), Some(claim("one")));
-        let answer = step(&aws).finish(&target, None).await.unwrap();
+        let facts = target_in(&released(), Some(claim("one")), Some(claim("one")));
+        let answer = step(&aws).finish(&facts, None).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.reason.as_str()),
             (RestoreVerdict::Untouched, "two pods are left")
@@ -464,13 +469,13 @@ mod tests {
     async fn a_node_that_stays_in_standby_keeps_what_another_execution_needs() {
         let kube = released();
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
-        let mut target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        target.request = request(Some(60));
+        let mut facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        facts.request = request(Some(60));
         let answer = step(&aws)
-            .leave_in_standby(&mut target, &Stuck::AtMaximum)
+            .leave_in_standby(&mut facts, &Stuck::AtMaximum)
             .await
             .unwrap();
-        assert_eq!(answer.verdict, RestoreVerdict::StandbyLeftBehind);
+        assert_eq!(answer.verdict, RestoreVerdict::LeftInStandby);
         assert!(
             answer.reason.starts_with(
                 "DrainTimedOut: two pods are left\nThe node stays in Standby: group workers has"
@@ -496,8 +501,8 @@ mod tests {
                 json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
             );
         let aws = ScriptedAws::new();
-        let target = target_in(&kube, Some(claim("one")), Some(claim("one")));
-        let error = step(&aws).finish(&target, None).await.unwrap_err();
+        let facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let error = step(&aws).finish(&facts, None).await.unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
         assert!(aws.calls().is_empty());
     }

@@ -14,7 +14,7 @@ use recycle::restore::sweep::{
     BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover,
 };
 
-use crate::target::Target;
+use crate::facts::FetchedFacts;
 use crate::{Error, RestoreNode};
 
 /// Seconds between writing a claim and acting on it.
@@ -32,28 +32,28 @@ pub(crate) enum Standing {
 
 impl RestoreNode {
     /// Judges the claim alone: if an execution works on the node, nothing else is read.
-    pub(crate) async fn judge_leftover(&self, target: &mut Target) -> Result<Standing, Error> {
-        let (found, owner) = (target.claim(), target.request.owner.as_ref());
-        let began = target.request.context.execution.start_time;
-        let answer = match judge_leftover(found.as_ref(), &target.me, owner, began, target.now()) {
-            LeftoverDecision::PutBack => return Ok(Standing::Ours),
-            LeftoverDecision::Claim(former) => return Ok(Standing::Free(former)),
+    pub(crate) async fn judge_leftover(&self, facts: &mut FetchedFacts) -> Result<Standing, Error> {
+        let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
+        let began = facts.request.context.execution.start_time;
+        let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
+            LeftoverDecision::RestoreState => return Ok(Standing::Ours),
+            LeftoverDecision::Claim(previous) => return Ok(Standing::Free(previous)),
             LeftoverDecision::AskOwner(owner) => {
                 Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))
                     .with(RestoreBody::Owner(owner))
             }
             LeftoverDecision::Wait(seconds) => {
-                let reason = target.say("waits: a function of its execution may still be at work");
+                let reason = facts.say("waits: a function of its execution may still be at work");
                 Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
             }
             LeftoverDecision::Leave(reason) => Answer::new(RestoreVerdict::Untouched, reason),
             LeftoverDecision::Unreadable(text) => {
-                let verdict = target.tell_once(RestoreVerdict::Kept);
-                self.give_up(target, false).await?;
+                let verdict = facts.report_once(RestoreVerdict::Kept);
+                self.give_up(facts, false).await?;
                 let state = format!(
                     "carries {text:?} where its claim should be; remove it if nobody works on the node"
                 );
-                target.tell(verdict, target.say(&state))
+                facts.answer(verdict, facts.say(&state))
             }
         };
         Ok(Standing::Leave(Box::new(answer)))
@@ -64,29 +64,29 @@ impl RestoreNode {
     /// A member that is drained already, and waits for another tool's hook, is left untouched.
     pub(crate) async fn find_start(
         &self,
-        target: &Target,
-        former: Option<&Claim>,
+        facts: &FetchedFacts,
+        previous: Option<&Claim>,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        let owner = target.request.owner.as_ref();
-        if target.is_held() && former.is_some_and(|former| is_done_with(former, owner)) {
-            let reason = target.say("is drained, and its group waits for a hook that is not ours");
+        let owner = facts.request.owner.as_ref();
+        if facts.is_held() && previous.is_some_and(|previous| is_done_with(previous, owner)) {
+            let reason = facts.say("is drained, and its group waits for a hook that is not ours");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
-        let cause = find_cause(former, target.now());
-        let hook = self.find_hook_to_start(target, former).await?;
-        let is_requested = target.node().is_some_and(NodeFacts::is_requested);
+        let cause = find_cause(previous, facts.now());
+        let hook = self.find_hook_to_start(facts, previous).await?;
+        let is_requested = facts.node().is_some_and(NodeFacts::is_requested);
         let (way, why) = if hook.is_some() {
             (BY_HOOK, "is held by our lifecycle hook")
-        } else if is_requested && former.is_none() && !target.is_going() {
+        } else if is_requested && previous.is_none() && !facts.is_going() {
             (BY_REQUEST, "is asked for by the taint recycle-eks/request")
         } else {
             return Ok(None);
         };
         let start = Start {
             hook,
-            ..Start::new(way, &target.id, &cause)
+            ..Start::new(way, &facts.id, &cause)
         };
-        let reason = target.say(&format!("{why}, and nobody works on it"));
+        let reason = facts.say(&format!("{why}, and nobody works on it"));
         Ok(Some(
             Answer::new(RestoreVerdict::Start, reason).with(RestoreBody::Start(start)),
         ))
@@ -96,14 +96,14 @@ impl RestoreNode {
     /// None if an execution gave the node up before.
     async fn find_hook_to_start(
         &self,
-        target: &Target,
-        former: Option<&Claim>,
+        facts: &FetchedFacts,
+        previous: Option<&Claim>,
     ) -> Result<Option<Hook>, Error> {
-        let may_go_on = target.is_held() && target.gave_up().is_none();
-        let Some(group) = target.group.as_ref().filter(|_| may_go_on) else {
+        let may_go_on = facts.is_held() && facts.gave_up().is_none();
+        let Some(group) = facts.group.as_ref().filter(|_| may_go_on) else {
             return Ok(None);
         };
-        let was_held_by_ours = former.is_some_and(|former| former.urgency == Urgency::Hook);
+        let was_held_by_ours = previous.is_some_and(|previous| previous.urgency == Urgency::Hook);
         if !was_held_by_ours && self.groups.find_hook(&group.name).await?.is_none() {
             return Ok(None);
         }
@@ -121,36 +121,36 @@ impl RestoreNode {
     /// None if no group is known, or if the instance is gone or leaving: then nothing can carry a claim, or be held by one.
     pub(crate) async fn claim_leftover(
         &self,
-        target: &Target,
-        former: Option<Claim>,
+        facts: &FetchedFacts,
+        previous: Option<Claim>,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        let is_final = |gave_up: GaveUp| gave_up.is_final(&target.next_step(), target.now());
-        if target.gave_up().is_some_and(is_final) && !target.is_result() {
-            let reason = target.say("is a person's to see to, who was told");
+        let is_final = |gave_up: GaveUp| gave_up.is_final(&facts.next_step(), facts.now());
+        if facts.gave_up().is_some_and(is_final) && !facts.is_result() {
+            let reason = facts.say("is a person's to see to, who was told");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
-        let group = former.as_ref().map(|claim| claim.group.clone());
-        let group = group.or_else(|| target.group.as_ref().map(|group| group.name.clone()));
-        let Some(group) = group.filter(|_| !target.is_going()) else {
+        let group = previous.as_ref().map(|claim| claim.group.clone());
+        let group = group.or_else(|| facts.group.as_ref().map(|group| group.name.clone()));
+        let Some(group) = group.filter(|_| !facts.is_going()) else {
             return Ok(None);
         };
         let claim = Claim {
-            phase: former.map_or(Phase::Standby, |claim| claim.phase),
-            ..Claim::new(target.me.clone(), group, Urgency::Planned, target.now())
+            phase: previous.map_or(Phase::Standby, |claim| claim.phase),
+            ..Claim::new(facts.me.clone(), group, Urgency::Planned, facts.now())
         };
-        self.write_claim(target, &claim).await?;
-        Ok(Some(target.wait(AT_ONCE, &target.say("is claimed by the sweep"))))
+        self.write_claim(facts, &claim).await?;
+        Ok(Some(facts.wait(AT_ONCE, &facts.say("is claimed by the sweep"))))
     }
 
     /// Writes the claim against the version of the Node that was read. If another execution was quicker, it keeps the claim.
-    async fn write_claim(&self, target: &Target, claim: &Claim) -> Result<(), Error> {
-        if let (Ok(cluster), Some(node)) = (&target.cluster, target.node()) {
+    async fn write_claim(&self, facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
+        if let (Ok(cluster), Some(node)) = (&facts.cluster, facts.node()) {
             let label = kubernetes::group_label(&claim.group);
             let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
             kubernetes::change_node(&cluster.client, node, change).await?;
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
-        Ok(self.instances.tag(&target.id, &tags).await?)
+        Ok(self.instances.tag(&facts.id, &tags).await?)
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, OLD, claim, target, target_in};
+    use crate::fixtures::{NODE, OLD, claim, facts, target_in};
 
     /// Returns the sweep's request about an owner that ended so many seconds ago.
     fn request(ended_for: Option<i64>) -> RestoreRequest {
@@ -181,21 +181,21 @@ mod tests {
             },
             "leftover": {"instance_id": OLD, "cluster_name": "world"},
             "owner": owner,
-            "put_back": {},
+            "restore": {},
         }))
         .unwrap()
     }
 
     async fn claimed(
         aws: &ScriptedAws,
-        mut target: Target,
+        mut facts: FetchedFacts,
         request: RestoreRequest,
     ) -> Option<Answer<RestoreVerdict>> {
-        target.request = request;
+        facts.request = request;
         let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
-        match step.judge_leftover(&mut target).await.unwrap() {
+        match step.judge_leftover(&mut facts).await.unwrap() {
             Standing::Ours => None,
-            Standing::Free(former) => step.claim_leftover(&target, former).await.unwrap(),
+            Standing::Free(previous) => step.claim_leftover(&facts, previous).await.unwrap(),
             Standing::Leave(answer) => Some(*answer),
         }
     }
@@ -209,8 +209,8 @@ mod tests {
             json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let target = target_in(&kube, Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, target, request(Some(600))).await.unwrap();
+        let facts = target_in(&kube, Some(claim("two")), Some(claim("two")));
+        let answer = claimed(&aws, facts, request(Some(600))).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
             (RestoreVerdict::Wait, AT_ONCE)
@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn an_owner_is_asked_about_and_given_time_before_its_claim_is_touched() {
         let aws = ScriptedAws::new();
-        let theirs = || target(Some(claim("two")), Some(claim("two")));
+        let theirs = || facts(Some(claim("two")), Some(claim("two")));
         let answer = claimed(&aws, theirs(), request(None)).await.unwrap();
         assert_eq!(answer.body, RestoreBody::Owner(claim("two").fence.execution));
         let answer = claimed(&aws, theirs(), request(Some(60))).await.unwrap();
@@ -239,47 +239,47 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_of_this_sweep_is_worked_on() {
-        let target = target(Some(claim("one")), Some(claim("one")));
-        assert_eq!(claimed(&ScriptedAws::new(), target, request(None)).await, None);
+        let facts = facts(Some(claim("one")), Some(claim("one")));
+        assert_eq!(claimed(&ScriptedAws::new(), facts, request(None)).await, None);
     }
 
     #[tokio::test]
     async fn what_people_were_told_of_is_left_alone_as_long_as_nothing_can_be_done() {
         let aws = ScriptedAws::new();
-        let mut target = target(None, None);
-        let instance = target.instance.as_mut().unwrap();
+        let mut facts = facts(None, None);
+        let instance = facts.instance.as_mut().unwrap();
         for tag in [STANDBY_TAG, GAVE_UP_TAG] {
             instance
                 .tags
                 .insert(tag.to_owned(), "2027-01-01T00:00:00Z".to_owned());
         }
-        let group = target.group.as_mut().unwrap();
+        let group = facts.group.as_mut().unwrap();
         (group.min, group.max) = (group.desired, group.desired);
-        let answer = claimed(&aws, target, request(None)).await.unwrap();
+        let answer = claimed(&aws, facts, request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
 
     #[tokio::test]
     async fn an_instance_that_is_gone_needs_no_claim() {
-        let mut target = target(None, None);
-        target.instance = None;
-        assert_eq!(claimed(&ScriptedAws::new(), target, request(None)).await, None);
+        let mut facts = facts(None, None);
+        facts.instance = None;
+        assert_eq!(claimed(&ScriptedAws::new(), facts, request(None)).await, None);
     }
 
     #[tokio::test]
     async fn a_claim_that_somebody_edited_is_a_persons_who_is_told_once() {
         let edited = |tags: &[&str]| {
-            let mut target = target(None, None);
-            if let Ok(cluster) = &mut target.cluster {
+            let mut facts = facts(None, None);
+            if let Ok(cluster) = &mut facts.cluster {
                 let annotations = &mut cluster.node.as_mut().unwrap().annotations;
                 annotations.insert(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned());
             }
             for tag in tags {
-                let tags = &mut target.instance.as_mut().unwrap().tags;
+                let tags = &mut facts.instance.as_mut().unwrap().tags;
                 tags.insert((*tag).to_owned(), "2027-01-01T00:00:00Z".to_owned());
             }
-            target
+            facts
         };
         let aws = ScriptedAws::new().on("CreateTags", "");
         let answer = claimed(&aws, edited(&[]), request(None)).await.unwrap();
@@ -303,11 +303,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_said_in_this_very_step_is_said_again_if_it_was_not_heard() {
-        let mut told = target(None, None);
+        let mut told = facts(None, None);
         let tags = &mut told.instance.as_mut().unwrap().tags;
         tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:30:00Z".to_owned());
         told.request = request(None);
-        assert_eq!(told.tell_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
+        assert_eq!(told.report_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
     }
 
     #[tokio::test]
@@ -333,18 +333,18 @@ mod tests {
             ("Terminating:Proceed", Some(&by_hook), OURS, false, false),
             ("Standby", None, OURS, false, false),
         ];
-        for (state, former, hooks, gave_up, expected) in cases {
-            let mut target = target(None, None);
-            target.request = request(None);
-            state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
+        for (state, previous, hooks, gave_up, expected) in cases {
+            let mut facts = facts(None, None);
+            facts.request = request(None);
+            state.clone_into(&mut facts.group.as_mut().unwrap().members[0].lifecycle_state);
             if gave_up {
-                let tags = &mut target.instance.as_mut().unwrap().tags;
+                let tags = &mut facts.instance.as_mut().unwrap().tags;
                 tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
             let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
-            let answer = step.find_start(&target, former).await.unwrap();
-            assert_eq!(answer.is_some(), expected, "{state} {former:?} {hooks}");
+            let answer = step.find_start(&facts, previous).await.unwrap();
+            assert_eq!(answer.is_some(), expected, "{state} {previous:?} {hooks}");
             if let Some(answer) = answer {
                 assert_eq!(answer.verdict, RestoreVerdict::Start);
                 let RestoreBody::Start(start) = answer.body else {
@@ -377,19 +377,19 @@ mod tests {
                 false,
             ),
         ];
-        for (name, state, is_tainted, former, expected) in cases {
-            let mut target = target(None, None);
-            target.request = request(None);
-            state.clone_into(&mut target.group.as_mut().unwrap().members[0].lifecycle_state);
-            if let Ok(cluster) = &mut target.cluster
+        for (name, state, is_tainted, previous, expected) in cases {
+            let mut facts = facts(None, None);
+            facts.request = request(None);
+            state.clone_into(&mut facts.group.as_mut().unwrap().members[0].lifecycle_state);
+            if let Ok(cluster) = &mut facts.cluster
                 && is_tainted
             {
                 cluster.node.as_mut().unwrap().taints = vec![crate::fixtures::request_taint()];
             }
-            let tags = &mut target.instance.as_mut().unwrap().tags;
+            let tags = &mut facts.instance.as_mut().unwrap().tags;
             tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
             let step = RestoreNode::new(&ScriptedAws::new().config(), &"world".parse().unwrap());
-            let answer = step.find_start(&target, former.as_ref()).await.unwrap();
+            let answer = step.find_start(&facts, previous.as_ref()).await.unwrap();
             let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();
             let is_started = answer
                 .is_some_and(|answer| matches!(&answer.body, RestoreBody::Start(start) if is_request(start)));

@@ -185,7 +185,7 @@ mod tests {
         );
         assert!(matches!(&inside.nodes, Seen::Denied(_)), "{inside:?}");
         assert_eq!(inside.version, env!("CARGO_PKG_VERSION"));
-        assert_eq!(aws.scenes_left(), 0);
+        assert_eq!(aws.exchanges_left(), 0);
     }
 
     #[tokio::test]
@@ -205,7 +205,7 @@ mod tests {
         let select_nodes = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
         let cluster = "world".parse().unwrap();
         let all_asked = async {
-            while aws.scenes_left() > 0 {
+            while aws.exchanges_left() > 0 {
                 tokio::task::yield_now().await;
             }
         };

@@ -193,7 +193,7 @@ mod tests {
             .on("ListExecutions", &page(&[("b", "ABORTED", 200)], None));
         assert_eq!(list(&aws).await.unwrap(), ["a", "b"]);
         assert!(aws.calls()[1].contains("two"), "{:?}", aws.calls());
-        assert_eq!(aws.scenes_left(), 0);
+        assert_eq!(aws.exchanges_left(), 0);
     }
 
     #[tokio::test]

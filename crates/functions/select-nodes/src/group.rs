@@ -10,7 +10,7 @@ use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::admission::{Ended, Stop, find_execution};
 use recycle::rotation::fleet::{Template, TemplateFacts};
 use recycle::rotation::marks::{find_rotations, machine_of};
-use recycle::rotation::outdated::{Release, Scene, describe_aim};
+use recycle::rotation::outdated::{Release, OutdatedFacts, describe_launch_source};
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
@@ -19,23 +19,23 @@ use crate::rotation::members;
 use crate::{Answered, Error, SelectNodes};
 
 /// A request from the execution of one group.
-pub(crate) struct Case {
+pub(crate) struct GroupRequest {
     pub(crate) part: Part,
     pub(crate) rotation: Rotation,
     pub(crate) terms: Terms,
 }
 
-pub(crate) fn read_case(request: &SelectRequest) -> Result<Case, Error> {
+pub(crate) fn read_group_request(request: &SelectRequest) -> Result<GroupRequest, Error> {
     let part = request.rotation.clone().ok_or(Error::NotAsked("rotation"))?;
     let rotation = parse_rotation(&part.input)?;
-    Ok(Case {
+    Ok(GroupRequest {
         terms: rotation.terms.clone().ok_or(Error::NotAsked("terms"))?,
         rotation,
         part,
     })
 }
 
-impl Case {
+impl GroupRequest {
     /// Returns the execution that makes this attempt at a node.
     pub(crate) fn find_execution(&self, node: &InstanceId, attempt: u32) -> Result<ExecutionArn, Error> {
         Ok(find_execution(&self.part, self.rotation.trigger, node, attempt)?)
@@ -45,8 +45,8 @@ impl Case {
 impl SelectNodes {
     /// Selects the nodes of the group, in order, and the terms on which they are recycled.
     pub(crate) async fn select_group(&self, request: SelectRequest) -> Answered {
-        let case = read_case(&request)?;
-        let (part, selection, terms) = (&case.part, &case.rotation.selection, &case.terms);
+        let request_of_group = read_group_request(&request)?;
+        let (part, selection, terms) = (&request_of_group.part, &request_of_group.rotation.selection, &request_of_group.terms);
         let Some(fleet) = self.groups.fetch_fleet(&part.group).await? else {
             return Ok(leave(Ended::left("the group is gone")));
         };
@@ -60,23 +60,23 @@ impl SelectNodes {
         let control_plane = kubernetes::read_release(&client).await?;
         let ids = members(&[&fleet]);
         let machines = self.instances.fetch_machines(&ids).await?;
-        let scene = Scene {
+        let known = OutdatedFacts {
             machines: &machines,
             templates: &templates,
             nodes: &nodes.readable,
             control_plane,
             now: request.context.now(),
         };
-        let mut chosen = choose_members(selection, &fleet, &scene, &part.execution);
+        let mut chosen = choose_members(selection, &fleet, &known, &part.execution);
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
             let why = format!("none is left to recycle, {claimed} are worked on already");
             return Ok(leave(Ended::left(why)));
         }
-        if let Some(why) = self.find_newer(&ids, &scene, &templates).await? {
+        if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
             return Ok(leave(Ended::stopping(Stop::KubeletTooNew, why)));
         }
-        let (running, ended_rotations) = self.sort_rotations(part, &ids, scene.nodes).await?;
+        let (running, ended_rotations) = self.sort_rotations(part, &ids, known.nodes).await?;
         if let Some(other) = running.filter(|_| !terms.dry_run) {
             return Ok(leave(Ended::left(format!("{other} is at work on it"))));
         }
@@ -98,9 +98,9 @@ impl SelectNodes {
             nodes: chosen.nodes,
             criteria: terms.dry_run.then_some(chosen.criteria),
             at_once: terms.count_at_once(fleet.members.len(), self.most_at_once)?,
-            aim: describe_aim(&fleet, &templates),
-            mark: case.terms.mark,
-            recycle: case.rotation.fields(),
+            launch_source: describe_launch_source(&fleet, &templates),
+            mark: request_of_group.terms.mark,
+            recycle: request_of_group.rotation.fields(),
             ended_rotations,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
@@ -111,10 +111,10 @@ impl SelectNodes {
     async fn find_newer(
         &self,
         members: &[InstanceId],
-        scene: &Scene<'_>,
+        known: &OutdatedFacts<'_>,
         templates: &BTreeMap<Template, TemplateFacts>,
     ) -> Result<Option<String>, Error> {
-        let Some(plane) = scene.control_plane else {
+        let Some(plane) = known.control_plane else {
             return Ok(None);
         };
         let describe = |who: &str, kubelet: Option<Release>| {
@@ -123,7 +123,7 @@ impl SelectNodes {
                 "{who} has kubelet {kubelet}, the control plane is {plane}"
             ))
         };
-        let mut nodes = scene.nodes.iter().filter(|node| is_one_of(node, members));
+        let mut nodes = known.nodes.iter().filter(|node| is_one_of(node, members));
         let newer = nodes.find_map(|node| describe(node.name.as_str(), Release::read(&node.kubelet)));
         if newer.is_some() {
             return Ok(newer);
@@ -185,12 +185,12 @@ mod tests {
     const NODE: &str = "i-0aaaaaaaaaaaaaaaa";
     const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
 
-    fn request(input: &Value, turn: &Value) -> SelectRequest {
+    fn request(input: &Value, waiting_node: &Value) -> SelectRequest {
         let mut asking = json!({"instance_id": NODE, "index": 0, "began_at": "2027-01-01T01:00:00Z", "waited": 0, "attempt": 1});
         asking
             .as_object_mut()
             .unwrap()
-            .extend(turn.as_object().unwrap().clone());
+            .extend(waiting_node.as_object().unwrap().clone());
         let mut rotation = json!({"trigger": "manual", "selection": {"outdated": {"all": true}}});
         rotation
             .as_object_mut()
@@ -204,15 +204,15 @@ mod tests {
             "select": "may_start",
             "cluster_name": "world",
             "rotation": {"group": "workers", "execution": ROTATION, "began_at": "2027-01-01T00:00:00Z", "input": rotation},
-            "members": {"nodes": [NODE], "at_once": 1, "aim": "x"},
+            "members": {"nodes": [NODE], "at_once": 1, "launch_source": "x"},
             "turn": asking,
         }))
         .unwrap()
     }
 
-    async fn ask(aws: &ScriptedAws, input: Value, turn: Value) -> Result<Answer<SelectVerdict>, Error> {
+    async fn ask(aws: &ScriptedAws, input: Value, waiting_node: Value) -> Result<Answer<SelectVerdict>, Error> {
         SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-            .select(request(&input, &turn))
+            .select(request(&input, &waiting_node))
             .await
     }
 
@@ -281,7 +281,7 @@ mod tests {
                 "{:?}",
                 aws.calls()
             );
-            assert_eq!(aws.scenes_left(), 0, "{statuses:?}");
+            assert_eq!(aws.exchanges_left(), 0, "{statuses:?}");
         }
         let aws = ScriptedAws::new()
             .on("DescribeExecution", &execution("FAILED"))
@@ -347,14 +347,14 @@ mod tests {
                     Failure::ServiceUnavailable,
                     "{selection}"
                 );
-                assert_eq!(aws.scenes_left(), 0, "{selection}");
+                assert_eq!(aws.exchanges_left(), 0, "{selection}");
             }
         }
     }
 
     #[tokio::test]
     async fn a_node_that_is_gone_is_lost_if_its_first_try_ended_badly_in_any_way() {
-        let case = read_case(&request(&json!({}), &json!({}))).unwrap();
+        let request_of_group = read_group_request(&request(&json!({}), &json!({}))).unwrap();
         let gone: Vec<InstanceId> = (0..5)
             .map(|number| format!("i-{number:017x}").parse().unwrap())
             .collect();
@@ -369,13 +369,13 @@ mod tests {
             .iter()
             .zip(["FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"])
             .map(|(node, status)| {
-                let name = name_try(&case.part, case.rotation.trigger, node, 1);
+                let name = name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1);
                 json!({"executionArn": "arn:e", "stateMachineArn": "arn:m", "name": name, "status": status, "startDate": 2_000_000_000})
             })
             .collect();
         let aws = ScriptedAws::new().on("ListExecutions", &json!({"executions": listed}).to_string());
         let step = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
-        let lost = step.find_lost(&case, &gone, &fleet).await.unwrap();
+        let lost = step.find_lost(&request_of_group, &gone, &fleet).await.unwrap();
         assert_eq!(lost, gone.iter().take(3).collect::<Vec<_>>());
         assert!(
             aws.calls()[0].contains("stateMachine:recycle-eks-recycle-node"),
@@ -384,7 +384,7 @@ mod tests {
         );
         let nobody = ScriptedAws::new();
         let step = SelectNodes::new(&nobody.config(), &"world".parse().unwrap(), 5);
-        assert!(step.find_lost(&case, &[], &fleet).await.unwrap().is_empty());
+        assert!(step.find_lost(&request_of_group, &[], &fleet).await.unwrap().is_empty());
         assert!(nobody.calls().is_empty(), "where none is gone nobody is asked");
     }
 

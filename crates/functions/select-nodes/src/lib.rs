@@ -9,7 +9,7 @@ mod group;
 mod laws;
 mod rotation;
 mod status;
-mod turn;
+mod waiting_node;
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use lambda::StepOrTold;
+use lambda::StepOrReport;
 use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, ExecutionArn};
@@ -64,20 +64,20 @@ impl SelectNodes {
     }
 
     /// Selects nodes for a state machine, or answers a question from the command line.
-    pub async fn handle(&self, asked: Asked) -> Result<StepOrTold<SelectVerdict>, Error> {
+    pub async fn handle(&self, asked: Asked) -> Result<StepOrReport<SelectVerdict>, Error> {
         self.access.check(asked.cluster_name())?;
         match asked {
             Asked::ByMachine(request) => Ok(self.select(*request).await?.into()),
             Asked::ByPerson(Question::Status { cluster_name, node }) => {
-                let status = self.tell_status(&cluster_name, node.as_deref()).await?;
-                Ok(StepOrTold::Told(status))
+                let status = self.build_status(&cluster_name, node.as_deref()).await?;
+                Ok(StepOrReport::Report(status))
             }
             Asked::ByPerson(Question::Doctor {
                 cluster_name,
                 execution,
             }) => {
                 let seen = self.examine(&cluster_name, execution.as_ref()).await;
-                Ok(StepOrTold::Told(json!(seen)))
+                Ok(StepOrReport::Report(json!(seen)))
             }
         }
     }

@@ -11,7 +11,7 @@ use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::alarm::{Alarmed, choose_alarmed, read_alarm};
 use recycle::rotation::fleet::{Fleet, Machine, Template, TemplateFacts, fleet_of};
-use recycle::rotation::outdated::{Scene, choose_groups, find_fleets};
+use recycle::rotation::outdated::{OutdatedFacts, choose_groups, find_fleets};
 use recycle::rotation::request::{Rotation, Selection, parse_rotation};
 use recycle::rotation::selection::{Choice, choose_listed, choose_members};
 use recycle::rotation::terms::Terms;
@@ -70,7 +70,7 @@ impl SelectNodes {
             (NodeList::default(), None)
         };
         unknown.extend(nodes.describe_unreadable());
-        let scene = Scene {
+        let known = OutdatedFacts {
             machines: &machines,
             templates: &templates,
             nodes: &nodes.readable,
@@ -78,7 +78,7 @@ impl SelectNodes {
             now: request.context.now(),
         };
         let execution = &request.context.execution.id;
-        let choose = |fleet: &&Fleet| choose_members(&rotation.selection, fleet, &scene, execution);
+        let choose = |fleet: &&Fleet| choose_members(&rotation.selection, fleet, &known, execution);
         let found = wanted.iter().map(|fleet| (fleet.name.clone(), choose(fleet)));
         let choice = choose_groups(found.collect(), &unknown);
         if choice.groups.is_empty() {
@@ -299,7 +299,7 @@ mod tests {
             .unwrap();
         assert_eq!(json!(answer)["groups"], json!(["a", "b"]));
         assert!(!aws.calls()[1].contains(OTHER), "{:?}", aws.calls());
-        assert_eq!(aws.scenes_left(), 0);
+        assert_eq!(aws.exchanges_left(), 0);
     }
 
     #[tokio::test]
@@ -314,7 +314,7 @@ mod tests {
                 "DescribeLaunchTemplateVersions",
                 "<launchTemplateVersionSet><item><versionNumber>1</versionNumber></item></launchTemplateVersionSet>",
             );
-        let selection = json!({"outdated": {"ami": true, "older_than_hours": 48}});
+        let selection = json!({"outdated": {"ami": true, "older_than": 48}});
         let answer = step(&aws)
             .select_rotation(request(&json!({"trigger": "schedule", "selection": selection})))
             .await
@@ -392,7 +392,7 @@ mod tests {
                 calls[2].contains("recycle-eks%3Agroup") && calls[2].contains("workers"),
                 "{calls:?}"
             );
-            assert_eq!(aws.scenes_left(), 0, "{dimension}");
+            assert_eq!(aws.exchanges_left(), 0, "{dimension}");
         }
     }
 

@@ -3,14 +3,14 @@
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::node::NodeList;
-use recycle::notify::status::tell_status;
+use recycle::notify::status::build_status;
 use serde_json::{Value, json};
 
 use crate::{Error, SelectNodes};
 
 impl SelectNodes {
     /// Returns the status. A cluster that cannot be asked does not hide what is on instances, but then no Node can be found by its name.
-    pub(crate) async fn tell_status(
+    pub(crate) async fn build_status(
         &self,
         cluster: &ClusterName,
         wanted: Option<&str>,
@@ -24,7 +24,7 @@ impl SelectNodes {
             Ok(nodes) => (nodes, None),
             Err(error) => (NodeList::default(), Some(with_causes(&error))),
         };
-        let mut status = tell_status(&nodes.readable, &instances, wanted);
+        let mut status = build_status(&nodes.readable, &instances, wanted);
         status.cluster_is_away = away;
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))

@@ -2,7 +2,7 @@
 
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
-use recycle::base::names::{CLAIM_TAG, PUT_BACK_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
+use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
 use recycle::base::poll::next_wait;
 use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
 use recycle::records::claim::{Claim, Phase};
@@ -10,10 +10,10 @@ use recycle::records::node_record::Record;
 use recycle::records::schema::SCHEMA;
 use recycle::replacement::shortage::count_usable;
 
-use crate::{Answered, Case, Error, StandbyNode, find_lifecycle_state};
+use crate::{Answered, Error, FetchedFacts, StandbyNode, find_lifecycle_state};
 
 impl StandbyNode {
-    pub(crate) async fn enter_standby(&self, mut case: Case) -> Answered {
+    pub(crate) async fn enter_standby(&self, mut case: FetchedFacts) -> Answered {
         let id = &case.run.input.instance_id;
         let claim = Claim {
             phase: Phase::Standby,
@@ -24,12 +24,12 @@ impl StandbyNode {
             (STANDBY_TAG, case.now.to_string()),
             (CLAIM_TAG, claim.to_tag()),
             // The log of what an earlier put-back did to the group no longer applies.
-            (PUT_BACK_TAG, String::new()),
+            (RESTORE_LOG_TAG, String::new()),
         ];
         self.instances.tag(id, &tags).await?;
-        let story = case.say("goes into Standby, so that a replacement is launched");
+        let history = case.say("goes into Standby, so that a replacement is launched");
         let (client, node) = (&case.client, &case.node.name);
-        kubernetes::tell(client, node, Phase::Standby, &story, case.now, &case.me).await;
+        kubernetes::record_event(client, node, Phase::Standby, &history, case.now, &case.me).await;
 
         match self.groups.enter_standby(&case.run.group, id).await {
             // An earlier try of the same call has taken effect.
@@ -38,11 +38,11 @@ impl StandbyNode {
         }
 
         case.run.replacement_since = Some(case.now);
-        let timeout = i64::from(case.run.input.replacement_timeout_seconds);
-        Ok(case.wait(next_wait(0, timeout, 0, None), story))
+        let timeout = i64::from(case.run.input.replacement_timeout);
+        Ok(case.wait(next_wait(0, timeout, 0, None), history))
     }
 
-    async fn is_in_standby(&self, case: &Case) -> Result<bool, Error> {
+    async fn is_in_standby(&self, case: &FetchedFacts) -> Result<bool, Error> {
         let group = self.groups.fetch(&case.run.group).await?;
         let state = find_lifecycle_state(group.as_ref(), &case.run.input.instance_id);
         Ok(matches!(state, Some("EnteringStandby" | "Standby")))
@@ -52,7 +52,7 @@ impl StandbyNode {
 /// Records the claim, the current members and how many of them are usable. Every other member will count as a newcomer.
 /// The same request keeps Cluster Autoscaler from removing the node.
 /// What an earlier attempt recorded about members no longer holds, since the instance is in service.
-async fn record(case: &Case, claim: &Claim) -> Result<(), Error> {
+async fn record(case: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
     let group = case.group.as_ref();
     let members: Vec<InstanceId> = group
         .into_iter()

@@ -11,14 +11,14 @@ use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
 use recycle::input::model::Input;
 use recycle::input::parse::parse_input;
+use recycle::input::path::RecyclePath;
 use recycle::input::urgency::Urgency;
-use recycle::input::way_in::WayIn;
 use recycle::records::claim::{Claim, Phase};
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
-use crate::{Case, StandbyNode};
+use crate::{FetchedFacts, StandbyNode};
 
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
 
@@ -72,7 +72,7 @@ pub(crate) fn no_nodes() -> Value {
 pub(crate) fn run() -> Run {
     let (group, node) = ("workers".parse().unwrap(), "node-a".parse().unwrap());
     let claimed_at = "2027-01-01T00:00:00Z".parse().unwrap();
-    Run::new(input(), WayIn::Before, group, node, claimed_at)
+    Run::new(input(), RecyclePath::Before, group, node, claimed_at)
 }
 
 fn node() -> NodeFacts {
@@ -95,7 +95,7 @@ fn node() -> NodeFacts {
 }
 
 /// Returns a claimed node in service, the only member of its group.
-pub(crate) fn case(kube: &ScriptedKube) -> Case {
+pub(crate) fn case(kube: &ScriptedKube) -> FetchedFacts {
     let member = Member {
         instance: id(),
         lifecycle_state: "InService".to_owned(),
@@ -109,7 +109,7 @@ pub(crate) fn case(kube: &ScriptedKube) -> Case {
         members: vec![member],
         suspended: Vec::new(),
     };
-    Case {
+    FetchedFacts {
         client: kube.client(),
         node: node(),
         claim: claim(Phase::Claimed),

@@ -20,7 +20,7 @@ fn whole_group() -> String {
 }
 
 fn whole_node() -> Value {
-    let mut node = stored_node(Phase::Turn);
+    let mut node = stored_node(Phase::Admitted);
     node["metadata"]["annotations"]["recycle-eks/record"] = json!(r#"{"schema":1,"was_unschedulable":true}"#);
     node["spec"]["taints"] = json!([{"key": "team", "value": "blue", "effect": "NoSchedule"}]);
     node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});

@@ -26,7 +26,7 @@ use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::StandbyVerdict;
-use recycle::input::way_in::WayIn;
+use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, check_claim};
 
 use crate::step::{StandbyStep, choose_step};
@@ -43,7 +43,7 @@ pub struct StandbyNode {
 }
 
 /// Facts and the carried run of one invocation.
-struct Case {
+struct FetchedFacts {
     client: kube::Client,
     node: NodeFacts,
     claim: Claim,
@@ -67,7 +67,7 @@ impl StandbyNode {
     /// If the cluster or the group cannot be asked, the answer is to wait, as long as there is time for the replacement.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let now = request.context.now();
-        let is_gone = request.run.way_in == WayIn::After;
+        let is_gone = request.run.path == RecyclePath::After;
         if is_gone {
             request.run.replacement_since.get_or_insert(now);
         }
@@ -78,7 +78,7 @@ impl StandbyNode {
         } else {
             self.take_step(request).await
         };
-        let answer = answer.map(|answer| answer.telling_end(&execution, StandbyVerdict::Recycled));
+        let answer = answer.map(|answer| answer.with_end_notification(&execution, StandbyVerdict::Recycled));
         answer.or_else(|error| outage::wait_out(error, run, now))
     }
 
@@ -102,7 +102,7 @@ impl StandbyNode {
         };
         let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
-        let case = Case {
+        let case = FetchedFacts {
             client,
             node,
             claim,
@@ -145,7 +145,7 @@ impl StandbyNode {
     }
 }
 
-impl Case {
+impl FetchedFacts {
     /// Writes a sentence about the node and its group.
     fn say(&self, state: &str) -> String {
         format!("{} {state} in group {}", describe(&self.run), self.run.group)

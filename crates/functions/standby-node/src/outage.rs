@@ -18,7 +18,7 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
         return Err(error);
     };
     let waited = now.duration_since(since).as_secs();
-    let left = i64::from(run.input.replacement_timeout_seconds) - waited;
+    let left = i64::from(run.input.replacement_timeout) - waited;
     if left <= 0 {
         return Err(error);
     }

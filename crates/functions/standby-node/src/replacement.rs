@@ -13,27 +13,27 @@ use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::StandbyVerdict;
 use recycle::records::node_record::Record;
 use recycle::replacement::shortage::{Shortage, find_shortage};
-use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, newcomers};
+use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
 
-use crate::{Answered, Case, Error, StandbyNode, describe};
+use crate::{Answered, Error, FetchedFacts, StandbyNode, describe};
 
 impl StandbyNode {
-    pub(crate) async fn await_replacement(&self, mut case: Case) -> Answered {
+    pub(crate) async fn await_replacement(&self, mut case: FetchedFacts) -> Answered {
         let since = *case.run.replacement_since.get_or_insert(case.now);
         let record = case.node.record()?;
         let group = case.group.iter();
-        let members = group.flat_map(|group| newcomers(group, &record.members_before));
+        let members = group.flat_map(|group| new_members(group, &record.members_before));
         let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
         if let Some(removed) = find_removal(&case, &record, &candidates) {
             return Err(time_out(&case, &removed.to_string()));
         }
-        let candidates = keep_newcomers(&case, candidates).await?;
+        let candidates = keep_new_members(&case, candidates).await?;
         let id = &case.run.input.instance_id;
         let shortage = find_shortage_by(&case, record.usable_before, &candidates).await?;
         let patience = Patience {
             since,
             now: case.now,
-            timeout: case.run.input.replacement_timeout_seconds,
+            timeout: case.run.input.replacement_timeout,
         };
         let (group, short) = (case.group.as_ref(), shortage.as_ref());
         match judge_replacement(id, &case.node, group, &candidates, short, patience) {
@@ -60,12 +60,12 @@ impl StandbyNode {
     pub(crate) async fn fetch_candidates(
         &self,
         client: &kube::Client,
-        newcomers: Vec<&Member>,
+        new_members: Vec<&Member>,
     ) -> Result<Vec<Candidate>, Error> {
-        let ids: Vec<InstanceId> = newcomers.iter().map(|member| member.instance.clone()).collect();
+        let ids: Vec<InstanceId> = new_members.iter().map(|member| member.instance.clone()).collect();
         let instances = self.instances.fetch_all(&ids).await?;
         let mut candidates = Vec::new();
-        for member in newcomers {
+        for member in new_members {
             let instance = instances.iter().find(|instance| instance.id == member.instance);
             let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
             // A newcomer that is not in service yet is looked up only under the names that its Node would have.
@@ -82,14 +82,14 @@ impl StandbyNode {
     }
 }
 
-fn time_out(case: &Case, reason: &str) -> Error {
+fn time_out(case: &FetchedFacts, reason: &str) -> Error {
     let text = format!("{}: {reason}", case.say("is in Standby"));
     Error::Ended(Failure::ReplacementTimedOut, text)
 }
 
 /// Returns the shortage if the group has too few usable members. The Nodes are read only once a newcomer is in service and has a Node.
 async fn find_shortage_by(
-    case: &Case,
+    case: &FetchedFacts,
     before: Option<u32>,
     candidates: &[Candidate],
 ) -> Result<Option<Shortage>, Error> {
@@ -105,25 +105,25 @@ async fn find_shortage_by(
 }
 
 /// Writes that another node was quicker to reserve a usable newcomer.
-pub(crate) fn describe_rivalry(newcomer: &InstanceId) -> String {
-    format!("{newcomer} has just become the replacement of another node")
+pub(crate) fn describe_rivalry(new_member: &InstanceId) -> String {
+    format!("{new_member} has just become the replacement of another node")
 }
 
 /// Checks whether the replacement was removed together with its place in the group, so that no other will come.
-fn find_removal(case: &Case, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
+fn find_removal(case: &FetchedFacts, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
     let staying = candidates.iter().filter(|candidate| candidate.is_staying());
     let text = describe_removal(case.group.as_ref()?, record, staying.count())?;
     Some(Obstacle::ReplacementRemoved.because(text))
 }
 
 /// Keeps Cluster Autoscaler from removing a newcomer that may become the replacement, as soon as the newcomer has a Node.
-async fn keep_newcomers(case: &Case, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
+async fn keep_new_members(case: &FetchedFacts, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
     let old = &case.run.input.instance_id;
     let mut kept = Vec::new();
     for candidate in candidates {
         let is_free = candidate.is_staying() && candidate.reserved_for().is_none();
         let node = match candidate.node {
-            Some(node) if is_free => match kubernetes::keep_newcomer(&case.client, node, old).await {
+            Some(node) if is_free => match kubernetes::keep_new_member(&case.client, node, old).await {
                 // The Node has gone since it was read.
                 Err(kubernetes::Error::NodeGone { .. }) => None,
                 kept => Some(kept?),
@@ -177,7 +177,7 @@ fn reserved_for(node: &NodeFacts) -> Option<&str> {
 }
 
 /// Records the replacement on the old Node. After that the old node may be drained.
-async fn accept(case: Case, replacement: InstanceId) -> Answered {
+async fn accept(case: FetchedFacts, replacement: InstanceId) -> Answered {
     kubernetes::amend_node(&case.client, case.node.clone(), |node| {
         kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
         let record = node.record()?;

@@ -36,7 +36,7 @@ pub(crate) fn choose_step(
         // ExitStandby leads through Pending.
         (Some(state), true) if state.starts_with("Pending") => StandbyStep::GiveBack,
         // A slow earlier call of claim-node gave the turn back after the call that led here. Another node may have the turn by now.
-        (Some("InService"), _) if phase < Phase::Turn => {
+        (Some("InService"), _) if phase < Phase::Admitted => {
             StandbyStep::Refuse("does not have its turn any more; start another execution".to_owned())
         }
         // Applies also if the members are recorded: an earlier attempt crashed before the call, or the instance was put back before this
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_member_in_service_enters_standby_even_if_we_had_begun_before() {
         for (phase, has_begun) in [
-            (Phase::Turn, false),
+            (Phase::Admitted, false),
             (Phase::Standby, true),
             (Phase::Draining, true),
         ] {

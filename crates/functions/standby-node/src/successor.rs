@@ -27,13 +27,13 @@ impl StandbyNode {
 
         let old = run.old.clone().unwrap_or_default();
         let group = self.groups.fetch(&run.group).await?;
-        let members = group.iter().flat_map(|group| old.newcomers(group));
+        let members = group.iter().flat_map(|group| old.new_members(group));
         let candidates = self.fetch_candidates(&client, members.collect()).await?;
         let facts = old.to_facts(&run.node, &id);
         let patience = Patience {
             since: run.replacement_since.unwrap_or(context.now()),
             now: context.now(),
-            timeout: run.input.replacement_timeout_seconds,
+            timeout: run.input.replacement_timeout,
         };
         // No group is passed: a full group matters only while a member is in Standby.
         match judge_replacement(&id, &facts, None, &candidates, None, patience) {
@@ -95,7 +95,7 @@ fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::input::way_in::WayIn;
+    use recycle::input::path::RecyclePath;
     use recycle::replacement::old_node::OldNode;
     use scripted_aws::ScriptedAws;
     use serde_json::json;
@@ -105,7 +105,7 @@ mod tests {
 
     fn request() -> StepRequest {
         let mut run = case(&scripted_kube::ScriptedKube::new()).run;
-        run.way_in = WayIn::After;
+        run.path = RecyclePath::After;
         run.replacement_since = Some("2027-01-01T00:00:00Z".parse().unwrap());
         run.old = Some(OldNode::new(None, &[fixtures::id()]));
         StepRequest {

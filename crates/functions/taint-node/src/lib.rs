@@ -11,8 +11,8 @@ mod person;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use kubernetes::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, tell};
-use lambda::StepOrTold;
+use kubernetes::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, record_event};
+use lambda::StepOrReport;
 use recycle::answer::envelope::Answer;
 use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
@@ -31,13 +31,13 @@ pub use error::Error;
 type Answered = Result<Answer<TaintVerdict>, Error>;
 
 /// Handles a step of the state machine, a rotation's request for marks, or a request from the command line.
-pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrTold<TaintVerdict>, Error> {
+pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrReport<TaintVerdict>, Error> {
     match request {
         TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
         TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
         TaintRequest::ByPerson { drain_until } => {
             let moved = person::move_drain_end(access, &drain_until).await?;
-            Ok(StepOrTold::Told(moved))
+            Ok(StepOrReport::Report(moved))
         }
     }
 }
@@ -79,8 +79,8 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
         change_for(node, claim, &run.input, now)
     })
     .await?;
-    let story = "Tainted and cordoned; its pods are leaving";
-    tell(client, &node.name, Phase::Draining, story, now, &fence).await;
+    let history = "Tainted and cordoned; its pods are leaving";
+    record_event(client, &node.name, Phase::Draining, history, now, &fence).await;
     let reason = format!("node {} takes no new pods", node.name);
     Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
 }
@@ -105,7 +105,7 @@ fn change_for(
     }
     record.schema = SCHEMA;
     record.tainted_at.get_or_insert(now);
-    record.lost_after = Some(input.node_lost_after_seconds);
+    record.lost_after = Some(input.node_lost_after);
     let others = node.taints.iter();
     let others = others.filter(|other| !is_draining_taint(other) && !is_request_taint(other));
     let phase = claim.phase.max(Phase::Draining);

@@ -23,15 +23,15 @@ fn request() -> StepRequest {
                 "evict": "others",
                 "replacement": "before",
                 "dispose": "terminate",
-                "replacement_timeout_seconds": 840, "node_lost_after_seconds": 1_800,
-                "drain_timeout_seconds": 172_800,
+                "replacement_timeout": 840, "node_lost_after": 1_800,
+                "drain_timeout": 172_800,
                 "on_drain_timeout": "restore",
-                "load_balancer_grace_seconds": 60,
+                "load_balancer_grace": 60,
                 "urgency": "planned",
                 "dry_run": false,
-                "force": [],
+                "override": [],
             },
-            "way_in": "before",
+            "path": "before",
             "group": "workers",
             "node": "a",
             "claimed_at": "2027-01-01T05:00:00Z",
@@ -273,7 +273,7 @@ async fn a_claim_that_is_lost_while_the_node_is_changed_stops_the_step() {
             ),
         );
     assert_eq!(run(&kube).await.unwrap_err().failure(), Failure::ClaimLost);
-    assert_eq!(kube.scenes_left(), 0);
+    assert_eq!(kube.exchanges_left(), 0);
 }
 
 #[tokio::test]

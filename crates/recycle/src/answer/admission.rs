@@ -3,34 +3,46 @@
 use crate::answer::envelope::{Answer, SelectBody};
 use crate::contract::verdicts::SelectVerdict;
 use crate::input::start::Start;
-use crate::rotation::admission::{Ended, Gate, Holdup, LONGEST_WAIT, Turn, Waited, name_cause, pace};
+use crate::rotation::admission::{
+    Admission, Ended, LONGEST_WAIT, WaitReason, Waited, WaitingNode, name_cause, pace,
+};
 use crate::rotation::request::Rotation;
 use crate::rotation::terms::Part;
 
-impl Gate {
+impl Admission {
     /// Builds the answer for the state machine.
     /// If a node has waited for the same reason for a day, neither it nor the nodes after it start.
     #[must_use]
-    pub fn answer(self, rotation: &Rotation, part: &Part, turn: &Turn) -> Answer<SelectVerdict> {
+    pub fn answer(
+        self,
+        rotation: &Rotation,
+        part: &Part,
+        waiting_node: &WaitingNode,
+    ) -> Answer<SelectVerdict> {
         match self {
             Self::Start => {
-                let cause = name_cause(&part.execution, turn.attempt);
-                let start = Start::new(rotation.trigger.name(), &turn.instance_id, &cause);
-                Answer::new(SelectVerdict::Start, format!("{} may start", turn.instance_id))
-                    .with(SelectBody::Start(start))
+                let cause = name_cause(&part.execution, waiting_node.attempt);
+                let start = Start::new(rotation.trigger.name(), &waiting_node.instance_id, &cause);
+                Answer::new(
+                    SelectVerdict::Start,
+                    format!("{} may start", waiting_node.instance_id),
+                )
+                .with(SelectBody::Start(start))
             }
-            Self::Wait(holdup, reason) => {
-                if turn.waited_for(holdup) >= LONGEST_WAIT {
-                    return Self::stop(format!("waited for a day: {reason}")).answer(rotation, part, turn);
+            Self::Wait(wait_reason, reason) => {
+                if waiting_node.waited_for(wait_reason) >= LONGEST_WAIT {
+                    return Self::stop(format!("waited for a day: {reason}")).answer(
+                        rotation,
+                        part,
+                        waiting_node,
+                    );
                 }
-                wait(holdup, reason, turn)
+                wait(wait_reason, reason, waiting_node)
             }
-            Self::Await(reason) => wait(Holdup::Canary, reason, turn),
-            Self::Pause(seconds) => {
-                Answer::new(SelectVerdict::Pause, "wait_between_nodes_seconds").waiting(seconds)
-            }
-            Self::Skip(ended) => ended.after(turn).answer(SelectVerdict::Skip),
-            Self::Stop(ended) => ended.after(turn).answer(SelectVerdict::Stop),
+            Self::Await(reason) => wait(WaitReason::Canary, reason, waiting_node),
+            Self::Pause(seconds) => Answer::new(SelectVerdict::Pause, "wait_between_nodes").waiting(seconds),
+            Self::Skip(ended) => ended.after(waiting_node).answer(SelectVerdict::Skip),
+            Self::Stop(ended) => ended.after(waiting_node).answer(SelectVerdict::Stop),
         }
     }
 }
@@ -41,12 +53,12 @@ impl Ended {
     }
 }
 
-fn wait(holdup: Holdup, reason: String, turn: &Turn) -> Answer<SelectVerdict> {
-    let seconds = pace(turn.waited, &turn.instance_id);
+fn wait(wait_reason: WaitReason, reason: String, waiting_node: &WaitingNode) -> Answer<SelectVerdict> {
+    let seconds = pace(waiting_node.waited, &waiting_node.instance_id);
     let after_wait = Waited {
-        waited: turn.waited.saturating_add(seconds),
-        waits_for: holdup,
-        waited_for_it: turn.waited_for(holdup).saturating_add(seconds),
+        waited: waiting_node.waited.saturating_add(seconds),
+        waits_for: wait_reason,
+        waited_for_it: waiting_node.waited_for(wait_reason).saturating_add(seconds),
     };
     Answer::new(SelectVerdict::Wait, reason)
         .waiting(seconds)

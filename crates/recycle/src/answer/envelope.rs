@@ -8,7 +8,7 @@ use crate::base::ids::ExecutionArn;
 use crate::contract::run::Run;
 pub use crate::contract::verdicts::{ClaimBody, GroupBody, RestoreBody, SelectBody, Verdict};
 use crate::notify::metrics::{Metric, measure_drain};
-use crate::notify::notification::{About, Notification, tell_finished};
+use crate::notify::notification::{About, Notification, build_finished_notification};
 use crate::records::schema::SCHEMA;
 
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
@@ -27,7 +27,7 @@ pub struct Answer<V: Verdict> {
     pub names: BTreeMap<String, Vec<String>>,
     /// The notification that the state machine publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tell: Option<Box<Notification>>,
+    pub notification: Option<Box<Notification>>,
     /// The metrics. They go into the log and not to the state machine.
     #[serde(skip)]
     pub metrics: Vec<Metric>,
@@ -49,7 +49,7 @@ impl<V: Verdict> Answer<V> {
             reason: reason.into(),
             counts: BTreeMap::new(),
             names: BTreeMap::new(),
-            tell: None,
+            notification: None,
             metrics: Vec::new(),
             run: None,
             body: V::Body::default(),
@@ -85,23 +85,23 @@ impl<V: Verdict> Answer<V> {
 
     /// Sets the notification, if there is one.
     #[must_use]
-    pub fn telling(mut self, tell: Option<Notification>) -> Self {
-        self.tell = tell.map(Box::new);
+    pub fn with_notification(mut self, notification: Option<Notification>) -> Self {
+        self.notification = notification.map(Box::new);
         self
     }
 
     /// Adds the notification about a recycled node and the metrics of its drain if the verdict is `end`.
     #[must_use]
-    pub fn telling_end(self, execution: &ExecutionArn, end: V) -> Self
+    pub fn with_end_notification(self, execution: &ExecutionArn, end: V) -> Self
     where
         V: PartialEq,
     {
         let Some(run) = self.run.as_ref().filter(|_| self.verdict == end) else {
             return self;
         };
-        let told = tell_finished(About::run(execution, run), run, &self.reason);
+        let told = build_finished_notification(About::run(execution, run), run, &self.reason);
         let drain = measure_drain(run);
-        self.telling(Some(told)).counting(drain)
+        self.with_notification(Some(told)).counting(drain)
     }
 
     #[must_use]

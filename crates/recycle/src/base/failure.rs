@@ -14,16 +14,16 @@ pub enum Failure {
     /// The node cannot be recycled as asked; nothing was touched.
     PreflightRefused,
     /// The node's turn did not come within 24 hours; nothing was touched.
-    TurnTimedOut,
+    QueueTimedOut,
     /// The node was lost while the execution worked on it.
-    /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`.
+    /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after`.
     NodeLost,
     /// No usable replacement came in time.
     ReplacementTimedOut,
     /// The pods did not go in time.
     DrainTimedOut,
     /// The group's limits allow no way back from Standby.
-    StandbyLeftBehind,
+    LeftInStandby,
     /// The execution no longer holds the node; nothing was done.
     ClaimLost,
     /// A more urgent execution has taken the node over; nothing was done. The machine ends with [`Outcome::Superseded`].
@@ -41,11 +41,11 @@ impl Failure {
     pub const ALL: [Self; 12] = [
         Self::InvalidInput,
         Self::PreflightRefused,
-        Self::TurnTimedOut,
+        Self::QueueTimedOut,
         Self::NodeLost,
         Self::ReplacementTimedOut,
         Self::DrainTimedOut,
-        Self::StandbyLeftBehind,
+        Self::LeftInStandby,
         Self::ClaimLost,
         Self::Superseded,
         Self::ServiceUnavailable,
@@ -58,11 +58,11 @@ impl Failure {
         match self {
             Self::InvalidInput => "InvalidInput",
             Self::PreflightRefused => "PreflightRefused",
-            Self::TurnTimedOut => "TurnTimedOut",
+            Self::QueueTimedOut => "QueueTimedOut",
             Self::NodeLost => "NodeLost",
             Self::ReplacementTimedOut => "ReplacementTimedOut",
             Self::DrainTimedOut => "DrainTimedOut",
-            Self::StandbyLeftBehind => "StandbyLeftBehind",
+            Self::LeftInStandby => "LeftInStandby",
             Self::ClaimLost => "ClaimLost",
             Self::Superseded => "Superseded",
             Self::ServiceUnavailable => "ServiceUnavailable",
@@ -82,9 +82,9 @@ impl Failure {
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
-            Self::TurnTimedOut => "untouched: its turn did not come within 24 hours",
+            Self::QueueTimedOut => "untouched: its turn did not come within 24 hours",
             Self::NodeLost => {
-                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for `node_lost_after_seconds`; the cause names the pods that were lost"
+                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for `node_lost_after`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
                 "put back as it was found, or drained if the replacement went meanwhile; with `replacement: after` gone, and its place still empty"
@@ -92,7 +92,7 @@ impl Failure {
             Self::DrainTimedOut => {
                 "put back as it was found; a lifecycle hook's keeps its taint, and its group keeps it (`retain`) or terminates it"
             }
-            Self::StandbyLeftBehind => {
+            Self::LeftInStandby => {
                 "in Standby, untainted: the group allows no way back, or AWS refused it for half an hour; the cause has the first error, and the \
                  commands for a person"
             }

@@ -26,7 +26,7 @@ pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 
 /// Node annotation: since when (RFC 3339) this node is being put back. The node of a group with the oldest time goes first.
-pub const PUT_BACK_ANNOTATION: &str = "recycle-eks/put-back";
+pub const RESTORING_ANNOTATION: &str = "recycle-eks/restoring";
 
 /// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
@@ -76,8 +76,8 @@ pub const GROUP_TAG: &str = "recycle-eks:group";
 /// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of recycle-eks.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 
-/// EC2 tag, written before each change of the group by a put-back: the changes so far ([`crate::records::restore_log::Deeds`]).
-pub const PUT_BACK_TAG: &str = "recycle-eks:put-back";
+/// EC2 tag, written before each change of the group by a put-back: the changes so far ([`crate::records::restore_log::GroupChanges`]).
+pub const RESTORE_LOG_TAG: &str = "recycle-eks:restore-log";
 
 /// EC2 tag on members that recycle-eks protects from scale-in: the instance id of another node of their group.
 /// That node is being put back, or leaves the group (`dispose: detach`).

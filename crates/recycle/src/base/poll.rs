@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
-    use crate::claim::queue::{LONGEST_TURN, pace_turn};
+    use crate::claim::queue::{LONGEST_QUEUE_WAIT, pace_queue};
     use crate::drain::survey::PodSurvey;
     use crate::drain::terms::{Terms, find_deadline};
     use crate::drain::verdict::{DrainVerdict, judge_drain};
@@ -83,7 +83,7 @@ mod tests {
     /// The start and end of the execution, the Parallel around all, Begin, one request about the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
     /// A put-back at the end of its patience, and then the cleanup.
-    const LONGEST_PUT_BACK: u32 = (MOST_STEPS + 4) * POLL;
+    const LONGEST_RESTORE: u32 = (MOST_STEPS + 4) * POLL;
     /// The number of events at which Step Functions ends an execution.
     const LIMIT: u32 = 25_000;
     /// The number of events that have to be left for retries, each of which costs three.
@@ -192,9 +192,9 @@ mod tests {
     }
 
     /// Counts the looks at the queue of a node whose turn comes after `turn` seconds, or at the end of its patience.
-    fn count_turn_polls(turn: i64) -> u32 {
+    fn count_queue_polls(turn: i64) -> u32 {
         count_polls(turn, |now| {
-            pace_turn(at(0), at(now)).expect("its time is not over")
+            pace_queue(at(0), at(now)).expect("its time is not over")
         })
     }
 
@@ -260,7 +260,7 @@ mod tests {
 
     /// Counts the polls of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
-        use crate::disposal::next_step::{Departure, DisposalStep, next_disposal_step};
+        use crate::disposal::next_step::{DisposalFacts, DisposalStep, next_disposal_step};
         let old = id(OLD);
         let (mut now, mut polls, mut state) = (0, 0, "Standby");
         let mut others_are_protected = false;
@@ -272,10 +272,10 @@ mod tests {
             let mut group = group();
             state.clone_into(&mut group.members[0].lifecycle_state);
             group.members[1].protected_from_scale_in = others_are_protected;
-            let step = next_disposal_step(&Departure {
+            let step = next_disposal_step(&DisposalFacts {
                 id: &old,
                 dispose,
-                way_in: crate::input::way_in::WayIn::Before,
+                path: crate::input::path::RecyclePath::Before,
                 waits_for_our_hook: false,
                 was_retired: false,
                 is_lost: false,
@@ -328,14 +328,14 @@ mod tests {
         dispose: Dispose,
         grace: u32,
     ) -> u32 {
-        let turn_polls = count_turn_polls(turn);
+        let queue_polls = count_queue_polls(turn);
         FRAME
             + TASK // TaintNode
             // Once after EnterStandby, and once more if the replacement has gone when the node is drained.
-            + (turn_polls + count_replacement_polls(replacement_timeout) + LOOKS_OF_DRAINED) * POLL
+            + (queue_polls + count_replacement_polls(replacement_timeout) + LOOKS_OF_DRAINED) * POLL
             + drain_polls * EVICTING_POLL
             + count_disposal_polls(dispose, grace) * POLL
-            + LONGEST_PUT_BACK
+            + LONGEST_RESTORE
             + TELL * (2 + count_reminders()) // its start and its end
     }
 
@@ -352,7 +352,13 @@ mod tests {
             .into_iter()
             .flat_map(|dispose| [(dispose, 0), (dispose, 3_600)])
         {
-            let events = count_events(i64::from(LONGEST_TURN), 3_600, POLL_BUDGET + 2, dispose, grace);
+            let events = count_events(
+                i64::from(LONGEST_QUEUE_WAIT),
+                3_600,
+                POLL_BUDGET + 2,
+                dispose,
+                grace,
+            );
             assert!(
                 events + RETRIES <= LIMIT,
                 "{events} events leave {}",
@@ -437,8 +443,8 @@ mod tests {
     #[test]
     fn the_longest_timeouts_are_those_that_the_input_allows() {
         input(
-            serde_json::json!({"replacement_timeout_seconds": 3_600, "load_balancer_grace_seconds": 3_600,
-            "drain_timeout_seconds": LONGEST_DRAIN}),
+            serde_json::json!({"replacement_timeout": 3_600, "load_balancer_grace": 3_600,
+            "drain_timeout": LONGEST_DRAIN}),
         );
     }
 
@@ -453,7 +459,7 @@ mod tests {
 
         #[test]
         fn a_whole_execution_fits_into_the_history(
-            turn in 0..=i64::from(LONGEST_TURN),
+            turn in 0..=i64::from(LONGEST_QUEUE_WAIT),
             replacement_timeout in 60_u32..=3_600,
             drain_timeout in 60..=LONGEST_DRAIN,
             grace in 0_u32..=3_600,

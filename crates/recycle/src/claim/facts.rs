@@ -26,7 +26,7 @@ pub struct GroupState {
 
 /// Everything that pre-flight reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings<'a> {
+pub struct PreflightFacts<'a> {
     pub input: &'a Input,
     /// The instance, if EC2 knows it.
     pub instance: Option<&'a Instance>,

@@ -2,7 +2,7 @@
 
 use crate::base::names::PROTECTED_FOR_TAG;
 use crate::base::shell::quote;
-use crate::claim::facts::{GroupState, Surroundings};
+use crate::claim::facts::{GroupState, PreflightFacts};
 use crate::claim::obstacle::{Obstacle, Refusal, name_some};
 use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
@@ -10,8 +10,8 @@ use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::{Dispose, Input, Replacement};
 
-pub(crate) fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> Vec<Refusal> {
-    let state = surroundings.group_state;
+pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Refusal> {
+    let state = facts.group_state;
     let name = &group.name;
     let refresh = state.refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
@@ -21,7 +21,7 @@ pub(crate) fn check_updates(surroundings: &Surroundings<'_>, group: &Group) -> V
     });
     let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));
     let update = busy.map(|status| {
-        let managed = surroundings.node.and_then(node_group).unwrap_or(name.as_str());
+        let managed = facts.node.and_then(node_group).unwrap_or(name.as_str());
         Obstacle::ManagedGroupUpdate.because(format!(
             "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
         ))
@@ -61,7 +61,7 @@ pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group
         && !instance.tags.contains_key(PROTECTED_FOR_TAG);
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(
-            "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write force \
+            "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write override \
              [\"scale_in_protection\"]"
         ))
     })
@@ -75,7 +75,7 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));
     (!suspended.is_empty()).then(|| {
         Obstacle::SuspendedProcess.because(format!(
-            "group {} has {} suspended, without which no node can be replaced; resume it, or write force \
+            "group {} has {} suspended, without which no node can be replaced; resume it, or write override \
              [\"suspended_process\"]",
             group.name,
             suspended.join(" and ")
@@ -92,7 +92,7 @@ pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Ref
     (input.replacement == Replacement::Before && !alone.is_empty()).then(|| {
         Obstacle::LastTarget.because(format!(
             "{} is the last healthy target of {}, which EnterStandby takes it out of before its replacement is there; add a member, write \
-             replacement \"after\", or force [\"last_target\"]",
+             replacement \"after\", or override [\"last_target\"]",
             input.instance_id,
             name_some(&alone)
         ))
@@ -117,7 +117,7 @@ pub(crate) fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> O
              it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
              --no-should-decrement-desired-capacity)",
             node.name,
-            input.node_lost_after_seconds / 60,
+            input.node_lost_after / 60,
             quote(group.name.as_str()),
             input.instance_id
         ))),

@@ -2,7 +2,7 @@
 
 use crate::base::ids::InstanceId;
 use crate::base::names::STANDBY_TAG;
-use crate::claim::facts::Surroundings;
+use crate::claim::facts::PreflightFacts;
 use crate::claim::obstacle::{Obstacle, Refusal, name_some};
 use crate::cluster::cluster_tag::{
     cluster_tag, find_other_cluster, has_cluster_tag, tag_group, tag_instances,
@@ -23,9 +23,9 @@ pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
 }
 
 /// Describes an instance that was terminating under a lifecycle hook, and that the hook no longer holds.
-pub(crate) fn describe_going(surroundings: &Surroundings<'_>, instance: &Instance) -> Option<String> {
-    let state = surroundings.lifecycle_state?;
-    let is_going = surroundings.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
+pub(crate) fn describe_going(facts: &PreflightFacts<'_>, instance: &Instance) -> Option<String> {
+    let state = facts.lifecycle_state?;
+    let is_going = facts.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
     is_going.then(|| format!("{} is {state} already", instance.id))
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal>
 /// Checks that the member is in service, or in the state in which an earlier execution left it.
 /// An urgent execution also accepts a member that is terminating. An execution with a hook accepts nothing else.
 pub(crate) fn check_lifecycle(
-    surroundings: &Surroundings<'_>,
+    facts: &PreflightFacts<'_>,
     instance: &Instance,
     group: &Group,
 ) -> Option<Refusal> {
@@ -66,10 +66,10 @@ pub(crate) fn check_lifecycle(
     let name = &group.name;
     let member = group.member(id).map(|member| member.lifecycle_state.as_str());
     let ours = instance.tags.contains_key(STANDBY_TAG);
-    let is_urgent = surroundings.input.urgency > Urgency::Planned;
-    match member.or(surroundings.lifecycle_state) {
+    let is_urgent = facts.input.urgency > Urgency::Planned;
+    match member.or(facts.lifecycle_state) {
         Some(state) if state.starts_with("Terminating") && is_urgent => None,
-        Some(state) if surroundings.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
+        Some(state) if facts.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
             "{id} is {state} in group {name}, which is not terminating it: only a member that waits for the lifecycle hook can be \
              drained for it; leave hook out"
         ))),
@@ -79,7 +79,7 @@ pub(crate) fn check_lifecycle(
             "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
              it; take it out of Standby first"
         ))),
-        Some(state) if state.starts_with("Terminating") && surroundings.resuming => None,
+        Some(state) if state.starts_with("Terminating") && facts.resuming => None,
         Some(state) if state.starts_with("Terminating") => Some(
             Obstacle::Terminating.because(format!("{id} is {state}: group {name} is terminating it already")),
         ),
@@ -113,8 +113,8 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
 /// Unless the group retains instances, its own tag is not needed in two cases.
 /// If the lifecycle hook holds the instance, the group is not changed.
 /// If EC2 takes the instance away, the group is only asked to terminate it, which EC2 does anyway.
-pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
-    let (input, id) = (surroundings.input, &instance.id);
+pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal> {
+    let (input, id) = (facts.input, &instance.id);
     let cluster = &input.cluster_name;
     if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
         return vec![Obstacle::AnotherCluster.because(format!(
@@ -136,14 +136,14 @@ pub(crate) fn check_tags(surroundings: &Surroundings<'_>, instance: &Instance) -
         ));
     }
     let leaves_by_itself = input.hook.is_some() || input.interrupted_at.is_some();
-    if let Some(group) = surroundings.group
-        && (!leaves_by_itself || surroundings.group_retains)
-        && !has_cluster_tag(surroundings.group_tags, cluster)
+    if let Some(group) = facts.group
+        && (!leaves_by_itself || facts.group_retains)
+        && !has_cluster_tag(facts.group_tags, cluster)
     {
         let name = &group.name;
         refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
     }
-    let untagged = &surroundings.group_state.untagged;
+    let untagged = &facts.group_state.untagged;
     let protects_others = input.replacement == Replacement::Before;
     if protects_others && !leaves_by_itself && !untagged.is_empty() {
         let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();

@@ -1,6 +1,6 @@
 //! Notes of pre-flight: what an operator should know although the node can be recycled.
 
-use crate::claim::facts::Surroundings;
+use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::node_group;
 use crate::claim::obstacle::{Refusal, name_some};
 use crate::cluster::balancers::Balancer;
@@ -9,15 +9,15 @@ use crate::cluster::group::Group;
 use crate::cluster::silence::describe_silence;
 use crate::input::model::{Input, Replacement};
 
-pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal]) -> Vec<String> {
-    let Surroundings {
+pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) -> Vec<String> {
+    let PreflightFacts {
         input, group, node, ..
-    } = *surroundings;
+    } = *facts;
     let forced = |refusal| format!("forced although {refusal}");
     let mut notes: Vec<String> = overridden.iter().map(forced).collect();
     if let Some(group) = group {
         notes.extend(note_limits(input, group));
-        notes.extend(note_balancers(input, group, &surroundings.group_state.balancers));
+        notes.extend(note_balancers(input, group, &facts.group_state.balancers));
     }
     let is_before = input.replacement == Replacement::Before;
     if let Some(name) = node.and_then(node_group).filter(|_| is_before) {
@@ -25,12 +25,12 @@ pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal
             "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
         ));
     }
-    let silence = node.and_then(|node| describe_silence(node, input.node_lost_after_seconds));
+    let silence = node.and_then(|node| describe_silence(node, input.node_lost_after));
     notes.extend(silence.map(|silence| {
         format!("{silence} at the earliest, and its group then terminates it with the pods on it")
     }));
-    notes.extend(group.and_then(|group| note_propagation(surroundings, group)));
-    if surroundings.resuming {
+    notes.extend(group.and_then(|group| note_propagation(facts, group)));
+    if facts.resuming {
         notes.push(
             "an earlier execution began with this node: this one goes on from where it came".to_owned(),
         );
@@ -40,11 +40,11 @@ pub(crate) fn write_notes(surroundings: &Surroundings<'_>, overridden: &[Refusal
 
 /// Notes a group that does not set the cluster's tag on new instances.
 /// A replacement without the tag can neither be protected nor be recycled later.
-fn note_propagation(surroundings: &Surroundings<'_>, group: &Group) -> Option<String> {
-    let cluster = &surroundings.input.cluster_name;
+fn note_propagation(facts: &PreflightFacts<'_>, group: &Group) -> Option<String> {
+    let cluster = &facts.input.cluster_name;
     let tag = cluster_tag(cluster.as_str());
-    let is_passed_on = surroundings.group_propagates.contains(&tag);
-    (!surroundings.resuming && !is_passed_on).then(|| {
+    let is_passed_on = facts.group_propagates.contains(&tag);
+    (!facts.resuming && !is_passed_on).then(|| {
         format!(
             "group {} does not set the tag {tag} on the instances that it launches; unless its launch template does, set it: {}",
             group.name,

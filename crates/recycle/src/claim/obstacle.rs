@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::input::model::Force;
+use crate::input::model::Override;
 
 /// The reason why a node is not recycled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,14 +92,14 @@ obstacles!(
 );
 
 impl Obstacle {
-    /// Checks whether this value of `force` overrides the obstacle.
+    /// Checks whether this value of `override` overrides the obstacle.
     #[must_use]
-    pub fn is_forced_by(self, force: Force) -> bool {
-        match force {
-            Force::ScaleInProtection => self == Self::ScaleInProtection,
-            Force::SuspendedProcess => self == Self::SuspendedProcess,
-            Force::LastTarget => self == Self::LastTarget,
-            Force::RunningPods => false,
+    pub fn is_overridden_by(self, overrides: Override) -> bool {
+        match overrides {
+            Override::ScaleInProtection => self == Self::ScaleInProtection,
+            Override::SuspendedProcess => self == Self::SuspendedProcess,
+            Override::LastTarget => self == Self::LastTarget,
+            Override::RunningPods => false,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::base::ids::InstanceId;
 use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
-use crate::claim::facts::Surroundings;
+use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
     check_keeping, check_processes, check_protection, check_stop, check_targets, check_updates, check_weights,
 };
@@ -31,7 +31,7 @@ pub enum Preflight {
     },
     /// The instance is gone, so there is nothing to do.
     AlreadyGone(String),
-    /// Every reason to refuse. Reasons that `force` can override come last.
+    /// Every reason to refuse. Reasons that `override` can override come last.
     Refused(Vec<Refusal>),
 }
 
@@ -43,42 +43,45 @@ pub fn list_refusals(refusals: &[Refusal]) -> String {
 }
 
 #[must_use]
-pub fn check_preflight(surroundings: &Surroundings<'_>) -> Preflight {
-    let id = &surroundings.input.instance_id;
-    let Some(instance) = surroundings.instance else {
+pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
+    let id = &facts.input.instance_id;
+    let Some(instance) = facts.instance else {
         return Preflight::Refused(vec![Obstacle::UnknownInstance.because(format!(
             "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is here"
         ))]);
     };
-    if let Some(gone) = describe_gone(instance).or_else(|| describe_going(surroundings, instance)) {
+    if let Some(gone) = describe_gone(instance).or_else(|| describe_going(facts, instance)) {
         return Preflight::AlreadyGone(gone);
     }
-    let force = &surroundings.input.force;
-    let is_forced = |refusal: &Refusal| force.iter().any(|force| refusal.obstacle.is_forced_by(*force));
-    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(surroundings, instance)
-        .into_iter()
-        .partition(is_forced);
+    let overrides = &facts.input.overrides;
+    let is_forced = |refusal: &Refusal| {
+        overrides
+            .iter()
+            .any(|overrides| refusal.obstacle.is_overridden_by(*overrides))
+    };
+    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) =
+        find_refusals(facts, instance).into_iter().partition(is_forced);
     if !refusals.is_empty() {
         return Preflight::Refused(refusals);
     }
-    let notes = write_notes(surroundings, &overridden);
+    let notes = write_notes(facts, &overridden);
     Preflight::Go { notes }
 }
 
 /// Returns every reason to refuse. If several reasons have one cause, only the cause is named.
 /// Without access to the cluster a missing Node is no reason of its own. If another tool owns the node, a missing group is none either.
-fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Refusal> {
-    let Surroundings {
+fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal> {
+    let PreflightFacts {
         input, node, group, ..
-    } = *surroundings;
+    } = *facts;
     let id = &input.instance_id;
-    let mut refusals = Vec::from_iter(check_cluster(surroundings));
+    let mut refusals = Vec::from_iter(check_cluster(facts));
     let is_seen = refusals.is_empty();
     let owner = node.and_then(|node| advise_owner(id, node));
     let is_owned = owner.is_some();
     refusals.extend(owner);
     let lifecycle = match group {
-        Some(group) => check_lifecycle(surroundings, instance, group),
+        Some(group) => check_lifecycle(facts, instance, group),
         None if is_owned => None,
         None => Some(Obstacle::NoGroup.because(format!(
             "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
@@ -88,37 +91,37 @@ fn find_refusals(surroundings: &Surroundings<'_>, instance: &Instance) -> Vec<Re
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
-    if refusals.is_empty() && !surroundings.resuming {
-        refusals.extend(check_tags(surroundings, instance));
+    if refusals.is_empty() && !facts.resuming {
+        refusals.extend(check_tags(facts, instance));
     }
-    if surroundings.resuming || input.hook.is_some() || input.interrupted_at.is_some() {
+    if facts.resuming || input.hook.is_some() || input.interrupted_at.is_some() {
         // The checks below decide whether to begin. This node was already begun, by an execution, its group or EC2.
         // To stop here would leave it half done.
         return refusals;
     }
     refusals.extend(node.and_then(|node| check_taints(id, node)));
     if let Some(group) = group {
-        refusals.extend(check_updates(surroundings, group));
-        refusals.extend(check_weights(input, surroundings.group_state, group));
+        refusals.extend(check_updates(facts, group));
+        refusals.extend(check_weights(input, facts.group_state, group));
         refusals.extend(check_stop(input, instance));
         refusals.extend(node.and_then(|node| check_keeping(input, node, group)));
         refusals.extend(check_protection(input, instance, group));
         refusals.extend(check_processes(input, group));
-        refusals.extend(check_targets(input, &surroundings.group_state.balancers));
+        refusals.extend(check_targets(input, &facts.group_state.balancers));
     }
     refusals
 }
 
 /// Checks the access to the cluster. Comes before every check that needs the Node, which cannot be read without access.
-fn check_cluster(surroundings: &Surroundings<'_>) -> Option<Refusal> {
-    let cluster = &surroundings.input.cluster_name;
-    if let Some(endpoint) = surroundings.unreachable {
+fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
+    let cluster = &facts.input.cluster_name;
+    if let Some(endpoint) = facts.unreachable {
         return Some(Obstacle::UnreachableEndpoint.because(format!(
             "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and let the \
              functions' security group in at port 443; if it is public with a list of CIDR blocks, the functions' addresses have to be on it"
         )));
     }
-    let missing = surroundings.missing_permissions;
+    let missing = facts.missing_permissions;
     (!missing.is_empty()).then(|| {
         Obstacle::MissingPermission.because(format!(
             "recycle-eks may not {} in cluster {cluster}; apply the manifest of the module's output rbac_manifest, and check that the \
@@ -336,7 +339,7 @@ mod tests {
         }
 
         fn check(&self) -> Preflight {
-            check_preflight(&Surroundings {
+            check_preflight(&PreflightFacts {
                 input: &self.input,
                 instance: self.instance.as_ref(),
                 group: self.group.as_ref(),
@@ -471,7 +474,7 @@ mod tests {
             (
                 "protected",
                 world().protected(),
-                "write force [\"scale_in_protection\"]",
+                "write override [\"scale_in_protection\"]",
             ),
             (
                 "Launch suspended",
@@ -698,7 +701,7 @@ mod tests {
     #[test]
     fn force_overrides_what_it_names_and_is_told() {
         let all = World::behind(
-            json!({"force": ["scale_in_protection", "suspended_process", "last_target"]}),
+            json!({"override": ["scale_in_protection", "suspended_process", "last_target"]}),
             0,
         );
         let Preflight::Go { notes } = all.protected().suspending(&["Launch"]).check() else {
@@ -706,12 +709,14 @@ mod tests {
         };
         let forced = notes.iter().filter(|note| note.starts_with("forced although "));
         assert_eq!(forced.count(), 3, "{notes:?}");
-        let all_forces = input(json!({"force": [
+        let all_forces = input(json!({"override": [
             "scale_in_protection", "last_target", "running_pods", "suspended_process",
         ]}))
-        .force;
+        .overrides;
         for obstacle in Obstacle::ALL {
-            let is_forced = all_forces.iter().any(|force| obstacle.is_forced_by(*force));
+            let is_forced = all_forces
+                .iter()
+                .any(|overrides| obstacle.is_overridden_by(*overrides));
             let names = ["scale_in_protection", "suspended_process", "last_target"];
             assert_eq!(is_forced, names.contains(&obstacle.name()), "{obstacle:?}");
         }
@@ -916,7 +921,7 @@ mod tests {
             ("all is well", world()),
             (
                 "protection is overridden",
-                World::asked(json!({"force": ["scale_in_protection"]})).protected(),
+                World::asked(json!({"override": ["scale_in_protection"]})).protected(),
             ),
             (
                 "it is we who protect it, while another node is put back",
@@ -924,7 +929,7 @@ mod tests {
             ),
             (
                 "suspended processes are overridden",
-                World::asked(json!({"force": ["suspended_process"]})).suspending(&["Launch", "Terminate"]),
+                World::asked(json!({"override": ["suspended_process"]})).suspending(&["Launch", "Terminate"]),
             ),
             (
                 "another process may be suspended",

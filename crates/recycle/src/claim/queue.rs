@@ -3,7 +3,7 @@
 //! The claims on its Nodes are the queue, in the order in which they were made; there is nothing else to keep or to lose.
 //!
 //! A turn is taken in two steps, each of which looks at a list that was read after everything written before it: one whose list leaves
-//! room swaps its claim to [`Phase::Turn`], then lists again, and goes on only if there is room beside *everybody* in that phase or
+//! room swaps its claim to [`Phase::Admitted`], then lists again, and goes on only if there is room beside *everybody* in that phase or
 //! later. Of two that have swapped at the same moment each sees the other, so that at most as many go on as may. Who steps back, and
 //! who stays and waits for that, the order decides; it decides nothing about safety, so clocks and late writes do no harm.
 //!
@@ -21,7 +21,7 @@ use crate::cluster::group::Group;
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::limits::Limits;
-use crate::input::model::{Force, Input, Replacement};
+use crate::input::model::{Input, Override, Replacement};
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase, StoredClaim};
 use crate::records::progress::Progress;
@@ -29,7 +29,7 @@ use crate::records::progress::Progress;
 /// The longest wait for a turn, in seconds: one day.
 /// With less, a group whose pods need 20 hours would refuse executions that are started in the evening.
 /// After a longer wait an operator should hear of it. An execution's history has room for a day ([`crate::base::poll`]).
-pub const LONGEST_TURN: u32 = 86_400;
+pub const LONGEST_QUEUE_WAIT: u32 = 86_400;
 
 /// Another claimed node of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,14 +43,14 @@ impl Rival {
     /// Whether the node is being replaced, or its pods are being moved.
     fn is_busy(&self) -> bool {
         match self.claim.phase {
-            Phase::Turn | Phase::Standby | Phase::Draining => true,
+            Phase::Admitted | Phase::Standby | Phase::Draining => true,
             Phase::Claimed | Phase::Waiting | Phase::Disposing => false,
         }
     }
 
     /// Whether the node is past the queue.
     fn is_underway(&self) -> bool {
-        self.claim.phase >= Phase::Turn
+        self.claim.phase >= Phase::Admitted
     }
 
     fn is_ahead_of(&self, me: &Claim, node: &NodeName) -> bool {
@@ -88,8 +88,8 @@ pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Riv
 
 /// The next step of a claimed node that waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnStep {
-    /// Swap the claim to [`Phase::Turn`], list again, decide again.
+pub enum QueueStep {
+    /// Swap the claim to [`Phase::Admitted`], list again, decide again.
     Swap,
     /// The node's turn has come: act, in the next invocation.
     Go,
@@ -102,7 +102,7 @@ pub enum TurnStep {
 /// Checks whether a claim of this urgency waits for its turn.
 /// An instance that the group or EC2 takes away goes, no matter which other nodes are underway.
 #[must_use]
-pub fn waits_for_turn(urgency: Urgency) -> bool {
+pub fn waits_in_queue(urgency: Urgency) -> bool {
     match urgency {
         Urgency::Planned => true,
         Urgency::Hook | Urgency::Spot | Urgency::Interruption => false,
@@ -112,26 +112,27 @@ pub fn waits_for_turn(urgency: Urgency) -> bool {
 /// Decides about the turn of the claim `me` on `node`. `rivals` were listed after `me` was written.
 /// A claim that was found past the turn, because its owner died or was less urgent, already has its place.
 #[must_use]
-pub fn decide_turn(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> TurnStep {
-    let is_exempt = !waits_for_turn(me.urgency);
+pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> QueueStep {
+    let is_exempt = !waits_in_queue(me.urgency);
     match me.phase {
         Phase::Claimed if is_exempt || has_room(limits, rivals, queue_ahead(me, node, rivals)) => {
-            TurnStep::Swap
+            QueueStep::Swap
         }
-        Phase::Claimed => TurnStep::Wait,
-        Phase::Turn if is_exempt || has_room(limits, rivals, 0) => TurnStep::Go,
-        Phase::Turn => {
+        Phase::Claimed => QueueStep::Wait,
+        Phase::Admitted if is_exempt || has_room(limits, rivals, 0) => QueueStep::Go,
+        Phase::Admitted => {
             // A rival behind this node steps back when it sees this claim, unless it was sure of its turn before.
             // In that case it will have moved on to a later phase.
-            let is_settled = |rival: &&Rival| rival.claim.phase != Phase::Turn || rival.is_ahead_of(me, node);
+            let is_settled =
+                |rival: &&Rival| rival.claim.phase != Phase::Admitted || rival.is_ahead_of(me, node);
             let settled: Vec<Rival> = rivals.iter().filter(is_settled).cloned().collect();
             if has_room(limits, &settled, 0) {
-                TurnStep::Wait
+                QueueStep::Wait
             } else {
-                TurnStep::StepBack
+                QueueStep::StepBack
             }
         }
-        Phase::Standby | Phase::Draining | Phase::Waiting | Phase::Disposing => TurnStep::Go,
+        Phase::Standby | Phase::Draining | Phase::Waiting | Phase::Disposing => QueueStep::Go,
     }
 }
 
@@ -178,7 +179,7 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
 /// The claim of the node that was recycled last went with its Node, and its replacement is not there yet.
 #[must_use]
 pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
-    let waits = waits_for_turn(me.urgency) && me.phase <= Phase::Turn;
+    let waits = waits_in_queue(me.urgency) && me.phase <= Phase::Admitted;
     match input.replacement {
         Replacement::After if waits => find_missing_member(group, state.is_weighted)
             .or_else(|| find_missing_target(group, input, &state.balancers)),
@@ -213,7 +214,7 @@ fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
 /// The only member of a group is always the last target, so it does not wait.
 fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> Option<String> {
     let last = balancers.iter().find(|balancer| balancer.others == 0)?;
-    let is_told_to = input.force.contains(&Force::LastTarget);
+    let is_told_to = input.overrides.contains(&Override::LastTarget);
     (group.members.len() > 1 && !is_told_to).then(|| {
         format!(
             "{} has no other healthy target; with replacement \"after\" the next one goes when it has",
@@ -224,16 +225,16 @@ fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> 
 
 /// Returns the seconds until the next look, or none if the time for a turn is over.
 #[must_use]
-pub fn pace_turn(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
+pub fn pace_queue(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     let waited = now.duration_since(claimed_at).as_secs();
-    let left = i64::from(LONGEST_TURN) - waited;
+    let left = i64::from(LONGEST_QUEUE_WAIT) - waited;
     (left > 0).then(|| next_wait(waited, left, 0, None))
 }
 
 /// Writes the progress of a node that waits in the queue.
 #[must_use]
 pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
-    Progress::new(summary, claimed_at, later(claimed_at, LONGEST_TURN))
+    Progress::new(summary, claimed_at, later(claimed_at, LONGEST_QUEUE_WAIT))
 }
 
 #[cfg(test)]

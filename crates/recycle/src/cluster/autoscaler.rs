@@ -74,21 +74,21 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
 
 /// Checks whether an execution may keep this newcomer. It may not if an operator or another execution already keeps it.
 #[must_use]
-pub fn is_to_be_kept(newcomer: &NodeFacts) -> bool {
-    !says_disabled(newcomer) && !newcomer.labels.contains_key(KEPT_FOR_LABEL)
+pub fn is_to_be_kept(new_member: &NodeFacts) -> bool {
+    !says_disabled(new_member) && !new_member.labels.contains_key(KEPT_FOR_LABEL)
 }
 
 #[must_use]
-pub fn is_kept_for(newcomer: &NodeFacts, old: &InstanceId) -> bool {
-    let kept_for = newcomer.labels.get(KEPT_FOR_LABEL);
+pub fn is_kept_for(new_member: &NodeFacts, old: &InstanceId) -> bool {
+    let kept_for = new_member.labels.get(KEPT_FOR_LABEL);
     kept_for.is_some_and(|id| id == old.as_str())
 }
 
 /// Decides what becomes of the annotation of a newcomer that an execution kept for an old node.
 #[must_use]
-pub fn let_go_of_newcomer(newcomer: &NodeFacts) -> ScaleDown {
-    let before = newcomer.annotations.get(KEPT_BEFORE_ANNOTATION);
-    let_go(says_disabled(newcomer), before)
+pub fn let_go_of_new_member(new_member: &NodeFacts) -> ScaleDown {
+    let before = new_member.annotations.get(KEPT_BEFORE_ANNOTATION);
+    let_go(says_disabled(new_member), before)
 }
 
 fn let_go(is_ours: bool, before: Option<&String>) -> ScaleDown {
@@ -223,12 +223,12 @@ mod tests {
             (annotated(DISABLED), false, false),
             (kept.clone(), false, true),
         ];
-        for (newcomer, to_be_kept, is_kept) in cases {
-            assert_eq!(is_to_be_kept(&newcomer), to_be_kept, "{newcomer:?}");
-            assert_eq!(is_kept_for(&newcomer, &id(OLD)), is_kept, "{newcomer:?}");
-            assert!(!is_kept_for(&newcomer, &id(OTHER)));
+        for (new_member, to_be_kept, is_kept) in cases {
+            assert_eq!(is_to_be_kept(&new_member), to_be_kept, "{new_member:?}");
+            assert_eq!(is_kept_for(&new_member, &id(OLD)), is_kept, "{new_member:?}");
+            assert!(!is_kept_for(&new_member, &id(OTHER)));
         }
-        assert_eq!(let_go_of_newcomer(&kept), ScaleDown::Remove);
+        assert_eq!(let_go_of_new_member(&kept), ScaleDown::Remove);
         let with_before = NodeFacts {
             annotations: strings([
                 (SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
@@ -237,10 +237,10 @@ mod tests {
             ..kept
         };
         assert_eq!(
-            let_go_of_newcomer(&with_before),
+            let_go_of_new_member(&with_before),
             ScaleDown::Set("false".to_owned())
         );
-        assert_eq!(let_go_of_newcomer(&annotated("false")), ScaleDown::Keep);
+        assert_eq!(let_go_of_new_member(&annotated("false")), ScaleDown::Keep);
     }
 
     #[test]

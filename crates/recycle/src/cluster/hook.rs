@@ -11,7 +11,7 @@ use crate::cluster::cluster_tag::find_other_cluster;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::{Hook, Input, Replacement, TO_EC2};
-use crate::input::way_in::WayIn;
+use crate::input::path::RecyclePath;
 
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;
@@ -181,16 +181,16 @@ pub fn find_release(
 
 /// Returns the way in, from the input and the lifecycle state of the member.
 #[must_use]
-pub fn find_way_in(input: &Input, lifecycle_state: Option<&str>) -> WayIn {
+pub fn find_path(input: &Input, lifecycle_state: Option<&str>) -> RecyclePath {
     if input.hook.is_some() || is_held(lifecycle_state) {
-        return WayIn::Hook;
+        return RecyclePath::Hook;
     }
     let is_standby = lifecycle_state.is_some_and(|state| state.ends_with("Standby"));
     match input.replacement {
         // An instance that EC2 takes away is not put into Standby. If it is there already, it stays there.
-        Replacement::After if input.interrupted_at.is_some() && is_standby => WayIn::Before,
-        Replacement::After => WayIn::After,
-        Replacement::Before => WayIn::Before,
+        Replacement::After if input.interrupted_at.is_some() && is_standby => RecyclePath::Before,
+        Replacement::After => RecyclePath::After,
+        Replacement::Before => RecyclePath::Before,
     }
 }
 
@@ -343,24 +343,19 @@ mod tests {
         let recommended = input(json!({"urgency": "spot"}));
         let hook = fired(&[]);
         let cases = [
-            (&planned, "InService", WayIn::Before),
-            (&planned, WAITING, WayIn::Hook),
-            (&after, "InService", WayIn::After),
-            (&hook, WAITING, WayIn::Hook),
-            (&hook, "Terminating", WayIn::Hook),
-            (&recommended, "InService", WayIn::Before),
-            (&recommended, RETAINED, WayIn::Hook),
-            (&interrupted, "InService", WayIn::After),
-            (&interrupted, "Standby", WayIn::Before),
-            (&interrupted, WAITING, WayIn::Hook),
+            (&planned, "InService", RecyclePath::Before),
+            (&planned, WAITING, RecyclePath::Hook),
+            (&after, "InService", RecyclePath::After),
+            (&hook, WAITING, RecyclePath::Hook),
+            (&hook, "Terminating", RecyclePath::Hook),
+            (&recommended, "InService", RecyclePath::Before),
+            (&recommended, RETAINED, RecyclePath::Hook),
+            (&interrupted, "InService", RecyclePath::After),
+            (&interrupted, "Standby", RecyclePath::Before),
+            (&interrupted, WAITING, RecyclePath::Hook),
         ];
-        for (input, state, way_in) in cases {
-            assert_eq!(
-                find_way_in(input, Some(state)),
-                way_in,
-                "{state} {:?}",
-                input.urgency
-            );
+        for (input, state, path) in cases {
+            assert_eq!(find_path(input, Some(state)), path, "{state} {:?}", input.urgency);
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DETACHED_TAINT, DRAINING_TAINT, FIELD_MANAGER, OUT_OF_SERVICE_TAINT,
-    PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, RECORD_ANNOTATION, REQUEST_TAINT, STOPPED_TAINT,
+    PROGRESS_ANNOTATION, RECORD_ANNOTATION, REQUEST_TAINT, RESTORING_ANNOTATION, STOPPED_TAINT,
 };
 use crate::base::printable::printable_document;
 use crate::base::strict::{read_text, read_value};
@@ -156,7 +156,7 @@ impl NodeFacts {
     /// Returns the time since which, according to its annotation, the node is being put back. A value that is not a time counts as none.
     #[must_use]
     pub fn queued_since(&self) -> Option<Timestamp> {
-        self.annotations.get(PUT_BACK_ANNOTATION)?.parse().ok()
+        self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
     }
 
     /// Returns the record in the annotation. An unreadable record is an error that names the annotation.
@@ -232,7 +232,7 @@ mod tests {
             (None, None),
         ] {
             let mut node = node("a");
-            let texts = text.map(|text| (PUT_BACK_ANNOTATION.to_owned(), text.to_owned()));
+            let texts = text.map(|text| (RESTORING_ANNOTATION.to_owned(), text.to_owned()));
             node.annotations.extend(texts);
             assert_eq!(node.queued_since(), since, "{text:?}");
         }

@@ -11,7 +11,7 @@ use crate::contract::context::Context;
 use crate::contract::run::Run;
 use crate::drain::end::DrainUntil;
 use crate::records::owner::Owner;
-use crate::rotation::admission::Turn;
+use crate::rotation::admission::WaitingNode;
 use crate::rotation::terms::{Marking, Part, Unmarking};
 
 /// The request to `claim-node`.
@@ -50,7 +50,7 @@ pub struct RestoreRequest {
     pub owner: Option<Owner>,
     /// The answer of the last step of the put-back; `{}` before the first.
     #[serde(default)]
-    pub put_back: PutBack,
+    pub restore: RestoreState,
 }
 
 /// An instance for which something of recycle-eks is left: on its Node, on the instance, or on a member of its group.
@@ -74,7 +74,7 @@ pub struct SelectRequest {
     pub members: Option<Members>,
     /// The node that asks, for [`Selection::MayStart`].
     #[serde(default)]
-    pub turn: Option<Turn>,
+    pub waiting_node: Option<WaitingNode>,
 }
 
 /// The nodes of a group as they travel through its execution.
@@ -85,7 +85,7 @@ pub struct Members {
     /// The number of nodes that are recycled at the same time.
     pub at_once: u32,
     /// The launch source of the group when the rotation began this group.
-    pub aim: String,
+    pub launch_source: String,
 }
 
 /// The nodes that `select-nodes` selects.
@@ -198,7 +198,7 @@ pub enum RestoreCall {
 
 /// The state that a put-back carries from step to step. Its changes are in the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct PutBack {
+pub struct RestoreState {
     /// The time at which the put-back began; None before the first step.
     #[serde(default)]
     pub since: Option<Timestamp>,

@@ -13,7 +13,7 @@ use crate::cluster::pod::PodFacts;
 use crate::drain::lost::{Holders, Lost};
 use crate::drain::survey::{PodSurvey, first_names};
 use crate::input::model::Input;
-use crate::input::way_in::WayIn;
+use crate::input::path::RecyclePath;
 use crate::records::blockage::Blockage;
 use crate::records::claim::Phase;
 use crate::replacement::old_node::OldNode;
@@ -24,7 +24,7 @@ use crate::replacement::old_node::OldNode;
 pub struct Run {
     /// The input with every default filled in.
     pub input: Input,
-    pub way_in: WayIn,
+    pub path: RecyclePath,
     pub group: GroupName,
     pub node: NodeName,
     pub claimed_at: Timestamp,
@@ -89,10 +89,16 @@ pub struct DrainState {
 impl Run {
     /// Returns the state of an execution that has just taken the claim.
     #[must_use]
-    pub fn new(input: Input, way_in: WayIn, group: GroupName, node: NodeName, claimed_at: Timestamp) -> Self {
+    pub fn new(
+        input: Input,
+        path: RecyclePath,
+        group: GroupName,
+        node: NodeName,
+        claimed_at: Timestamp,
+    ) -> Self {
         Self {
             input,
-            way_in,
+            path,
             group,
             node,
             claimed_at,

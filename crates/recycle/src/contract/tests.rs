@@ -6,7 +6,7 @@ use crate::cluster::instance::describe_instance;
 use crate::contract::requests::ClaimRequest;
 use crate::contract::run::EndedPods;
 use crate::input::model::Replacement;
-use crate::input::way_in::WayIn;
+use crate::input::path::RecyclePath;
 use crate::records::owner::Owner;
 use serde_json::Value;
 use serde_json::json;
@@ -50,7 +50,7 @@ fn a_request_is_read_from_what_step_functions_sends() {
 #[test]
 fn people_are_told_of_the_end_and_of_nothing_before() {
     let run: Run = serde_json::from_value(json!({
-        "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+        "input": input(json!({})), "path": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
         "claimed_at": "2027-01-01T00:00:00Z",
     }))
     .unwrap();
@@ -59,8 +59,11 @@ fn people_are_told_of_the_end_and_of_nothing_before() {
         (DisposeVerdict::Wait, Value::Null),
     ] {
         let answer = Answer::new(verdict, "it has left").carrying(run.clone());
-        let told = answer.telling_end(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
-        assert_eq!(serde_json::to_value(&told).unwrap()["tell"]["outcome"], expected);
+        let told = answer.with_end_notification(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
+        assert_eq!(
+            serde_json::to_value(&told).unwrap()["notification"]["outcome"],
+            expected
+        );
     }
 }
 
@@ -71,7 +74,7 @@ fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
         names: vec!["default/a".to_owned()],
     };
     let mut run: Run = serde_json::from_value(json!({
-        "input": input(json!({})), "way_in": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
+        "input": input(json!({})), "path": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
         "claimed_at": "2027-01-01T00:00:00Z",
     }))
     .unwrap();
@@ -152,17 +155,17 @@ fn an_instance_is_spoken_of_with_its_node_if_that_is_known() {
 
 #[test]
 fn only_one_whose_replacement_comes_first_goes_into_standby() {
-    for (way_in, replacement, expected) in [
-        (WayIn::Before, Replacement::Before, ClaimVerdict::Standby),
-        (WayIn::Before, Replacement::After, ClaimVerdict::Taint),
-        (WayIn::After, Replacement::After, ClaimVerdict::Taint),
-        (WayIn::Hook, Replacement::Before, ClaimVerdict::Taint),
-        (WayIn::Hook, Replacement::After, ClaimVerdict::Taint),
+    for (path, replacement, expected) in [
+        (RecyclePath::Before, Replacement::Before, ClaimVerdict::Standby),
+        (RecyclePath::Before, Replacement::After, ClaimVerdict::Taint),
+        (RecyclePath::After, Replacement::After, ClaimVerdict::Taint),
+        (RecyclePath::Hook, Replacement::Before, ClaimVerdict::Taint),
+        (RecyclePath::Hook, Replacement::After, ClaimVerdict::Taint),
     ] {
         assert_eq!(
-            ClaimVerdict::first_step(way_in, replacement),
+            ClaimVerdict::first_step(path, replacement),
             expected,
-            "{way_in:?} {replacement:?}"
+            "{path:?} {replacement:?}"
         );
     }
 }

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::base::ids::{ExecutionArn, GroupName, InstanceId};
 use crate::input::model::Replacement;
+use crate::input::path::RecyclePath;
 use crate::input::start::Start;
-use crate::input::way_in::WayIn;
 use crate::plan::dry_run::Plan;
 use crate::rotation::admission::{Ended, Waited};
 use crate::rotation::outdated::Criterion;
@@ -72,10 +72,12 @@ impl ClaimVerdict {
     /// Returns the first step of an execution that has its turn.
     /// It enters Standby only if its way in is `before` and its input does not say `replacement: after`.
     #[must_use]
-    pub fn first_step(way_in: WayIn, replacement: Replacement) -> Self {
-        match (way_in, replacement) {
-            (WayIn::Before, Replacement::Before) => Self::Standby,
-            (WayIn::Before, Replacement::After) | (WayIn::After | WayIn::Hook, _) => Self::Taint,
+    pub fn first_step(path: RecyclePath, replacement: Replacement) -> Self {
+        match (path, replacement) {
+            (RecyclePath::Before, Replacement::Before) => Self::Standby,
+            (RecyclePath::Before, Replacement::After) | (RecyclePath::After | RecyclePath::Hook, _) => {
+                Self::Taint
+            }
         }
     }
 }
@@ -147,7 +149,7 @@ verdict!(
         /// The next step of the put-back comes after a wait.
         Wait,
         /// The node stays in Standby, for example because the group allows no way back. The reason has the commands for a person.
-        StandbyLeftBehind,
+        LeftInStandby,
         /// The node is not put back: it is lost, cannot be seen, has an unreadable claim, or a call stays refused.
         /// The reason says what is left, and what a person may do.
         Kept,
@@ -275,7 +277,7 @@ pub struct GroupBody {
     /// The number of nodes that are recycled at the same time.
     pub at_once: u32,
     /// The group's launch source now.
-    pub aim: String,
+    pub launch_source: String,
     pub mark: Mark,
     /// The fields of the executions' input beside the node.
     pub recycle: Map<String, Value>,

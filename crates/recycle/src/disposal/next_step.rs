@@ -14,7 +14,7 @@ use crate::cluster::hook::{RETAINED, WAITING};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::Dispose;
-use crate::input::way_in::WayIn;
+use crate::input::path::RecyclePath;
 
 /// Seconds to wait for volumes to detach before the instance is disposed of anyway. A detach that takes longer than five minutes hangs.
 pub const VOLUME_GRACE: u32 = 300;
@@ -28,10 +28,10 @@ pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
 /// The facts that decide a disposal.
 #[derive(Debug, Clone, Copy)]
-pub struct Departure<'a> {
+pub struct DisposalFacts<'a> {
     pub id: &'a InstanceId,
     pub dispose: Dispose,
-    pub way_in: WayIn,
+    pub path: RecyclePath,
     /// Whether the instance waits for a lifecycle hook, and its group has the hook of recycle-eks.
     pub waits_for_our_hook: bool,
     /// Whether this execution has tagged the instance as stopped or detached.
@@ -82,32 +82,36 @@ pub enum DisposalStep {
 }
 
 #[must_use]
-pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
-    let timing = Timing::new(departure.since, departure.now, departure.balancer_grace);
-    let living = departure.instance.filter(|instance| !instance.is_gone());
-    if departure.is_lost && living.is_none() && departure.holds_volumes_while_off() {
+pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
+    let timing = Timing::new(
+        disposal_facts.since,
+        disposal_facts.now,
+        disposal_facts.balancer_grace,
+    );
+    let living = disposal_facts.instance.filter(|instance| !instance.is_gone());
+    if disposal_facts.is_lost && living.is_none() && disposal_facts.holds_volumes_while_off() {
         return DisposalStep::MarkOutOfService;
     }
-    let Some(lifecycle_state) = departure.lifecycle_state() else {
+    let Some(lifecycle_state) = disposal_facts.lifecycle_state() else {
         return match living {
-            Some(_) if departure.dispose == Dispose::Detach && !departure.is_lost => {
-                end_detach(departure, &timing)
+            Some(_) if disposal_facts.dispose == Dispose::Detach && !disposal_facts.is_lost => {
+                end_detach(disposal_facts, &timing)
             }
-            Some(_) | None => unprotect(departure).unwrap_or(DisposalStep::Done),
+            Some(_) | None => unprotect(disposal_facts).unwrap_or(DisposalStep::Done),
         };
     };
     if lifecycle_state.starts_with("Terminat") && lifecycle_state != RETAINED {
-        if departure.way_in == WayIn::Hook
+        if disposal_facts.path == RecyclePath::Hook
             && matches!(lifecycle_state, "Terminating" | WAITING)
             && living.is_some()
-            && let Some(step) = find_what_still_holds(departure, &timing)
+            && let Some(step) = find_what_still_holds(disposal_facts, &timing)
         {
             return step;
         }
         // The group does the rest, even if another tool's hook makes it wait.
         return if timing.left() <= 0 {
-            unprotect(departure).unwrap_or(DisposalStep::Done)
-        } else if departure.waits_for_our_hook {
+            unprotect(disposal_facts).unwrap_or(DisposalStep::Done)
+        } else if disposal_facts.waits_for_our_hook {
             DisposalStep::CompleteHook(timing.wait())
         } else {
             DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
@@ -117,14 +121,14 @@ pub fn next_disposal_step(departure: &Departure<'_>) -> DisposalStep {
         // The group does not check the health of members in Standby, and lists a dead one until it is told to terminate it.
         return terminate(lifecycle_state, &timing);
     };
-    match departure.dispose {
-        Dispose::Stop if !departure.is_lost => stop(departure, instance, lifecycle_state, &timing),
-        Dispose::Detach if !departure.is_lost => detach(departure, lifecycle_state, &timing),
+    match disposal_facts.dispose {
+        Dispose::Stop if !disposal_facts.is_lost => stop(disposal_facts, instance, lifecycle_state, &timing),
+        Dispose::Detach if !disposal_facts.is_lost => detach(disposal_facts, lifecycle_state, &timing),
         Dispose::Terminate | Dispose::Stop | Dispose::Detach => {
-            find_what_still_holds(departure, &timing).unwrap_or_else(|| {
+            find_what_still_holds(disposal_facts, &timing).unwrap_or_else(|| {
                 // The volumes of a lost node stay attached until its machine is off.
                 // An operator who stopped the machine may start it again, so the taint is set only right before its end.
-                if departure.is_lost && departure.holds_volumes_while_off() {
+                if disposal_facts.is_lost && disposal_facts.holds_volumes_while_off() {
                     DisposalStep::MarkOutOfService
                 } else {
                     terminate(lifecycle_state, &timing)
@@ -141,7 +145,7 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
     (timing.left() > 0).then(|| timing.wait())
 }
 
-impl Departure<'_> {
+impl DisposalFacts<'_> {
     fn lifecycle_state(&self) -> Option<&str> {
         let member = self.group.and_then(|group| group.member(self.id));
         member.map(|member| member.lifecycle_state.as_str())
@@ -201,11 +205,11 @@ impl Timing {
 
 /// Finds what still holds an instance that is to be terminated.
 /// The volumes of a lost node are left out, because they stay attached until its machine is off.
-fn find_what_still_holds(departure: &Departure<'_>, timing: &Timing) -> Option<DisposalStep> {
-    if departure.is_lost {
-        find_what_balancers_need(departure.node, timing)
+fn find_what_still_holds(disposal_facts: &DisposalFacts<'_>, timing: &Timing) -> Option<DisposalStep> {
+    if disposal_facts.is_lost {
+        find_what_balancers_need(disposal_facts.node, timing)
     } else {
-        find_what_holds(departure.node, timing)
+        find_what_holds(disposal_facts.node, timing)
     }
 }
 
@@ -270,16 +274,16 @@ fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
 }
 
 fn stop(
-    departure: &Departure<'_>,
+    disposal_facts: &DisposalFacts<'_>,
     instance: &Instance,
     lifecycle_state: &str,
     timing: &Timing,
 ) -> DisposalStep {
     match instance.state.as_str() {
-        "stopped" if departure.has_retired() => DisposalStep::Done,
+        "stopped" if disposal_facts.has_retired() => DisposalStep::Done,
         "stopped" => DisposalStep::Retire,
         "running" if lifecycle_state == "Standby" => {
-            find_what_holds(departure.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
+            find_what_holds(disposal_facts.node, timing).unwrap_or(DisposalStep::Stop(DISPOSAL_WAIT))
         }
         // If a member in service were stopped, the group would replace it once more.
         "running" => timing.wait_or_give_up(format!(
@@ -291,10 +295,10 @@ fn stop(
 
 /// Returns the next step of a detach.
 /// The members in service are protected before the call, so that the group cannot terminate one of them for it.
-fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
+fn detach(disposal_facts: &DisposalFacts<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
-        "Standby" => find_what_holds(departure.node, timing).unwrap_or_else(|| {
-            let exposed = departure.group.map(|group| group.find_exposed(None));
+        "Standby" => find_what_holds(disposal_facts.node, timing).unwrap_or_else(|| {
+            let exposed = disposal_facts.group.map(|group| group.find_exposed(None));
             match exposed.filter(|exposed| !exposed.is_empty()) {
                 Some(exposed) => DisposalStep::Protect(exposed),
                 None => DisposalStep::Detach(DISPOSAL_WAIT),
@@ -309,29 +313,29 @@ fn detach(departure: &Departure<'_>, lifecycle_state: &str, timing: &Timing) -> 
 
 /// Ends the detach of an instance that is out of its group.
 /// The protection is removed when the group has as many members as it wants, or the time is over. The claim is removed last.
-fn end_detach(departure: &Departure<'_>, timing: &Timing) -> DisposalStep {
-    let is_settled = departure
+fn end_detach(disposal_facts: &DisposalFacts<'_>, timing: &Timing) -> DisposalStep {
+    let is_settled = disposal_facts
         .group
         .is_none_or(|group| group.pending() == 0 && group.in_service() == group.desired);
-    if !departure.protected.is_empty() && !is_settled && timing.left() > 0 {
+    if !disposal_facts.protected.is_empty() && !is_settled && timing.left() > 0 {
         return DisposalStep::Wait(
             timing.wait(),
             "its group has not come to rest, whose members are protected meanwhile".to_owned(),
         );
     }
     // A repeated call finds nothing that it may change: the claim is gone, and an operator investigates the instance.
-    let last = if departure.has_retired() {
+    let last = if disposal_facts.has_retired() {
         DisposalStep::Done
     } else {
         DisposalStep::Retire
     };
-    unprotect(departure).unwrap_or(last)
+    unprotect(disposal_facts).unwrap_or(last)
 }
 
-fn unprotect(departure: &Departure<'_>) -> Option<DisposalStep> {
-    let protected = departure.group.map_or_else(
-        || departure.protected.to_vec(),
-        |group| group.find_unprotectable(departure.protected),
+fn unprotect(disposal_facts: &DisposalFacts<'_>) -> Option<DisposalStep> {
+    let protected = disposal_facts.group.map_or_else(
+        || disposal_facts.protected.to_vec(),
+        |group| group.find_unprotectable(disposal_facts.protected),
     );
     (!protected.is_empty()).then_some(DisposalStep::Unprotect(protected))
 }
@@ -418,7 +422,7 @@ mod tests {
     ) -> DisposalStep {
         let group = holding(lifecycle_state);
         let old = id(OLD);
-        next_disposal_step(&departure(&old, dispose, node, instance, &group, now))
+        next_disposal_step(&disposal_facts(&old, dispose, node, instance, &group, now))
     }
 
     /// Returns the group with the instance in this lifecycle state and all other members protected.
@@ -436,18 +440,18 @@ mod tests {
     }
 
     /// Returns the facts of an instance on the way in `before`, with the default grace of a minute.
-    fn departure<'a>(
+    fn disposal_facts<'a>(
         id: &'a InstanceId,
         dispose: Dispose,
         node: Option<&'a NodeFacts>,
         instance: Option<&'a Instance>,
         group: &'a Group,
         now: i64,
-    ) -> Departure<'a> {
-        Departure {
+    ) -> DisposalFacts<'a> {
+        DisposalFacts {
             id,
             dispose,
-            way_in: WayIn::Before,
+            path: RecyclePath::Before,
             waits_for_our_hook: false,
             was_retired: instance.is_some_and(|instance| !instance.tags.is_empty()),
             is_lost: false,
@@ -554,9 +558,9 @@ mod tests {
     #[test]
     fn no_grace_still_sets_the_label() {
         let (old, node, instance, group) = (id(OLD), node("old"), instance(), holding(Some("Standby")));
-        let set = next_disposal_step(&Departure {
+        let set = next_disposal_step(&DisposalFacts {
             balancer_grace: 0,
-            ..departure(&old, Dispose::Terminate, Some(&node), Some(&instance), &group, 0)
+            ..disposal_facts(&old, Dispose::Terminate, Some(&node), Some(&instance), &group, 0)
         });
         assert_eq!(set, DisposalStep::LeaveBalancers(1));
     }
@@ -746,9 +750,9 @@ mod tests {
         let (old, group) = (id(OLD), holding(Some("Standby")));
         let lose = |dispose, node: Option<&NodeFacts>, state: &str, now| {
             let instance = in_state(state);
-            next_disposal_step(&Departure {
+            next_disposal_step(&DisposalFacts {
                 is_lost: true,
-                ..departure(&old, dispose, node, Some(&instance), &group, now)
+                ..disposal_facts(&old, dispose, node, Some(&instance), &group, now)
             })
         };
         let marked = NodeFacts {
@@ -817,9 +821,9 @@ mod tests {
         let (old, instance, node) = (id(OLD), instance(), out_of_balancers());
         let protected = [id(OTHER)];
         let next = |group: &Group, protected: &[InstanceId], now| {
-            next_disposal_step(&Departure {
+            next_disposal_step(&DisposalFacts {
                 protected,
-                ..departure(&old, Dispose::Detach, Some(&node), Some(&instance), group, now)
+                ..disposal_facts(&old, Dispose::Detach, Some(&node), Some(&instance), group, now)
             })
         };
         let mut exposed = holding(Some("Standby"));
@@ -842,7 +846,7 @@ mod tests {
             let waits = next(&restless, &protected, 400);
             assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
             let left = |now| {
-                let detach = departure(&old, Dispose::Detach, None, None, &restless, now);
+                let detach = disposal_facts(&old, Dispose::Detach, None, None, &restless, now);
                 Timing::new(detach.since, detach.now, detach.balancer_grace).left()
             };
             let at_last = (400..9_999).find(|now| left(*now) == 0).unwrap();
@@ -858,9 +862,9 @@ mod tests {
         let (old, group, protected) = (id(OLD), holding(None), [id(OTHER)]);
         let dead = in_state("terminated");
         let next = |protected: &[InstanceId]| {
-            next_disposal_step(&Departure {
+            next_disposal_step(&DisposalFacts {
                 protected,
-                ..departure(&old, Dispose::Detach, None, Some(&dead), &group, 400)
+                ..disposal_facts(&old, Dispose::Detach, None, Some(&dead), &group, 400)
             })
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
@@ -869,9 +873,9 @@ mod tests {
         let mut with_pending = group.clone();
         "Pending:Wait".clone_into(&mut with_pending.members[0].lifecycle_state);
         let pending = [with_pending.members[0].instance.clone()];
-        let step = next_disposal_step(&Departure {
+        let step = next_disposal_step(&DisposalFacts {
             protected: &pending,
-            ..departure(&old, Dispose::Detach, None, Some(&dead), &with_pending, 400)
+            ..disposal_facts(&old, Dispose::Detach, None, Some(&dead), &with_pending, 400)
         });
         assert_eq!(step, DisposalStep::Done);
     }
@@ -887,48 +891,48 @@ mod tests {
             volumes: vec!["vol-1".to_owned()],
             ..out.clone()
         };
-        let step = |way_in, node: &NodeFacts, is_lost, ours, now| {
-            next_disposal_step(&Departure {
-                way_in,
+        let step = |path, node: &NodeFacts, is_lost, ours, now| {
+            next_disposal_step(&DisposalFacts {
+                path,
                 is_lost,
                 waits_for_our_hook: ours,
-                ..departure(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
+                ..disposal_facts(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
             })
         };
         let complete = |step| matches!(step, DisposalStep::CompleteHook(_));
         let bare = node("old");
         assert_eq!(
-            step(WayIn::Hook, &bare, false, true, 0),
+            step(RecyclePath::Hook, &bare, false, true, 0),
             DisposalStep::LeaveBalancers(60)
         );
         assert!(matches!(
-            step(WayIn::Hook, &out, false, true, 30),
+            step(RecyclePath::Hook, &out, false, true, 30),
             DisposalStep::Wait(30, _)
         ));
         assert!(matches!(
-            step(WayIn::Hook, &volume, false, true, 100),
+            step(RecyclePath::Hook, &volume, false, true, 100),
             DisposalStep::Wait(..)
         ));
-        assert!(complete(step(WayIn::Hook, &volume, false, true, 360)));
-        assert!(complete(step(WayIn::Hook, &out, false, true, 60)));
+        assert!(complete(step(RecyclePath::Hook, &volume, false, true, 360)));
+        assert!(complete(step(RecyclePath::Hook, &out, false, true, 60)));
         assert!(
-            complete(step(WayIn::Hook, &volume, true, true, 60)),
+            complete(step(RecyclePath::Hook, &volume, true, true, 60)),
             "a lost node's volumes hang until it is off"
         );
         // A termination by an execution of recycle-eks, which has already dealt with the pods and the balancers.
-        assert!(complete(step(WayIn::Before, &bare, false, true, 0)));
+        assert!(complete(step(RecyclePath::Before, &bare, false, true, 0)));
         assert!(
             matches!(
-                step(WayIn::Before, &bare, false, false, 0),
+                step(RecyclePath::Before, &bare, false, false, 0),
                 DisposalStep::Wait(..)
             ),
             "somebody else's hook"
         );
         let dead = in_state("terminated");
-        let has_ended = next_disposal_step(&Departure {
-            way_in: WayIn::Hook,
+        let has_ended = next_disposal_step(&DisposalFacts {
+            path: RecyclePath::Hook,
             waits_for_our_hook: true,
-            ..departure(&old, Dispose::Terminate, Some(&volume), Some(&dead), &held, 0)
+            ..disposal_facts(&old, Dispose::Terminate, Some(&volume), Some(&dead), &held, 0)
         });
         assert!(
             complete(has_ended),

@@ -27,7 +27,7 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
     if mode != "CONFIG_MAP" {
         return check.ok(format!("mode {mode}"));
     }
-    let mend = format!(
+    let remedy = format!(
         "aws eks update-cluster-config --name {} --access-config authenticationMode=API_AND_CONFIG_MAP, then apply the Terraform module \
          again with create_access_entries = true",
         quote(&seen.cluster)
@@ -35,32 +35,32 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
     if is_mapped {
         return check.warning(
             "mode CONFIG_MAP: roles are let in by the ConfigMap aws-auth alone, which EKS has deprecated",
-            mend,
+            remedy,
         );
     }
     check.problem(
         "mode CONFIG_MAP has no access entries, and the functions are not let in otherwise",
-        mend,
+        remedy,
     )
 }
 
 fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool) -> Finding {
     let check = Check::new("access entry", step);
-    let mend = "Apply the Terraform module again, or make the entry for the role (output role_arns).";
+    let remedy = "Apply the Terraform module again, or make the entry for the role (output role_arns).";
     check.judge(entry, |groups| match groups {
         None if is_mapped && step == ASKER => check.warning(
             "its role has none, and is let in all the same: by the ConfigMap aws-auth",
-            mend,
+            remedy,
         ),
         None if is_mapped => check.warning(
             format!(
                 "its role has none: it is let in if the ConfigMap aws-auth maps it, as it does that of {ASKER}"
             ),
-            mend,
+            remedy,
         ),
         None => check.problem(
             "its role has none: the cluster does not know the function",
-            mend,
+            remedy,
         ),
         Some(groups) if groups.iter().any(|group| group == GROUP) => {
             check.ok(format!("in the group {GROUP}"))
@@ -69,7 +69,7 @@ fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool)
             let groups = groups.join(", ");
             check.problem(
                 format!("its role is not in the group {GROUP}, but in [{groups}]"),
-                mend,
+                remedy,
             )
         }
     })

@@ -48,8 +48,8 @@ pub(crate) fn examine_rules(seen: &Installation) -> Vec<Finding> {
 fn examine_rule(rule: &Rule) -> Finding {
     let check = Check::new("rule", &rule.name);
     if !rule.is_enabled {
-        let mend = format!("aws events enable-rule --name {}", quote(&rule.name));
-        return check.problem("is disabled", mend);
+        let remedy = format!("aws events enable-rule --name {}", quote(&rule.name));
+        return check.problem("is disabled", remedy);
     }
     check.judge(&rule.targets, |targets| match targets {
         0 => check.problem("has no target: it starts nothing", APPLY),

@@ -162,7 +162,7 @@ pub struct Function {
     pub version: Option<String>,
     /// `ApplicationLogLevel`, if it is set.
     pub log_level: Option<String>,
-    /// Default of `drain_timeout_seconds` for executions.
+    /// Default of `drain_timeout` for executions.
     pub drain_timeout: u32,
 }
 

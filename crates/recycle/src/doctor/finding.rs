@@ -27,7 +27,7 @@ pub struct Finding {
     pub found: String,
     /// Remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub remedy: Option<String>,
 }
 
 #[must_use]
@@ -58,12 +58,12 @@ impl<'a> Check<'a> {
         self.find(Level::Ok, found.into(), None)
     }
 
-    pub(crate) fn warning(self, found: impl Into<String>, mend: impl Into<String>) -> Finding {
-        self.find(Level::Warning, found.into(), Some(mend.into()))
+    pub(crate) fn warning(self, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        self.find(Level::Warning, found.into(), Some(remedy.into()))
     }
 
-    pub(crate) fn problem(self, found: impl Into<String>, mend: impl Into<String>) -> Finding {
-        self.find(Level::Problem, found.into(), Some(mend.into()))
+    pub(crate) fn problem(self, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        self.find(Level::Problem, found.into(), Some(remedy.into()))
     }
 
     /// Returns a finding for a call that was throttled or got no answer, which says nothing about the object.
@@ -71,17 +71,17 @@ impl<'a> Check<'a> {
         self.unknown(why, "Ask again in a while.")
     }
 
-    fn unknown(self, why: &str, mend: &str) -> Finding {
-        self.find(Level::Unknown, format!("unknown: {why}"), Some(mend.to_owned()))
+    fn unknown(self, why: &str, remedy: &str) -> Finding {
+        self.find(Level::Unknown, format!("unknown: {why}"), Some(remedy.to_owned()))
     }
 
-    pub(crate) fn find(self, level: Level, found: String, mend: Option<String>) -> Finding {
+    pub(crate) fn find(self, level: Level, found: String, remedy: Option<String>) -> Finding {
         Finding {
             check: self.name,
             of: self.of.to_owned(),
             level,
             found,
-            mend,
+            remedy,
         }
     }
 

@@ -50,7 +50,7 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
 fn examine_processes(group: &Group) -> Vec<Finding> {
     let check = Check::new("suspended process", &group.name);
     let suspended = group.suspended.iter().filter_map(|process| {
-        let mend = format!(
+        let remedy = format!(
             "aws autoscaling resume-processes --auto-scaling-group-name {} --scaling-processes {process}",
             quote(&group.name)
         );
@@ -66,7 +66,7 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
             ),
             _ => return None,
         };
-        Some(check.find(level, format!("{process} is suspended: {meaning}"), Some(mend)))
+        Some(check.find(level, format!("{process} is suspended: {meaning}"), Some(remedy)))
     });
     suspended.collect()
 }
@@ -108,15 +108,15 @@ fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[
 }
 
 fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
-    let mend = "Name the group in the module's variable lifecycle_hooks.";
+    let remedy = "Name the group in the module's variable lifecycle_hooks.";
     match group.max_lifetime.map(|seconds| seconds / 3_600) {
         Some(hours) => check.problem(
             format!("it ends instances after {hours} hours, and our hook is not there: nobody waits for their pods"),
-            mend,
+            remedy,
         ),
         None => check.warning(
             "our hook is not there: what the group terminates itself, such as a scale-in, does not wait for pods",
-            mend,
+            remedy,
         ),
     }
 }

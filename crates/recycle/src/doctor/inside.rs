@@ -112,9 +112,9 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
         ),
     ];
     let odd = odd.into_iter().filter(|(names, _, _)| !names.is_empty());
-    let found = odd.map(|(names, what, mend)| {
+    let found = odd.map(|(names, what, remedy)| {
         let nodes = count(names.len(), "Node");
-        check.warning(format!("{nodes} {what}: {}", name_some(names)), mend)
+        check.warning(format!("{nodes} {what}: {}", name_some(names)), remedy)
     });
     let all = count(nodes.count as usize, "Node");
     let all_are_well = format!("{all}, each with its instance and group");

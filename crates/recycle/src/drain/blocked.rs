@@ -127,11 +127,11 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
     }
 }
 
-/// Describes in one sentence the oldest blocker that is reported ([`Blocker::is_news`]), and counts the others.
+/// Describes in one sentence the oldest blocker that is reported ([`Blocker::is_long_enough`]), and counts the others.
 /// None if there is no such blocker.
 #[must_use]
-pub fn describe_news(blockers: &[Blocker], now: Timestamp) -> Option<String> {
-    let mut news = blockers.iter().filter(|blocker| blocker.is_news(now));
+pub fn describe_update(blockers: &[Blocker], now: Timestamp) -> Option<String> {
+    let mut news = blockers.iter().filter(|blocker| blocker.is_long_enough(now));
     let first = news.next()?.describe_shortly();
     Some(match news.count() {
         0 => first,
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn it_is_news_after_five_minutes_and_in_one_sentence() {
         let blockers = find_blockers(&[full("a")], &[], at(0));
-        assert_eq!(describe_news(&blockers, at(299)), None);
+        assert_eq!(describe_update(&blockers, at(299)), None);
         assert_eq!(
-            describe_news(&blockers, at(300)).as_deref(),
+            describe_update(&blockers, at(300)).as_deref(),
             Some(
                 "budget shop/web has kept 1 pod since 2027-01-01T00:00:00Z: The disruption budget web needs 2 healthy pods and \
                  has 2 currently (shop/a)"
@@ -245,7 +245,7 @@ mod tests {
             &[],
             at(0),
         );
-        let text = describe_news(&two, at(300)).unwrap();
+        let text = describe_update(&two, at(300)).unwrap();
         assert!(
             text.starts_with("an error has kept 1 pod since 2027-01-01T00:00:00Z: no (shop/z)")
                 && text.ends_with("; and 1 more"),

@@ -156,17 +156,17 @@ mod tests {
     use crate::cluster::node::draining_taint;
     use crate::contract::run::{DrainState, EndedPods, Run};
     use crate::contract::verdicts::CheckVerdict;
-    use crate::drain::blocked::{Refusal, RefusalKind, describe_news, find_blockers};
+    use crate::drain::blocked::{Refusal, RefusalKind, describe_update, find_blockers};
     use crate::drain::lost::Holders;
-    use crate::drain::progress::{describe_pods, write_progress};
+    use crate::drain::progress::{build_progress, describe_pods};
     use crate::drain::terms::find_deadline;
     use crate::fixtures::restarted;
     use crate::fixtures::{
         ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
     };
     use crate::input::model::OnDrainTimeout;
-    use crate::input::way_in::WayIn;
-    use crate::notify::blockage::{list_blocks, note_and_tell};
+    use crate::input::path::RecyclePath;
+    use crate::notify::blockage::{list_blocks, update_blockage};
     use crate::records::blockage::Blockage;
     use crate::replacement::old_node::OldNode;
 
@@ -945,7 +945,7 @@ mod tests {
         let selector = format!("{},b", vec!["a=b"; 127].join(","));
         assert!(selector.len() <= 512 && selector.len() > 500);
         let asked = json!({"label_selector": selector, "namespaces": namespaces,
-            "force": ["scale_in_protection", "suspended_process"]});
+            "override": ["scale_in_protection", "suspended_process"]});
         let (group, node) = ("g".repeat(255).parse().unwrap(), "n".repeat(253).parse().unwrap());
         Run {
             replacement_since: Some(at(1)),
@@ -965,7 +965,7 @@ mod tests {
                 }),
                 ..DrainState::default()
             },
-            ..Run::new(input(asked), WayIn::Before, group, node, at(0))
+            ..Run::new(input(asked), RecyclePath::Before, group, node, at(0))
         }
     }
 
@@ -1061,9 +1061,9 @@ mod tests {
                 says: format!("The disruption budget {:b<253} {}", "", "x".repeat(500)),
             }).collect();
             let blockers = find_blockers(&refusals, &[], at(0));
-            let news = describe_news(&blockers, terms.now).unwrap();
+            let news = describe_update(&blockers, terms.now).unwrap();
             let reason = format!("{}; {}; {news}", describe_pods(&survey), remark.unwrap());
-            let progress = serde_json::to_string(&write_progress(&survey, blockers.clone(), &terms)).unwrap();
+            let progress = serde_json::to_string(&build_progress(&survey, blockers.clone(), &terms)).unwrap();
             prop_assert!(progress.len() < 32_768, "{} bytes", progress.len());
             let mut answer = Answer::new(CheckVerdict::Wait, reason).carrying(longest_run());
             answer.counts = survey.counts();
@@ -1076,11 +1076,11 @@ mod tests {
             let mut run = longest_run();
             run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();
-            let blocks = list_blocks(&survey, &write_progress(&survey, blockers, &terms));
-            let told = note_and_tell(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);
+            let blocks = list_blocks(&survey, &build_progress(&survey, blockers, &terms));
+            let told = update_blockage(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);
             told.as_ref().unwrap().reason().clone_into(&mut answer.reason);
             answer.names.clear();
-            let bytes = serde_json::to_string(&answer.telling(told).carrying(run)).unwrap().len();
+            let bytes = serde_json::to_string(&answer.with_notification(told).carrying(run)).unwrap().len();
             prop_assert!(bytes <= 8_192, "{} bytes with a notification", bytes);
         }
 

@@ -1,7 +1,7 @@
 //! What happens to a node from outside while its pods are waited for: what pre-flight would have refused, had it been there before, and
 //! what other people and controllers do to the member.
 //!
-//! Most of it is only told: stopping half-way helps nobody. What ends a drain is [`Fate`].
+//! Most of it is only told: stopping half-way helps nobody. What ends a drain is [`DrainValidity`].
 
 use crate::base::ids::InstanceId;
 use crate::claim::group_checks::{is_busy, node_group};
@@ -10,14 +10,14 @@ use crate::cluster::autoscaler::{Remover, describe_removal, find_remover};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
-use crate::input::way_in::WayIn;
+use crate::input::path::RecyclePath;
 use crate::records::node_record::Record;
 
 /// The facts of one poll, as far as they could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight<'a> {
+pub struct DisruptionFacts<'a> {
     pub id: &'a InstanceId,
-    pub way_in: WayIn,
+    pub path: RecyclePath,
     pub node: &'a NodeFacts,
     /// The node record: the state that the execution found.
     pub record: &'a Record,
@@ -30,7 +30,7 @@ pub struct Sight<'a> {
 
 /// Whether the drain still makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum DrainValidity {
     /// The drain goes on. That includes a member that its group terminates and another tool's hook holds:
     /// its pods run as long as its node is Ready.
     Goes,
@@ -39,40 +39,40 @@ pub enum Fate {
 }
 
 #[must_use]
-pub fn judge_fate(sight: &Sight<'_>) -> Fate {
+pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     // The group is terminating the member, and waits for this installation's hook.
-    if sight.way_in == WayIn::Hook {
-        return Fate::Goes;
+    if facts.path == RecyclePath::Hook {
+        return DrainValidity::Goes;
     }
     let taken = |what: &str| {
-        let subject = describe_instance(sight.id, Some(&sight.node.name));
-        Fate::TakenAway(format!(
+        let subject = describe_instance(facts.id, Some(&facts.node.name));
+        DrainValidity::TakenAway(format!(
             "{subject} {what} group {}, which was not our doing",
-            sight.group.name
+            facts.group.name
         ))
     };
-    let Some(Member { lifecycle_state, .. }) = sight.group.member(sight.id) else {
+    let Some(Member { lifecycle_state, .. }) = facts.group.member(facts.id) else {
         return taken("has left its");
     };
     // ExitStandby leads through Pending.
     let is_back = lifecycle_state == "InService" || lifecycle_state.starts_with("Pending");
-    if (sight.way_in == WayIn::Before && is_back) || lifecycle_state.starts_with("Detach") {
+    if (facts.path == RecyclePath::Before && is_back) || lifecycle_state.starts_with("Detach") {
         taken(&format!("is {lifecycle_state} in its"))
     } else {
-        Fate::Goes
+        DrainValidity::Goes
     }
 }
 
 /// Lists what a person should know, one sentence each, under the names that pre-flight uses.
 #[must_use]
-pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
-    let name = &sight.group.name;
+pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
+    let name = &facts.group.name;
     let mut remarks = Vec::new();
-    if sight.way_in == WayIn::Hook {
+    if facts.path == RecyclePath::Hook {
         // On the hook path the group terminates the member itself. The state of the group is the cause, not a remark.
         return remarks;
     }
-    if let Some(remover) = find_remover(sight.node) {
+    if let Some(remover) = find_remover(facts.node) {
         let (obstacle, who, key) = match remover {
             Remover::ClusterAutoscaler(key) => (Obstacle::RemovedByAutoscaler, "Cluster Autoscaler", key),
             Remover::Karpenter(key) => (Obstacle::DisruptedByKarpenter, "Karpenter", key),
@@ -81,19 +81,19 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
             "{who} wants to remove the node and has set the taint {key}"
         )));
     }
-    if let Some(status) = sight.refresh {
+    if let Some(status) = facts.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
             "an instance refresh of group {name} is {status}; if its preference StandbyInstances is Terminate, it ends the members in \
              Standby and their pods: cancel it"
         )));
     }
-    if let Some(status) = sight.node_group_status.filter(|status| is_busy(status)) {
-        let managed = node_group(sight.node).unwrap_or(name.as_str());
+    if let Some(status) = facts.node_group_status.filter(|status| is_busy(status)) {
+        let managed = node_group(facts.node).unwrap_or(name.as_str());
         remarks.push(Obstacle::ManagedGroupUpdate.because(format!(
             "the EKS managed node group {managed} is {status}: EKS replaces its nodes, too"
         )));
     }
-    let member = sight.group.member(sight.id);
+    let member = facts.group.member(facts.id);
     let state = member.map_or("", |member| member.lifecycle_state.as_str());
     if state.starts_with("Terminat") {
         remarks.push(Obstacle::Terminating.because(format!(
@@ -108,27 +108,27 @@ pub fn find_remarks(sight: &Sight<'_>) -> Vec<Refusal> {
     }
     let suspended: Vec<&str> = ["Launch", "Terminate"]
         .into_iter()
-        .filter(|process| sight.group.suspended.iter().any(|name| name == process))
+        .filter(|process| facts.group.suspended.iter().any(|name| name == process))
         .collect();
     if !suspended.is_empty() {
         let suspended = suspended.join(" and ");
         remarks.push(Obstacle::SuspendedProcess.because(format!("group {name} has {suspended} suspended")));
     }
-    remarks.extend(find_removed_replacement(sight));
+    remarks.extend(find_removed_replacement(facts));
     remarks
 }
 
 /// Returns a remark if the replacement that had been accepted is gone.
 /// Its place in the group may be gone with it, so that no other replacement comes.
-fn find_removed_replacement(sight: &Sight<'_>) -> Option<Refusal> {
-    let replacement = sight.record.replacement.as_ref()?;
-    let member = sight.group.member(replacement);
+fn find_removed_replacement(facts: &DisruptionFacts<'_>) -> Option<Refusal> {
+    let replacement = facts.record.replacement.as_ref()?;
+    let member = facts.group.member(replacement);
     let staying = member.filter(|member| !member.is_leaving()).iter().count();
-    match describe_removal(sight.group, sight.record, staying) {
+    match describe_removal(facts.group, facts.record, staying) {
         Some(text) => Some(Obstacle::ReplacementRemoved.because(text)),
         None if staying == 0 => Some(Obstacle::ReplacementGone.because(format!(
             "its replacement {replacement} has gone; the node is not disposed of before group {} has another, and is put back if none comes in time",
-            sight.group.name
+            facts.group.name
         ))),
         None => None,
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, strings, taint};
 
-    struct Scene {
+    struct Fixture {
         node: NodeFacts,
         record: Record,
         group: Group,
@@ -147,8 +147,8 @@ mod tests {
         node_group_status: Option<&'static str>,
     }
 
-    fn scene(state: &str) -> Scene {
-        Scene {
+    fn fixture(state: &str) -> Fixture {
+        Fixture {
             node: node("old"),
             record: Record {
                 replacement: Some(id(NEW)),
@@ -168,11 +168,11 @@ mod tests {
         }
     }
 
-    impl Scene {
-        fn sight<'a>(&'a self, old: &'a InstanceId, way_in: WayIn) -> Sight<'a> {
-            Sight {
+    impl Fixture {
+        fn facts<'a>(&'a self, old: &'a InstanceId, path: RecyclePath) -> DisruptionFacts<'a> {
+            DisruptionFacts {
                 id: old,
-                way_in,
+                path,
                 node: &self.node,
                 record: &self.record,
                 group: &self.group,
@@ -182,7 +182,7 @@ mod tests {
         }
 
         fn remarks(&self) -> Vec<&'static str> {
-            let found = find_remarks(&self.sight(&id(OLD), WayIn::Before));
+            let found = find_remarks(&self.facts(&id(OLD), RecyclePath::Before));
             found.iter().map(|remark| remark.obstacle.name()).collect()
         }
     }
@@ -199,38 +199,38 @@ mod tests {
             ("Detaching", [taken, taken, goes]),
         ];
         for (state, expected) in cases {
-            for (way_in, expected) in [WayIn::Before, WayIn::After, WayIn::Hook]
+            for (path, expected) in [RecyclePath::Before, RecyclePath::After, RecyclePath::Hook]
                 .into_iter()
                 .zip(expected)
             {
-                let fate = match judge_fate(&scene(state).sight(&id(OLD), way_in)) {
-                    Fate::Goes => goes,
-                    Fate::TakenAway(text) => {
+                let validity = match judge_drain_validity(&fixture(state).facts(&id(OLD), path)) {
+                    DrainValidity::Goes => goes,
+                    DrainValidity::TakenAway(text) => {
                         assert!(text.contains(state), "{text}");
                         assert!(text.contains("which was not our doing"), "{text}");
                         taken
                     }
                 };
-                assert_eq!(fate, expected, "{state} {way_in:?}");
+                assert_eq!(validity, expected, "{state} {path:?}");
             }
         }
         let stranger = "i-0dddddddddddddddd".parse().unwrap();
-        let fate = judge_fate(&scene("Standby").sight(&stranger, WayIn::Before));
-        assert!(matches!(fate, Fate::TakenAway(_)), "{fate:?}");
+        let validity = judge_drain_validity(&fixture("Standby").facts(&stranger, RecyclePath::Before));
+        assert!(matches!(validity, DrainValidity::TakenAway(_)), "{validity:?}");
     }
 
     #[test]
     fn a_member_that_its_group_terminates_is_told_of() {
-        let mut scene = scene("Terminating:Wait");
-        scene.group.members[2].lifecycle_state = "InService".to_owned();
-        assert_eq!(scene.remarks(), ["terminating"]);
-        let by_our_hook = find_remarks(&scene.sight(&id(OLD), WayIn::Hook));
+        let mut fixture = fixture("Terminating:Wait");
+        fixture.group.members[2].lifecycle_state = "InService".to_owned();
+        assert_eq!(fixture.remarks(), ["terminating"]);
+        let by_our_hook = find_remarks(&fixture.facts(&id(OLD), RecyclePath::Hook));
         assert!(by_our_hook.is_empty(), "{by_our_hook:?}");
     }
 
     #[test]
     fn what_came_up_meanwhile_is_told_under_the_names_of_the_refusals() {
-        let mut busy = scene("Standby");
+        let mut busy = fixture("Standby");
         assert_eq!(busy.remarks(), Vec::<&str>::new());
         busy.refresh = Some("InProgress");
         busy.node_group_status = Some("UPDATING");
@@ -248,7 +248,7 @@ mod tests {
                 "suspended_process"
             ]
         );
-        let texts = find_remarks(&busy.sight(&id(OLD), WayIn::Before));
+        let texts = find_remarks(&busy.facts(&id(OLD), RecyclePath::Before));
         let suspended = texts.last().unwrap().to_string();
         assert!(
             suspended.ends_with("group workers has Terminate suspended"),
@@ -260,22 +260,22 @@ mod tests {
 
     #[test]
     fn a_replacement_that_went_with_its_place_is_told() {
-        let mut scene = scene("Standby");
-        scene.record.desired_before = Some(2);
-        scene.group.desired = 1;
-        assert_eq!(scene.remarks(), Vec::<&str>::new(), "it is there");
-        scene.group.members[2].lifecycle_state = "Terminating".to_owned();
-        assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
-        scene.group.desired = 2;
+        let mut fixture = fixture("Standby");
+        fixture.record.desired_before = Some(2);
+        fixture.group.desired = 1;
+        assert_eq!(fixture.remarks(), Vec::<&str>::new(), "it is there");
+        fixture.group.members[2].lifecycle_state = "Terminating".to_owned();
+        assert_eq!(fixture.remarks(), ["replacement_removed_by_autoscaler"]);
+        fixture.group.desired = 2;
         assert_eq!(
-            scene.remarks(),
+            fixture.remarks(),
             ["replacement_gone"],
             "and its place is still there"
         );
-        scene.group.desired = 1;
-        scene.group.members.remove(2);
-        assert_eq!(scene.remarks(), ["replacement_removed_by_autoscaler"]);
-        scene.record.replacement = None;
-        assert_eq!(scene.remarks(), Vec::<&str>::new());
+        fixture.group.desired = 1;
+        fixture.group.members.remove(2);
+        assert_eq!(fixture.remarks(), ["replacement_removed_by_autoscaler"]);
+        fixture.record.replacement = None;
+        assert_eq!(fixture.remarks(), Vec::<&str>::new());
     }
 }

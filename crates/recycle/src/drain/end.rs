@@ -74,7 +74,7 @@ pub fn judge_drain_end(
         }
         Some(Some(StoredClaim::Known(claim))) => match claim.phase {
             // The drain has not begun, so its latest end is unknown. An end that is too late is cut when it begins.
-            Phase::Claimed | Phase::Turn | Phase::Standby => Ok(asked),
+            Phase::Claimed | Phase::Admitted | Phase::Standby => Ok(asked),
             Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(NodeFacts::progress))),
             Phase::Disposing => refuse("is being disposed of: its drain is over"),
         },
@@ -111,7 +111,7 @@ mod tests {
             (Phase::Draining, "2027-01-30T00:00:00Z", "2027-01-30T00:00:00Z"),
             (Phase::Draining, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
             (Phase::Waiting, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
-            (Phase::Turn, "2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
+            (Phase::Admitted, "2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
             (Phase::Draining, "now", "now"),
         ] {
             let mut node = node("old");

@@ -74,7 +74,7 @@ fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
 
 /// Builds the progress of the drain. The text changes only if something changes. Readers see from `since` how long it has taken.
 #[must_use]
-pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
+pub fn build_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
     let summary = summarize(survey, &blocked);
     Progress {
         then: describe_end(survey, terms),
@@ -88,7 +88,7 @@ pub fn write_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'
 
 /// Puts the blockers of now into the progress. Only `evict-pods`, which asks for evictions, knows them.
 #[must_use]
-pub fn tell_blocked(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
+pub fn add_blockers(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
     Progress {
         summary: summarize(survey, &blocked),
         blocked,
@@ -177,7 +177,7 @@ const EVENT_BUDGET: usize = 600;
 
 /// Describes every class of pods with its first five names: the text of an Event.
 #[must_use]
-pub fn tell_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+pub fn summarize_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     let counts = survey.counts();
     let classes: Vec<String> = survey
         .names_within(EVENT_BUDGET)

@@ -29,7 +29,7 @@ pub struct Terms<'a> {
     pub evict: Evict,
     /// How awaited pods are treated that need more time than the drain has.
     pub on_timeout: OnDrainTimeout,
-    /// Seconds that the drain may take by the input (`drain_timeout_seconds`).
+    /// Seconds that the drain may take by the input (`drain_timeout`).
     pub drain_timeout: u32,
     /// When the draining taint was set; None if the Node does not have it.
     pub tainted_since: Option<Timestamp>,
@@ -62,7 +62,7 @@ impl<'a> Terms<'a> {
     ) -> (Self, Option<String>) {
         let since = draining_since.unwrap_or(now);
         let drain_until = node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION));
-        let drain_timeout = input.drain_timeout_seconds;
+        let drain_timeout = input.drain_timeout;
         let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until.map(String::as_str));
         let terms = Self {
             awaited: &input.awaited,
@@ -77,7 +77,7 @@ impl<'a> Terms<'a> {
             deadline,
             interrupted_at: None,
             hook: None,
-            grace: input.grace_period_seconds,
+            grace: input.grace_period,
         };
         match input.interrupted_at {
             Some(at) => (terms.interrupted(at), None),

@@ -125,12 +125,12 @@ fn describe_over(terms: &Terms<'_>, polls: u32) -> String {
 mod tests {
     use crate::base::poll::POLL_BUDGET;
     use crate::cluster::pod::PodFacts;
+    use crate::drain::progress::add_blockers;
+    use crate::drain::progress::build_progress;
     use crate::drain::progress::describe_waiting;
     use crate::drain::progress::name_end;
     use crate::drain::progress::only_waits;
-    use crate::drain::progress::tell_blocked;
-    use crate::drain::progress::tell_pods;
-    use crate::drain::progress::write_progress;
+    use crate::drain::progress::summarize_pods;
     use crate::drain::terms::EVICTION_MARGIN;
     use crate::drain::terms::{Deadline, find_deadline};
     use crate::input::model::Evict;
@@ -258,9 +258,7 @@ mod tests {
 
     #[test]
     fn the_grace_period_of_the_input_goes_over_the_pods_own() {
-        let input = input(
-            json!({"grace_period_seconds": 600, "on_drain_timeout": "evict", "drain_timeout_seconds": 3_600}),
-        );
+        let input = input(json!({"grace_period": 600, "on_drain_timeout": "evict", "drain_timeout": 3_600}));
         let facts = node("old");
         let terms = Terms::find(&input, Some(&facts), None, Some(at(0)), at(0)).0;
         for own in [30, 9_999] {
@@ -282,7 +280,7 @@ mod tests {
             deadline: until(100_000),
             ..after(0).held_by(Some(&hook))
         };
-        let then = write_progress(&waiting(), Vec::new(), &held).then;
+        let then = build_progress(&waiting(), Vec::new(), &held).then;
         assert!(
             then.contains("within 900 seconds") && then.contains("the hook ends at 2027-01-02T01:00:00Z"),
             "{then}"
@@ -466,7 +464,7 @@ mod tests {
             text.ends_with("it holds back by zone_mismatch 1 pod (default/db-0)"),
             "{text}"
         );
-        let progress = write_progress(&held, Vec::new(), &after(0));
+        let progress = build_progress(&held, Vec::new(), &after(0));
         assert_eq!(progress.held, ["default/db-0 is not evicted: why"]);
         assert_eq!(progress.summary, "pods: 1 held back by zone_mismatch");
         let others_move = PodSurvey {
@@ -494,7 +492,7 @@ mod tests {
             panic!("the drain ends without an eviction")
         };
         assert!(text.ends_with("it cannot read 1 pod (shop/odd)"), "{text}");
-        let progress = write_progress(&survey, Vec::new(), &after(0));
+        let progress = build_progress(&survey, Vec::new(), &after(0));
         assert_eq!(progress.summary, "pods: 1 unreadable");
         assert_eq!(progress.held, ["cannot read pod shop/odd: why"]);
         let with_force = Terms {
@@ -579,7 +577,7 @@ mod tests {
 
     #[test]
     fn terms_are_the_inputs_and_the_drain_begins_with_the_first_look() {
-        let input = input(json!({"drain_timeout_seconds": 60, "evict": "none", "on_drain_timeout": "evict"}));
+        let input = input(json!({"drain_timeout": 60, "evict": "none", "on_drain_timeout": "evict"}));
         let (terms, remark) = Terms::find(&input, None, Some(at(5)), None, at(1_000));
         assert_eq!(remark, None);
         assert_eq!((terms.since, terms.deadline), (at(1_000), until(1_060)));
@@ -737,24 +735,24 @@ mod tests {
             stuck: vec![pod("older")],
             ..evicting()
         };
-        let story = write_progress(&survey, blocked(0), &after(600));
+        let history = build_progress(&survey, blocked(0), &after(600));
         assert_eq!(
-            story,
-            write_progress(&survey, blocked(0), &after(900)),
+            history,
+            build_progress(&survey, blocked(0), &after(900)),
             "time alone is no news"
         );
         assert_eq!(
-            story.summary,
+            history.summary,
             "pods: 1 to wait for, 1 to evict, 1 blocked, 1 leaving, 1 stuck"
         );
-        assert_eq!((story.since, story.until), (at(0), at(86_400)));
-        assert_eq!(story.then, "the node is put back");
-        assert_eq!(story.blocked[0].what, "budget default/web");
-        assert_eq!(story.counts["awaited"], 1);
-        assert_eq!(story.names["stuck"], ["default/older"]);
-        let clear = write_progress(&PodSurvey::default(), Vec::new(), &after(600));
+        assert_eq!((history.since, history.until), (at(0), at(86_400)));
+        assert_eq!(history.then, "the node is put back");
+        assert_eq!(history.blocked[0].what, "budget default/web");
+        assert_eq!(history.counts["awaited"], 1);
+        assert_eq!(history.names["stuck"], ["default/older"]);
+        let clear = build_progress(&PodSurvey::default(), Vec::new(), &after(600));
         assert_eq!(clear.summary, "no pod holds the node");
-        let unblocked = tell_blocked(story, &survey, Vec::new());
+        let unblocked = add_blockers(history, &survey, Vec::new());
         assert_eq!(
             unblocked.summary,
             "pods: 1 to wait for, 1 to evict, 1 leaving, 1 stuck"
@@ -764,7 +762,7 @@ mod tests {
             held_because: vec!["default/db-0 is not evicted: why".to_owned()],
             ..survey
         };
-        assert_eq!(tell_blocked(unblocked, &held, Vec::new()).held, held.held_because);
+        assert_eq!(add_blockers(unblocked, &held, Vec::new()).held, held.held_because);
     }
 
     #[test]
@@ -783,7 +781,7 @@ mod tests {
             (ending(0), "the instance goes, whatever runs on it"),
         ] {
             let survey = survey_pods(&pods, &terms);
-            assert_eq!(write_progress(&survey, Vec::new(), &terms).then, expected);
+            assert_eq!(build_progress(&survey, Vec::new(), &terms).then, expected);
         }
     }
 
@@ -805,7 +803,7 @@ mod tests {
             (after(0).interrupted(at(120)), "EC2 takes it"),
         ] {
             let survey = survey_pods(&[patient("long", 3_600), patient("short", 30)], &terms);
-            let then = write_progress(&survey, Vec::new(), &terms).then;
+            let then = build_progress(&survey, Vec::new(), &terms).then;
             assert_eq!(name_end(&then), word, "{then}");
         }
         assert_eq!(name_end("\u{1b}[2Jrestore"), "?");
@@ -824,7 +822,7 @@ mod tests {
             stuck: many(1),
             ..PodSurvey::default()
         };
-        let text = serde_json::to_string(&write_progress(&survey, blocked(0), &after(600))).unwrap();
+        let text = serde_json::to_string(&build_progress(&survey, blocked(0), &after(600))).unwrap();
         let first: String = text.chars().take(140).collect();
         assert_eq!(
             first,
@@ -834,25 +832,25 @@ mod tests {
 
     #[test]
     fn news_is_a_class_that_had_no_pods_at_the_last_look_of_the_same_drain() {
-        let story = |survey: &PodSurvey| write_progress(survey, Vec::new(), &after(0));
-        let before = story(&waiting());
-        assert!(before.has_news(None));
-        assert!(!story(&waiting()).has_news(Some(&before)));
-        assert!(story(&evicting()).has_news(Some(&before)));
+        let history = |survey: &PodSurvey| build_progress(survey, Vec::new(), &after(0));
+        let before = history(&waiting());
+        assert!(before.has_update(None));
+        assert!(!history(&waiting()).has_update(Some(&before)));
+        assert!(history(&evicting()).has_update(Some(&before)));
         assert!(
-            !before.has_news(Some(&story(&evicting()))),
+            !before.has_update(Some(&history(&evicting()))),
             "fewer classes are none"
         );
         let another = Progress {
             since: at(-9),
-            ..story(&waiting())
+            ..history(&waiting())
         };
-        assert!(before.has_news(Some(&another)), "another drain");
+        assert!(before.has_update(Some(&another)), "another drain");
         let only_ignored = PodSurvey {
             ignored: 3,
             ..PodSurvey::default()
         };
-        assert!(!story(&only_ignored).has_news(None));
+        assert!(!history(&only_ignored).has_update(None));
     }
 
     #[test]
@@ -866,16 +864,16 @@ mod tests {
             ..evicting()
         };
         assert_eq!(
-            tell_pods(&survey, &after(0)),
+            summarize_pods(&survey, &after(0)),
             "Pods until 2027-01-02T00:00:00Z: awaited 1 (default/job); evictable 1 (default/web); never_ends 1 (default/job)"
         );
     }
 
     #[test]
     fn a_story_is_read_as_it_was_written() {
-        let story = write_progress(&evicting(), blocked(0), &after(0));
-        let text = serde_json::to_string(&story).unwrap();
-        assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), story);
+        let history = build_progress(&evicting(), blocked(0), &after(0));
+        let text = serde_json::to_string(&history).unwrap();
+        assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), history);
         let bare = serde_json::to_string(&Progress::new("hello".to_owned(), at(0), at(1))).unwrap();
         assert_eq!(
             bare,

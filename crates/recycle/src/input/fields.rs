@@ -160,7 +160,7 @@ pub(crate) const DISPOSE: Field = setting(
 /// The greatest is an hour, because a group that has launched nothing by then is broken and not slow.
 /// Longer polling would also cost history events that a drain of 30 days needs ([`crate::base::poll`]).
 pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
-    "replacement_timeout_seconds",
+    "replacement_timeout",
     seconds(60, 3_600),
     "840",
     "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
@@ -169,7 +169,7 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
 /// The least value is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
 /// A restart of the kubelet takes one or two minutes. The greatest value is a day.
 pub(crate) const NODE_LOST_AFTER: Field = setting(
-    "node_lost_after_seconds",
+    "node_lost_after",
     seconds(300, 86_400),
     "1800",
     "how long a node may be not Ready until it counts as lost, and is disposed of with its pods; never less than the pods' own `tolerationSeconds`; at once if its machine is off",
@@ -178,7 +178,7 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
 /// The least value is a minute, which is two polls. The greatest is 30 days, which is what 25,000 history events allow
 /// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
-    "drain_timeout_seconds",
+    "drain_timeout",
     seconds(60, LONGEST_DRAIN),
     "172800",
     "how long the pods may need, up to 30 days; the Node annotation `recycle-eks/drain-until` changes a running drain",
@@ -194,7 +194,7 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
         ),
         choice(
             "terminate",
-            "the node goes with what runs on it; needs `force: [\"running_pods\"]`",
+            "the node goes with what runs on it; needs `override: [\"running_pods\"]`",
         ),
     ]),
     "\"restore\"",
@@ -203,7 +203,7 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
 
 /// The greatest value is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
-    "load_balancer_grace_seconds",
+    "load_balancer_grace",
     seconds(0, 3_600),
     "60",
     "between leaving the load balancers and disposal",
@@ -211,7 +211,7 @@ pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
 
 /// The least value is a second: with 0, pods would end without warning. The greatest is 30 days, like that of a drain.
 pub(crate) const GRACE_PERIOD: Field = setting(
-    "grace_period_seconds",
+    "grace_period",
     seconds(1, LONGEST_DRAIN),
     "",
     "the grace period that evictions ask for; absent: each pod's own",
@@ -236,7 +236,7 @@ pub(crate) const DRY_RUN: Field = setting(
 );
 
 pub(crate) const FORCE: Field = setting(
-    "force",
+    "override",
     Kind::SomeOf(&[
         choice(
             "scale_in_protection",

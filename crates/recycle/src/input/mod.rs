@@ -4,7 +4,7 @@ pub mod fields;
 pub mod limits;
 pub mod model;
 pub mod parse;
+pub mod path;
 pub mod start;
 pub mod suggest;
 pub mod urgency;
-pub mod way_in;

@@ -21,17 +21,17 @@ pub struct Input {
     pub evict: Evict,
     pub replacement: Replacement,
     pub dispose: Dispose,
-    pub node_lost_after_seconds: u32,
-    pub replacement_timeout_seconds: u32,
-    pub drain_timeout_seconds: u32,
+    pub node_lost_after: u32,
+    pub replacement_timeout: u32,
+    pub drain_timeout: u32,
     pub on_drain_timeout: OnDrainTimeout,
-    pub load_balancer_grace_seconds: u32,
-    /// `grace_period_seconds`. None means each pod's own.
+    pub load_balancer_grace: u32,
+    /// `grace_period`. None means each pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_period_seconds: Option<u32>,
+    pub grace_period: Option<u32>,
     pub urgency: Urgency,
     pub dry_run: bool,
-    pub force: BTreeSet<Force>,
+    pub overrides: BTreeSet<Override>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub const TO_EC2: &str = "EC2";
 /// A refusal that may be overridden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Force {
+pub enum Override {
     ScaleInProtection,
     /// The instance is the last healthy target of a load balancer.
     LastTarget,
@@ -178,15 +178,15 @@ mod tests {
                 evict: Evict::Others,
                 replacement: Replacement::Before,
                 dispose: Dispose::Terminate,
-                node_lost_after_seconds: 1_800,
-                replacement_timeout_seconds: 840,
-                drain_timeout_seconds: 172_800,
+                node_lost_after: 1_800,
+                replacement_timeout: 840,
+                drain_timeout: 172_800,
                 on_drain_timeout: OnDrainTimeout::Restore,
-                load_balancer_grace_seconds: 60,
-                grace_period_seconds: None,
+                load_balancer_grace: 60,
+                grace_period: None,
                 urgency: Urgency::Planned,
                 dry_run: false,
-                force: BTreeSet::new(),
+                overrides: BTreeSet::new(),
                 interrupted_at: None,
                 hook: None,
             }
@@ -197,23 +197,23 @@ mod tests {
     fn every_value_is_taken() {
         let input = input(json!({
             "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
-            "replacement_timeout_seconds": 60, "drain_timeout_seconds": 2_592_000, "on_drain_timeout": "terminate",
-            "load_balancer_grace_seconds": 0, "grace_period_seconds": 5, "urgency": "planned", "dry_run": true,
-            "force": ["scale_in_protection", "running_pods", "suspended_process"],
+            "replacement_timeout": 60, "drain_timeout": 2_592_000, "on_drain_timeout": "terminate",
+            "load_balancer_grace": 0, "grace_period": 5, "urgency": "planned", "dry_run": true,
+            "override": ["scale_in_protection", "running_pods", "suspended_process"],
         }));
         assert_eq!(input.awaited.selector, Some("*".parse().unwrap()));
         assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
-        assert_eq!(input.grace_period_seconds, Some(5));
+        assert_eq!(input.grace_period, Some(5));
         assert_eq!(
             (input.evict, input.dispose, input.dry_run),
             (Evict::None, Dispose::Stop, true)
         );
         assert_eq!(
-            input.force,
+            input.overrides,
             BTreeSet::from([
-                Force::ScaleInProtection,
-                Force::RunningPods,
-                Force::SuspendedProcess
+                Override::ScaleInProtection,
+                Override::RunningPods,
+                Override::SuspendedProcess
             ])
         );
         assert_eq!(input.on_drain_timeout, OnDrainTimeout::Terminate);
@@ -317,27 +317,24 @@ mod tests {
                 "dispose must be one of \"terminate\", \"stop\", \"detach\", but is \"Stop\"",
             ),
             (
-                json!({"replacement_timeout_seconds": 59}),
-                "replacement_timeout_seconds must be a whole number from 60 to 3600, but is 59",
+                json!({"replacement_timeout": 59}),
+                "replacement_timeout must be a whole number from 60 to 3600, but is 59",
             ),
             (
-                json!({"drain_timeout_seconds": "2 days"}),
-                "drain_timeout_seconds must be a whole number from 60 to 2592000, but is \"2 days\"",
+                json!({"drain_timeout": "2 days"}),
+                "drain_timeout must be a whole number from 60 to 2592000, but is \"2 days\"",
             ),
-            (json!({"drain_timeout_seconds": 2_592_001}), "but is 2592001"),
-            (json!({"drain_timeout_seconds": 3_600.5}), "but is 3600.5"),
-            (json!({"drain_timeout_seconds": -1}), "but is -1"),
+            (json!({"drain_timeout": 2_592_001}), "but is 2592001"),
+            (json!({"drain_timeout": 3_600.5}), "but is 3600.5"),
+            (json!({"drain_timeout": -1}), "but is -1"),
+            (json!({"drain_timeout": u64::MAX}), "but is 18446744073709551615"),
             (
-                json!({"drain_timeout_seconds": u64::MAX}),
-                "but is 18446744073709551615",
-            ),
-            (
-                json!({"grace_period_seconds": 0}),
-                "grace_period_seconds must be a whole number from 1 to 2592000, but is 0",
+                json!({"grace_period": 0}),
+                "grace_period must be a whole number from 1 to 2592000, but is 0",
             ),
             (
-                json!({"load_balancer_grace_seconds": 3_601}),
-                "load_balancer_grace_seconds must be a whole number from 0 to 3600, but is 3601",
+                json!({"load_balancer_grace": 3_601}),
+                "load_balancer_grace must be a whole number from 0 to 3600, but is 3601",
             ),
             (
                 json!({"on_drain_timeout": "kill"}),
@@ -352,16 +349,16 @@ mod tests {
                 "dry_run must be true or false, but is \"true\"",
             ),
             (
-                json!({"force": "scale_in_protection"}),
+                json!({"override": "scale_in_protection"}),
                 "force must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", but is \
                  \"scale_in_protection\"",
             ),
             (
-                json!({"force": ["everything"]}),
+                json!({"override": ["everything"]}),
                 "\"suspended_process\", but has \"everything\"",
             ),
             (
-                json!({"force": ["suspended_process", "suspended_process"]}),
+                json!({"override": ["suspended_process", "suspended_process"]}),
                 "force must name each value once, but has \"suspended_process\" twice",
             ),
             (
@@ -401,7 +398,7 @@ mod tests {
         );
         assert_eq!(
             refusal(json!({"drain_timeout_second": 60})),
-            "drain_timeout_second is no field of the input; did you mean drain_timeout_seconds?"
+            "drain_timeout_second is no field of the input; did you mean drain_timeout?"
         );
         assert_eq!(
             refusal(json!({"label_selectors": ""})),
@@ -459,7 +456,7 @@ mod tests {
             ),
             (
                 json!({"on_drain_timeout": "terminate"}),
-                "write force [\"running_pods\"] if that is meant",
+                "write override [\"running_pods\"] if that is meant",
             ),
             (
                 json!({"hook": hook, "dispose": "stop"}),
@@ -503,14 +500,11 @@ mod tests {
     #[test]
     fn a_module_setting_is_the_default_and_the_input_wins() {
         let settings = with_defaults(
-            json!({"evict": "none", "drain_timeout_seconds": 600, "label_selector": "app=batch",
+            json!({"evict": "none", "drain_timeout": 600, "label_selector": "app=batch",
             "namespaces": ["jobs"], "dispose": null}),
         );
         let by_default = parse_input(&input_json(json!({})), &settings).unwrap();
-        assert_eq!(
-            (by_default.evict, by_default.drain_timeout_seconds),
-            (Evict::None, 600)
-        );
+        assert_eq!((by_default.evict, by_default.drain_timeout), (Evict::None, 600));
         assert_eq!(by_default.awaited.selector, Some("app=batch".parse().unwrap()));
         assert_eq!(by_default.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
         assert_eq!(by_default.dispose, Dispose::Terminate);
@@ -562,7 +556,7 @@ mod tests {
                 "the module setting namespaces must be a list",
             ),
             (
-                json!({"force": [1]}),
+                json!({"override": [1]}),
                 "the module setting force must be a list of",
             ),
             (
@@ -614,7 +608,7 @@ mod tests {
                     .into_iter()
                     .filter(|word| word != "interruption")
                     .collect(),
-                "force" => values_of::<Force>(),
+                "override" => values_of::<Override>(),
                 name => panic!("{name} has a closed list that no type reads"),
             };
             let of_table: Vec<&str> = choices(field).iter().map(|choice| choice.value).collect();

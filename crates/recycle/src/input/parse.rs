@@ -17,7 +17,9 @@ use crate::input::fields::{
     INSTANCE_ID, INTERRUPTED_AT, Kind, LABEL_SELECTOR, LOAD_BALANCER_GRACE, NAMESPACES, NODE_LOST_AFTER,
     ON_DRAIN_TIMEOUT, REPLACEMENT, REPLACEMENT_TIMEOUT, Settings, URGENCY, choices,
 };
-use crate::input::model::{Awaited, Dispose, Force, Hook, Input, InvalidInput, OnDrainTimeout, Replacement};
+use crate::input::model::{
+    Awaited, Dispose, Hook, Input, InvalidInput, OnDrainTimeout, Override, Replacement,
+};
 use crate::input::suggest::{name_given, suggest};
 use crate::input::urgency::Urgency;
 
@@ -162,12 +164,12 @@ impl Reader<'_> {
             evict: self.read_choice(&EVICT)?,
             replacement,
             dispose,
-            node_lost_after_seconds: self.read_seconds(&NODE_LOST_AFTER)?,
-            replacement_timeout_seconds: self.read_seconds(&REPLACEMENT_TIMEOUT)?,
-            drain_timeout_seconds: self.read_seconds(&DRAIN_TIMEOUT)?,
+            node_lost_after: self.read_seconds(&NODE_LOST_AFTER)?,
+            replacement_timeout: self.read_seconds(&REPLACEMENT_TIMEOUT)?,
+            drain_timeout: self.read_seconds(&DRAIN_TIMEOUT)?,
             on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
-            load_balancer_grace_seconds: self.read_seconds(&LOAD_BALANCER_GRACE)?,
-            grace_period_seconds: self
+            load_balancer_grace: self.read_seconds(&LOAD_BALANCER_GRACE)?,
+            grace_period: self
                 .find(&GRACE_PERIOD)
                 .map(|_| self.read_seconds(&GRACE_PERIOD))
                 .transpose()?,
@@ -176,7 +178,7 @@ impl Reader<'_> {
                 (urgency, _) => urgency,
             },
             dry_run: self.require(&DRY_RUN)?.read("true or false", Value::as_bool)?,
-            force: self.read_force()?,
+            overrides: self.read_override()?,
             interrupted_at,
             hook,
         })
@@ -227,7 +229,7 @@ impl Reader<'_> {
             })
     }
 
-    fn read_force(&self) -> Result<BTreeSet<Force>, InvalidInput> {
+    fn read_override(&self) -> Result<BTreeSet<Override>, InvalidInput> {
         let expected = format!("a list of {}", list_choices(&FORCE));
         self.require(&FORCE)?
             .read_list(&expected, |value| serde_json::from_value(value.clone()).ok())
@@ -279,9 +281,11 @@ impl Reader<'_> {
                  so write replacement \"before\"",
             );
         }
-        if input.on_drain_timeout == OnDrainTimeout::Terminate && !input.force.contains(&Force::RunningPods) {
+        if input.on_drain_timeout == OnDrainTimeout::Terminate
+            && !input.overrides.contains(&Override::RunningPods)
+        {
             return refused(
-                "on_drain_timeout \"terminate\" ends pods that still run; write force [\"running_pods\"] if that is meant",
+                "on_drain_timeout \"terminate\" ends pods that still run; write override [\"running_pods\"] if that is meant",
             );
         }
         Ok(())

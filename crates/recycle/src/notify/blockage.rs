@@ -7,9 +7,9 @@ use crate::base::text::{NAMES_PER_CLASS, count_and_name, cut_text};
 use crate::cluster::pod::PodFacts;
 use crate::contract::run::Run;
 use crate::drain::survey::{PodSurvey, first_names};
-use crate::notify::notification::{About, Happening, Notification, Severity, describe_end};
+use crate::notify::notification::{About, Notification, NotificationKind, Severity, describe_end};
 use crate::records::blockage::Blockage;
-use crate::records::blocker::{Blocker, NEWS_AFTER};
+use crate::records::blocker::{Blocker, REPORTED_AFTER};
 use crate::records::progress::Progress;
 
 /// Seconds between two notifications of a node that stays blocked.
@@ -40,8 +40,8 @@ pub(crate) fn note_blockage(
     }
     let since = before.and_then(|before| before.since).unwrap_or(now);
     let seconds_from = |moment: Timestamp| now.duration_since(moment).as_secs();
-    let is_due =
-        seconds_from(since) >= NEWS_AFTER && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
+    let is_due = seconds_from(since) >= REPORTED_AFTER
+        && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
     let noted = Blockage {
         since: Some(since),
         told_at: if is_due { Some(now) } else { told_at },
@@ -65,7 +65,7 @@ pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
     blocks.take(NAMES_PER_CLASS).collect()
 }
 
-pub(crate) fn tell_blocked(
+pub(crate) fn build_blocked_notification(
     about: About<'_>,
     blocks: &[String],
     since: Timestamp,
@@ -73,7 +73,7 @@ pub(crate) fn tell_blocked(
     end: Option<&str>,
     reason: &str,
 ) -> Notification {
-    let mut told = about.tell(Happening::Blocked, Severity::Warning, since, reason);
+    let mut told = about.build_notification(NotificationKind::Blocked, Severity::Warning, since, reason);
     told.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
     for block in &mut told.blocks {
         cut_text(block, LONGEST_BLOCK);
@@ -93,7 +93,7 @@ pub(crate) fn tell_blocked(
 
 /// Records in a run what blocks the drain now, and returns a notification if one is due.
 #[must_use]
-pub fn note_and_tell(
+pub fn update_blockage(
     run: &mut Run,
     blocks: &[String],
     execution: &ExecutionArn,
@@ -103,7 +103,7 @@ pub fn note_and_tell(
 ) -> Option<Notification> {
     let (noted, since) = note_blockage(run.drain.blockage, !blocks.is_empty(), now);
     run.drain.blockage = noted;
-    Some(tell_blocked(
+    Some(build_blocked_notification(
         About::run(execution, run),
         blocks,
         since?,

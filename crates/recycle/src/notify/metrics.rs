@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::base::failure::{Failure, Outcome};
 use crate::base::time::later;
-use crate::claim::queue::LONGEST_TURN;
+use crate::claim::queue::LONGEST_QUEUE_WAIT;
 use crate::cluster::node::NodeFacts;
 use crate::contract::run::Run;
 use crate::contract::verdicts::RestoreVerdict;
@@ -27,9 +27,9 @@ pub enum Metric {
     DrainSeconds(i64),
     /// Number of pods of one node that cannot be evicted now.
     BlockedPods(u32),
-    PutBack,
+    RestoreState,
     /// A node needs an operator from now on.
-    LeftBehind,
+    ManualCommands,
     /// Number of claimed nodes that a sweep sees.
     ClaimedNodes(u32),
     /// Number of those nodes that have been claimed for longer than their drain may take.
@@ -43,8 +43,8 @@ impl Metric {
             Self::Ended(_) => ("Executions", "Count", 1),
             Self::DrainSeconds(seconds) => ("DrainSeconds", "Seconds", *seconds),
             Self::BlockedPods(pods) => ("BlockedPods", "Count", i64::from(*pods)),
-            Self::PutBack => ("PutBacks", "Count", 1),
-            Self::LeftBehind => ("LeftBehind", "Count", 1),
+            Self::RestoreState => ("Restores", "Count", 1),
+            Self::ManualCommands => ("LeftBehind", "Count", 1),
             Self::ClaimedNodes(nodes) => ("ClaimedNodes", "Count", i64::from(*nodes)),
             Self::OverdueClaims(claims) => ("OverdueClaims", "Count", i64::from(*claims)),
         }
@@ -97,22 +97,22 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
 
 /// Returns the metrics of a put-back's end. `error` is the error of the execution that the put-back ends, and none for a sweep's.
 #[must_use]
-pub fn measure_put_back(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
-    let (ended, deed) = match verdict {
+pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
+    let (ended, group_change) = match verdict {
         RestoreVerdict::Wait
         | RestoreVerdict::AskOwner
         | RestoreVerdict::Start
         | RestoreVerdict::Unmarked => return Vec::new(),
         RestoreVerdict::Untouched => (error, None),
-        RestoreVerdict::Restored => (error, Some(Metric::PutBack)),
-        RestoreVerdict::Kept => (error, Some(Metric::LeftBehind)),
-        RestoreVerdict::StandbyLeftBehind => (
-            error.map(|_| Failure::StandbyLeftBehind.name()),
-            Some(Metric::LeftBehind),
+        RestoreVerdict::Restored => (error, Some(Metric::RestoreState)),
+        RestoreVerdict::Kept => (error, Some(Metric::ManualCommands)),
+        RestoreVerdict::LeftInStandby => (
+            error.map(|_| Failure::LeftInStandby.name()),
+            Some(Metric::ManualCommands),
         ),
     };
     let ended = ended.map(|name| Metric::Ended(name.to_owned()));
-    ended.into_iter().chain(deed).collect()
+    ended.into_iter().chain(group_change).collect()
 }
 
 /// Counts the claims that a sweep sees on Nodes, and those that are overdue.
@@ -126,12 +126,12 @@ pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
 }
 
 /// Checks whether a claim has outlasted the end of its drain by more than [`PATIENCE`]. The Node's progress names that end.
-/// Without progress, the drain should have begun [`LONGEST_TURN`] after the claim.
+/// Without progress, the drain should have begun [`LONGEST_QUEUE_WAIT`] after the claim.
 fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
     let until = node.progress().map(|progress| progress.until);
     let due = match (until, node.claim()) {
         (Some(until), _) => until,
-        (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_TURN),
+        (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_QUEUE_WAIT),
         (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
     };
     now.duration_since(due).as_secs() > PATIENCE
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_put_back_counts_as_what_it_came_to_and_ends_the_execution_under_its_error() {
-        use RestoreVerdict::{Kept, Restored, StandbyLeftBehind, Untouched, Wait};
+        use RestoreVerdict::{Kept, LeftInStandby, Restored, Untouched, Wait};
         let ended = |name: &str| Metric::Ended(name.to_owned());
         let cases = [
             (Wait, Some("DrainTimedOut"), vec![]),
@@ -178,30 +178,26 @@ mod tests {
                 Some("PreflightRefused"),
                 vec![ended("PreflightRefused")],
             ),
-            (Restored, None, vec![Metric::PutBack]),
+            (Restored, None, vec![Metric::RestoreState]),
             (
                 Restored,
                 Some("DrainTimedOut"),
-                vec![ended("DrainTimedOut"), Metric::PutBack],
+                vec![ended("DrainTimedOut"), Metric::RestoreState],
             ),
             (
                 Kept,
                 Some("NodeLost"),
-                vec![ended("NodeLost"), Metric::LeftBehind],
+                vec![ended("NodeLost"), Metric::ManualCommands],
             ),
             (
-                StandbyLeftBehind,
+                LeftInStandby,
                 Some("DrainTimedOut"),
-                vec![ended("StandbyLeftBehind"), Metric::LeftBehind],
+                vec![ended("LeftInStandby"), Metric::ManualCommands],
             ),
-            (StandbyLeftBehind, None, vec![Metric::LeftBehind]),
+            (LeftInStandby, None, vec![Metric::ManualCommands]),
         ];
         for (verdict, error, expected) in cases {
-            assert_eq!(
-                measure_put_back(verdict, error),
-                expected,
-                "{verdict:?} {error:?}"
-            );
+            assert_eq!(measure_restore(verdict, error), expected, "{verdict:?} {error:?}");
         }
     }
 
@@ -246,7 +242,7 @@ mod tests {
             (0, 0),
             (1_000 + PATIENCE, 0),
             (1_001 + PATIENCE, 1),
-            (i64::from(LONGEST_TURN) + PATIENCE + 1, 2),
+            (i64::from(LONGEST_QUEUE_WAIT) + PATIENCE + 1, 2),
         ];
         for (now, overdue) in cases {
             assert_eq!(

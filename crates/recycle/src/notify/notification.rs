@@ -49,25 +49,25 @@ impl Severity {
     }
 }
 
-/// The kind of a notification. [`Happening::describe`] says when it is sent.
+/// The kind of a notification. [`NotificationKind::describe`] says when it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Happening {
+pub enum NotificationKind {
     Started,
     Blocked,
     Restored,
-    LeftBehind,
+    ManualCommands,
     Finished,
     Failed,
 }
 
-impl Happening {
+impl NotificationKind {
     /// All kinds, for the contract tests and the documentation.
     pub const ALL: [Self; 6] = [
         Self::Started,
         Self::Blocked,
         Self::Restored,
-        Self::LeftBehind,
+        Self::ManualCommands,
         Self::Finished,
         Self::Failed,
     ];
@@ -81,7 +81,7 @@ impl Happening {
                 "the same drain has been kept from going on for five minutes; told again each day that it lasts"
             }
             Self::Restored => "the node was put back as it was found, by its execution or by the sweep",
-            Self::LeftBehind => "the node stays in Standby, untainted: its group allows no way back",
+            Self::ManualCommands => "the node stays in Standby, untainted: its group allows no way back",
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
                 "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, its \
@@ -96,7 +96,7 @@ impl Happening {
             Self::Started => "is being recycled",
             Self::Blocked => "is blocked",
             Self::Restored => "was put back",
-            Self::LeftBehind => "was left in Standby",
+            Self::ManualCommands => "was left in Standby",
             Self::Finished => "was recycled",
             Self::Failed => "was not recycled",
         }
@@ -108,7 +108,7 @@ impl Happening {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notification {
     schema: u32,
-    event: Happening,
+    event: NotificationKind,
     severity: Severity,
     outcome: Option<String>,
     subject: String,
@@ -203,9 +203,9 @@ impl<'a> About<'a> {
         }
     }
 
-    pub(crate) fn tell(
+    pub(crate) fn build_notification(
         &self,
-        event: Happening,
+        event: NotificationKind,
         severity: Severity,
         since: Timestamp,
         reason: &str,
@@ -249,16 +249,22 @@ impl Notification {
 /// Builds the notification that a node is about to be changed. `reason` is the claim's.
 /// `severity` is higher if the reason holds something that an operator should know beforehand.
 #[must_use]
-pub fn tell_started(about: About<'_>, run: &Run, reason: &str, severity: Severity) -> Notification {
-    let mut told = about.tell(Happening::Started, severity, run.claimed_at, reason);
+pub fn build_started_notification(
+    about: About<'_>,
+    run: &Run,
+    reason: &str,
+    severity: Severity,
+) -> Notification {
+    let mut told = about.build_notification(NotificationKind::Started, severity, run.claimed_at, reason);
     let watch = format!("kubectl describe node {}", run.node);
     told.what_to_do = vec!["Watch it:".to_owned(), watch];
     told
 }
 
 #[must_use]
-pub fn tell_finished(about: About<'_>, run: &Run, reason: &str) -> Notification {
-    let mut told = about.tell(Happening::Finished, Severity::Info, run.claimed_at, reason);
+pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) -> Notification {
+    let mut told =
+        about.build_notification(NotificationKind::Finished, Severity::Info, run.claimed_at, reason);
     told.outcome = Some(Outcome::Recycled.name().to_owned());
     told
 }
@@ -281,7 +287,7 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
 /// Builds the notification of how an execution or a sweep has left a node that was not recycled. None if there is nothing to report.
 /// `error` is the execution's, and `reason` does not contain the commands.
 #[must_use]
-pub fn tell_put_back(
+pub fn build_restored_notification(
     about: About<'_>,
     verdict: RestoreVerdict,
     error: Option<&CaughtError>,
@@ -295,18 +301,18 @@ pub fn tell_put_back(
         | RestoreVerdict::AskOwner
         | RestoreVerdict::Start
         | RestoreVerdict::Unmarked => return None,
-        RestoreVerdict::Untouched => (Happening::Failed, Severity::Warning, Some(outcome?)),
-        RestoreVerdict::Restored => (Happening::Restored, Severity::Warning, outcome),
-        RestoreVerdict::Kept => (Happening::Failed, Severity::Critical, outcome),
-        RestoreVerdict::StandbyLeftBehind => {
-            let outcome = outcome.map(|_| Failure::StandbyLeftBehind.name().to_owned());
-            (Happening::LeftBehind, Severity::Critical, outcome)
+        RestoreVerdict::Untouched => (NotificationKind::Failed, Severity::Warning, Some(outcome?)),
+        RestoreVerdict::Restored => (NotificationKind::Restored, Severity::Warning, outcome),
+        RestoreVerdict::Kept => (NotificationKind::Failed, Severity::Critical, outcome),
+        RestoreVerdict::LeftInStandby => {
+            let outcome = outcome.map(|_| Failure::LeftInStandby.name().to_owned());
+            (NotificationKind::ManualCommands, Severity::Critical, outcome)
         }
     };
     Some(Notification {
         outcome,
         what_to_do: fit_commands(what_to_do),
-        ..about.tell(event, severity, since, reason)
+        ..about.build_notification(event, severity, since, reason)
     })
 }
 
@@ -329,14 +335,14 @@ fn fit_commands(mut lines: Vec<String>) -> Vec<String> {
 mod tests {
     use crate::drain::survey::PodSurvey;
     use crate::notify::blockage::REMINDER;
+    use crate::notify::blockage::build_blocked_notification;
     use crate::notify::blockage::list_blocks;
     use crate::notify::blockage::note_blockage;
-    use crate::notify::blockage::tell_blocked;
     use crate::records::blockage::Blockage;
     use serde_json::json;
 
     use super::*;
-    use crate::drain::progress::write_progress;
+    use crate::drain::progress::build_progress;
     use crate::fixtures::{ARN, OLD, at, id, job_pod, pod, terms};
 
     fn about<'a>(
@@ -374,16 +380,21 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_as_it_is_as_far_as_there_is_room() {
-        let tell =
-            |reason: &str| with_about(|about| about.tell(Happening::Started, Severity::Info, at(0), reason));
-        assert_eq!(tell("why").reason(), "why");
-        let long = tell(&"x".repeat(LONGEST_REASON + 1));
+        let build_notification = |reason: &str| {
+            with_about(|about| {
+                about.build_notification(NotificationKind::Started, Severity::Info, at(0), reason)
+            })
+        };
+        assert_eq!(build_notification("why").reason(), "why");
+        let long = build_notification(&"x".repeat(LONGEST_REASON + 1));
         assert_eq!(long.reason().chars().count(), LONGEST_REASON);
     }
 
     #[test]
     fn the_documented_fields_are_those_of_the_message_in_their_order() {
-        let told = with_about(|about| about.tell(Happening::Started, Severity::Info, at(0), "x"));
+        let told = with_about(|about| {
+            about.build_notification(NotificationKind::Started, Severity::Info, at(0), "x")
+        });
         let text = serde_json::to_string(&told).unwrap();
         let places: Vec<usize> = FIELDS
             .iter()
@@ -404,7 +415,7 @@ mod tests {
     fn a_message_says_whom_it_is_about_and_what_happened() {
         let told = with_about(|about| {
             let blocks = ["a budget".to_owned()];
-            tell_blocked(
+            build_blocked_notification(
                 about,
                 &blocks,
                 at(300),
@@ -433,8 +444,8 @@ mod tests {
     fn a_subject_is_what_sns_takes() {
         let (execution, cluster) = (ARN.parse().unwrap(), "c".repeat(100).parse().unwrap());
         let (node, group) = ("n".repeat(253).parse().unwrap(), "grün".parse().unwrap());
-        let told = about(&execution, &cluster, &id(OLD), &node, &group).tell(
-            Happening::Finished,
+        let told = about(&execution, &cluster, &id(OLD), &node, &group).build_notification(
+            NotificationKind::Finished,
             Severity::Info,
             at(0),
             "",
@@ -448,7 +459,7 @@ mod tests {
             node: None,
             group: None,
         };
-        let told = nobody.tell(Happening::Failed, Severity::Warning, at(0), "");
+        let told = nobody.build_notification(NotificationKind::Failed, Severity::Warning, at(0), "");
         assert_eq!(
             (told.subject.as_str(), told.group.as_str()),
             ("recycle-eks: a node was not recycled", "unknown")
@@ -524,7 +535,7 @@ mod tests {
             terminating: vec![job_pod("leaving")],
             ..PodSurvey::default()
         };
-        let blocks = |survey: &PodSurvey| list_blocks(survey, &write_progress(survey, Vec::new(), &terms()));
+        let blocks = |survey: &PodSurvey| list_blocks(survey, &build_progress(survey, Vec::new(), &terms()));
         assert_eq!(blocks(&survey), Vec::<String>::new());
         survey.remarks.never_ends = vec![pod("web")];
         survey.stuck = vec![pod("a"), pod("b")];
@@ -541,7 +552,7 @@ mod tests {
 
     #[test]
     fn how_a_put_back_ended_says_how_soon_to_look() {
-        use RestoreVerdict::{AskOwner, Kept, Restored, StandbyLeftBehind, Untouched, Wait};
+        use RestoreVerdict::{AskOwner, Kept, LeftInStandby, Restored, Untouched, Wait};
         let drain = caught("DrainTimedOut");
         let cases = [
             (Wait, Some(&drain), None),
@@ -564,15 +575,15 @@ mod tests {
                 Some(("failed", "critical", Some("DrainTimedOut"))),
             ),
             (
-                StandbyLeftBehind,
+                LeftInStandby,
                 Some(&drain),
-                Some(("left_behind", "critical", Some("StandbyLeftBehind"))),
+                Some(("left_in_standby", "critical", Some("LeftInStandby"))),
             ),
-            (StandbyLeftBehind, None, Some(("left_behind", "critical", None))),
+            (LeftInStandby, None, Some(("left_in_standby", "critical", None))),
         ];
         for (verdict, error, expected) in cases {
             let told = with_about(|about| {
-                tell_put_back(about, verdict, error, at(0), "why", vec!["do it".to_owned()])
+                build_restored_notification(about, verdict, error, at(0), "why", vec!["do it".to_owned()])
             });
             let told = told.map(|told| serde_json::to_value(told).unwrap());
             let expected =
@@ -601,7 +612,7 @@ mod tests {
 
     #[test]
     fn names_are_what_serde_writes() {
-        for event in Happening::ALL {
+        for event in NotificationKind::ALL {
             assert!(!event.describe().is_empty() && serde_json::to_value(event).unwrap().is_string());
         }
         for severity in Severity::ALL {

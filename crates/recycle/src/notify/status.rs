@@ -63,7 +63,7 @@ pub struct NodeStatus {
 
 /// Describes every node with [`NodeStatus::is_marked`]. If a node is `wanted`, describes only that node, whether it is marked or not.
 #[must_use]
-pub fn tell_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
+pub fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
     let marked = find_leftovers(nodes, instances);
     let by_instance: BTreeMap<&InstanceId, &NodeFacts> = nodes
         .iter()
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_something_of_ours_is_on_is_told_and_nobody_else() {
-        let told = tell_status(&[bystander(), claimed()], &[], None).nodes;
+        let told = build_status(&[bystander(), claimed()], &[], None).nodes;
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(
             (told[0].instance_id.clone(), told[0].group.as_deref()),
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn one_that_is_wanted_is_told_whatever_is_on_it_by_either_of_its_names() {
         for name in ["new", NEW] {
-            let told = tell_status(&[bystander(), claimed()], &[], Some(name)).nodes;
+            let told = build_status(&[bystander(), claimed()], &[], Some(name)).nodes;
             assert_eq!(told.len(), 1, "{name}: {told:?}");
             assert_eq!((told[0].instance_id.clone(), told[0].is_marked), (id(NEW), false));
         }
-        assert_eq!(tell_status(&[claimed()], &[], Some("nowhere")).nodes, []);
+        assert_eq!(build_status(&[claimed()], &[], Some("nowhere")).nodes, []);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             (GROUP_TAG, "workers"),
             (GAVE_UP_TAG, "2027-01-01T00:00:00Z refused"),
         ]);
-        let told = tell_status(&[], &[Instance { tags, ..instance() }], None).nodes;
+        let told = build_status(&[], &[Instance { tags, ..instance() }], None).nodes;
         assert_eq!(told[0].claim, Some(claim(Phase::Standby)));
         assert_eq!(told[0].gave_up_at, "2027-01-01T00:00:00Z".parse().ok());
         assert_eq!(told[0].node, None);
@@ -198,7 +198,7 @@ mod tests {
             moved
                 .annotations
                 .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), text.to_owned());
-            let told = tell_status(&[moved], &[], None).nodes;
+            let told = build_status(&[moved], &[], None).nodes;
             assert_eq!(told[0].drain_until, until, "{text}");
         }
         for (state, is_gone) in [
@@ -213,7 +213,7 @@ mod tests {
                 ..instance()
             };
             assert_eq!(
-                tell_status(&[], &[marked], Some(OLD)).nodes[0].is_gone,
+                build_status(&[], &[marked], Some(OLD)).nodes[0].is_gone,
                 is_gone,
                 "{state}"
             );
@@ -234,7 +234,7 @@ mod tests {
             tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
             ..instance()
         };
-        let told = tell_status(&[asked], &[standby], None).nodes;
+        let told = build_status(&[asked], &[standby], None).nodes;
         assert_eq!(told.iter().filter(|node| node.is_requested).count(), 1);
         assert_eq!(
             told.iter()
@@ -251,7 +251,7 @@ mod tests {
                 annotations: strings([(CLAIM_ANNOTATION, text)]),
                 ..claimed()
             };
-            let told = tell_status(&[strange], &[], None).nodes;
+            let told = build_status(&[strange], &[], None).nodes;
             assert!(
                 told[0].strange_claim.as_ref().unwrap().contains(words),
                 "{told:?}"

@@ -30,7 +30,7 @@ pub struct Plan {
     pub pods: Vec<PlannedPods>,
     /// The ways in which the node would be put back if its drain failed, as the group is now.
     /// They are the table's row for the group, one sentence for each cell.
-    pub put_back: Vec<String>,
+    pub restore: Vec<String>,
 }
 
 /// Pods that are treated alike for the same reason.
@@ -71,7 +71,7 @@ pub fn write_plan(
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
         pods: plan_pods(input, pods, survey, now),
-        put_back: plan_put_back(input, group),
+        restore: plan_restore(input, group),
     }
 }
 
@@ -117,7 +117,7 @@ fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestam
     planned
 }
 
-fn plan_put_back(input: &Input, group: &Group) -> Vec<String> {
+fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
     if input.hook.is_some() {
         let never = "never: its group is terminating it; what is left of its drain, the next execution does";
         return vec![never.to_owned()];
@@ -142,7 +142,7 @@ fn plan_put_back(input: &Input, group: &Group) -> Vec<String> {
             let larger = desired + 1;
             format!("{when}: back in service, the group is one larger ({larger})")
         }
-        Way::Stay => format!("{when}: it stays in Standby, schedulable, a person's (StandbyLeftBehind)"),
+        Way::Stay => format!("{when}: it stays in Standby, schedulable, a person's (LeftInStandby)"),
     })
     .collect()
 }
@@ -155,13 +155,13 @@ fn plan_standby(input: &Input, group: &Group) -> String {
     )
 }
 
-fn plan_wait(newcomer: &str, input: &Input, node: &NodeFacts) -> String {
-    let time = describe_seconds(input.replacement_timeout_seconds);
+fn plan_wait(new_member: &str, input: &Input, node: &NodeFacts) -> String {
+    let time = describe_seconds(input.replacement_timeout);
     let resources = match node.extended_resources.as_slice() {
         [] => String::new(),
         resources => format!(" (with {})", resources.join(", ")),
     };
-    format!("wait up to {time} until {newcomer} is in service and its Node usable{resources}")
+    format!("wait up to {time} until {new_member} is in service and its Node usable{resources}")
 }
 
 /// Describes the drain with the number of pods. The answer's `names` say which pods these are.
@@ -177,7 +177,7 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     };
     format!(
         "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} do not matter){end}",
-        describe_seconds(input.drain_timeout_seconds),
+        describe_seconds(input.drain_timeout),
         survey.awaited.len(),
         survey.evictable.len(),
         survey.terminating.len() + survey.stuck.len(),
@@ -188,7 +188,7 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
 fn plan_balancers(input: &Input) -> String {
     format!(
         "take the node out of load balancers, wait {}, and up to 5 minutes for volumes to detach",
-        describe_seconds(input.load_balancer_grace_seconds)
+        describe_seconds(input.load_balancer_grace)
     )
 }
 
@@ -370,9 +370,9 @@ mod tests {
                 "nothing to take back",
             ),
         ] {
-            let put_back = plan_of(more, &group, &[], &PodSurvey::default()).put_back;
-            let ends = (put_back.first().unwrap(), put_back.last().unwrap());
-            assert!(ends.0.contains(first) && ends.1.contains(last), "{put_back:?}");
+            let restore = plan_of(more, &group, &[], &PodSurvey::default()).restore;
+            let ends = (restore.first().unwrap(), restore.last().unwrap());
+            assert!(ends.0.contains(first) && ends.1.contains(last), "{restore:?}");
         }
     }
 
@@ -437,7 +437,7 @@ mod tests {
                 "3 do not matter); those that need longer are evicted, in time for their grace periods",
             ),
             (
-                json!({"on_drain_timeout": "terminate", "force": ["running_pods"]}),
+                json!({"on_drain_timeout": "terminate", "override": ["running_pods"]}),
                 "3 do not matter); after that the instance goes, whatever runs on it",
             ),
         ] {
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_plan_follows_the_input() {
-        let asked = input(json!({"dispose": "stop", "evict": "none", "load_balancer_grace_seconds": 0}));
+        let asked = input(json!({"dispose": "stop", "evict": "none", "load_balancer_grace": 0}));
         let gpu = NodeFacts {
             extended_resources: vec!["nvidia.com/gpu".to_owned()],
             ..node("old")

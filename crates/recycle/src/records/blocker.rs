@@ -7,10 +7,10 @@ use crate::base::text::{cut_text, list_names};
 
 /// Seconds after which an obstacle is reported to operators.
 /// A budget that lets pods go one after the other is not worth a report, nor are the API server's first minutes with a new budget.
-pub const NEWS_AFTER: i64 = 300;
+pub const REPORTED_AFTER: i64 = 300;
 
 /// The length, in characters, to which the sentence in an answer is cut. Answers stay under 8 KB.
-const LONGEST_NEWS: usize = 300;
+const LONGEST_UPDATE: usize = 300;
 
 /// An obstacle to evictions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,13 +40,13 @@ pub fn count_all(blockers: &[Blocker]) -> u32 {
 impl Blocker {
     /// Checks whether operators should know of the blocker.
     #[must_use]
-    pub fn is_news(&self, now: Timestamp) -> bool {
-        now.duration_since(self.since).as_secs() >= NEWS_AFTER
+    pub fn is_long_enough(&self, now: Timestamp) -> bool {
+        now.duration_since(self.since).as_secs() >= REPORTED_AFTER
     }
 
     pub(crate) fn describe_shortly(&self) -> String {
         let mut text = self.describe();
-        cut_text(&mut text, LONGEST_NEWS);
+        cut_text(&mut text, LONGEST_UPDATE);
         text
     }
 

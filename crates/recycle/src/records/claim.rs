@@ -21,7 +21,7 @@ pub enum Phase {
     /// Claimed; nothing was touched.
     Claimed,
     /// The node's turn may have come ([`crate::claim::queue`]); nothing was touched.
-    Turn,
+    Admitted,
     /// EnterStandby was or is about to be called.
     Standby,
     /// The node is tainted and cordoned, pods are leaving.

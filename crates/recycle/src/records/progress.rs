@@ -25,7 +25,7 @@ pub struct Progress {
     pub blocked: Vec<Blocker>,
     /// Events from outside, such as an instance refresh.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub meanwhile: Vec<String>,
+    pub outside_facts: Vec<String>,
     /// Reasons that hold pods back, such as a volume that no other node can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<String>,
@@ -51,7 +51,7 @@ impl Progress {
 
     /// Checks whether pods of a class are named that `before` did not count, or `before` is of another drain.
     #[must_use]
-    pub fn has_news(&self, before: Option<&Self>) -> bool {
+    pub fn has_update(&self, before: Option<&Self>) -> bool {
         let known = |class: &str| {
             before.is_some_and(|before| before.since == self.since && before.counts.contains_key(class))
         };

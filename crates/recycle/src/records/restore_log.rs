@@ -11,52 +11,52 @@ use crate::base::text::cut_given;
 
 /// All deeds of a put-back, in the order in which they were recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deeds(pub(crate) Vec<Deed>);
+pub struct GroupChanges(pub(crate) Vec<GroupChange>);
 
-impl Deeds {
+impl GroupChanges {
     /// Returns these deeds and one more.
     /// A deed that had not taken effect, and is recorded again with the current value, counts once.
     #[must_use]
-    pub fn with(&self, deed: Deed) -> Self {
-        let mut deeds = self.0.clone();
-        if deeds.last().map(discriminant) == Some(discriminant(&deed)) {
-            deeds.pop();
+    pub fn with(&self, group_change: GroupChange) -> Self {
+        let mut group_changes = self.0.clone();
+        if group_changes.last().map(discriminant) == Some(discriminant(&group_change)) {
+            group_changes.pop();
         }
-        deeds.push(deed);
-        Self(deeds)
+        group_changes.push(group_change);
+        Self(group_changes)
     }
 
     /// Returns the desired capacity before ExitStandby, if the put-back recorded that call.
     pub(crate) fn exited_from(&self) -> Option<u32> {
-        self.0.iter().rev().find_map(|deed| match deed {
-            Deed::Exit(from) => Some(*from),
-            Deed::Lower(_) | Deed::Terminate(_) => None,
+        self.0.iter().rev().find_map(|group_change| match group_change {
+            GroupChange::Exit(from) => Some(*from),
+            GroupChange::Lower(_) | GroupChange::Terminate(_) => None,
         })
     }
 }
 
-impl fmt::Display for Deeds {
+impl fmt::Display for GroupChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<String> = self.0.iter().map(Deed::to_string).collect();
+        let words: Vec<String> = self.0.iter().map(GroupChange::to_string).collect();
         f.write_str(&words.join(" "))
     }
 }
 
-impl FromStr for Deeds {
-    type Err = UnreadableDeed;
+impl FromStr for GroupChanges {
+    type Err = UnreadableGroupChange;
 
-    fn from_str(text: &str) -> Result<Self, UnreadableDeed> {
+    fn from_str(text: &str) -> Result<Self, UnreadableGroupChange> {
         let read = |word: &str| {
             let (kind, value) = word.split_once(':')?;
             match kind {
-                "lower" => value.parse().ok().map(Deed::Lower),
-                "exit" => value.parse().ok().map(Deed::Exit),
-                "terminate" => value.parse().ok().map(Deed::Terminate),
+                "lower" => value.parse().ok().map(GroupChange::Lower),
+                "exit" => value.parse().ok().map(GroupChange::Exit),
+                "terminate" => value.parse().ok().map(GroupChange::Terminate),
                 _ => None,
             }
         };
         text.split_whitespace()
-            .map(|word| read(word).ok_or_else(|| UnreadableDeed(cut_given(word))))
+            .map(|word| read(word).ok_or_else(|| UnreadableGroupChange(cut_given(word))))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -89,9 +89,9 @@ impl FromStr for GaveUp {
     }
 }
 
-/// A change of the group's size, recorded in the tag `recycle-eks:put-back` before it was called for.
+/// A change of the group's size, recorded in the tag `recycle-eks:restore-log` before it was called for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
+pub enum GroupChange {
     /// SetDesiredCapacity to one less than this.
     Lower(u32),
     /// TerminateInstanceInAutoScalingGroup with decrement of this replacement.
@@ -100,7 +100,7 @@ pub enum Deed {
     Exit(u32),
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for GroupChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lower(from) => write!(f, "lower:{from}"),
@@ -110,7 +110,7 @@ impl fmt::Display for Deed {
     }
 }
 
-/// The error that the tag `recycle-eks:put-back` cannot be read, because it was edited.
+/// The error that the tag `recycle-eks:restore-log` cannot be read, because it was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed to read the tag recycle-eks:put-back: {0:?} is no step of a put-back")]
-pub struct UnreadableDeed(String);
+#[error("failed to read the tag recycle-eks:restore-log: {0:?} is no step of a put-back")]
+pub struct UnreadableGroupChange(String);

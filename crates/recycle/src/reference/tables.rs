@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::base::failure::{Failure, Outcome};
 use crate::input::fields::{Choice, FIELDS, Field, Kind, choices};
-use crate::notify::notification::{self, ATTRIBUTES, Happening, Severity};
+use crate::notify::notification::{self, ATTRIBUTES, NotificationKind, Severity};
 
 /// The text above the tables. `make generate` writes the page, so the text warns against changes by hand.
 const INTRODUCTION: &str = "\
@@ -82,7 +82,7 @@ pub fn render_notifications() -> String {
     let attributes = ATTRIBUTES.map(|name| format!("`{name}`")).join(", ");
     let _ = writeln!(page, "\nMessage attributes, for filter policies: {attributes}.");
     page.push_str("\n## Events\n\n| event | told when |\n|---|---|\n");
-    for event in Happening::ALL {
+    for event in NotificationKind::ALL {
         let _ = writeln!(page, "| `{}` | {} |", word(event), event.describe());
     }
     page.push_str("\n| severity | says |\n|---|---|\n");

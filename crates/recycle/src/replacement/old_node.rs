@@ -60,7 +60,7 @@ impl OldNode {
 
     /// Returns the members that were not in the group at that time.
     #[must_use]
-    pub fn newcomers<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
+    pub fn new_members<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
         let is_new = |member: &&Member| {
             let mark = mark(&member.instance);
             let mut known = self.members.as_bytes().chunks(MARK);
@@ -129,12 +129,12 @@ mod tests {
         let old = OldNode::new(None, &[id(OLD), id(OTHER)]);
         assert_eq!(old.members.len(), 2 * MARK);
         let mut group = group();
-        assert!(old.newcomers(&group).is_empty());
+        assert!(old.new_members(&group).is_empty());
         group.members.push(member(NEW, "Pending"));
-        let newcomers = old.newcomers(&group);
-        assert_eq!(newcomers.len(), 1);
-        assert_eq!(newcomers[0].instance, id(NEW));
-        assert_eq!(OldNode::default().newcomers(&group).len(), 3);
+        let new_members = old.new_members(&group);
+        assert_eq!(new_members.len(), 1);
+        assert_eq!(new_members[0].instance, id(NEW));
+        assert_eq!(OldNode::default().new_members(&group).len(), 3);
         assert!(old.knows_members() && !OldNode::default().knows_members());
     }
 

@@ -46,7 +46,7 @@ pub enum ReplacementVerdict {
 
 /// Returns the members that are not in `members_before`, the members before EnterStandby, in the order of the group's list.
 #[must_use]
-pub fn newcomers<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
+pub fn new_members<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
     let is_new = |member: &&Member| !members_before.contains(&member.instance);
     group.members.iter().filter(is_new).collect()
 }
@@ -410,7 +410,7 @@ mod tests {
     fn newcomers_are_who_was_not_there_before() {
         let mut group = group();
         group.members.push(member(NEW, "Pending"));
-        let found: Vec<InstanceId> = newcomers(&group, &[id(OLD), id(OTHER)])
+        let found: Vec<InstanceId> = new_members(&group, &[id(OLD), id(OTHER)])
             .iter()
             .map(|member| member.instance.clone())
             .collect();

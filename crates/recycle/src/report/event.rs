@@ -61,12 +61,12 @@ pub struct Event {
     /// Number of the event that led to this event.
     pub previous: i64,
     pub at: Timestamp,
-    pub what: Happened,
+    pub what: EventKind,
 }
 
 /// The content of an event, with what is read from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
+pub enum EventKind {
     /// The execution began with this input.
     Started(Value),
     /// A state of this name was entered.
@@ -83,9 +83,9 @@ pub enum Happened {
     /// A Distributed Map began. The text is the ARN of its run.
     MapRun(String),
     /// In a rotation, the turn of the node with this index began.
-    TurnBegan(usize),
-    /// In a rotation, the turn of a node ended. The value is the input of the state `TurnEnded`.
-    TurnEnded(Value),
+    NodeAsked(usize),
+    /// In a rotation, the turn of a node ended. The value is the input of the state `NodeDone`.
+    NodeDone(Value),
     Ended(End),
     Other,
 }
@@ -95,35 +95,35 @@ pub enum Happened {
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Pre-flight, claim, and waiting for the node's turn.
-    Turn,
+    Queue,
     /// Standby, and waiting for the replacement.
     Replacement,
     /// Moving pods, and waiting for them.
     Drain,
     /// Balancers, volumes, and the removal of the instance.
     Disposal,
-    PutBack,
+    RestoreState,
 }
 
 impl Stage {
     /// All stages, in their usual order.
     pub const ALL: [Self; 5] = [
-        Self::Turn,
+        Self::Queue,
         Self::Replacement,
         Self::Drain,
         Self::Disposal,
-        Self::PutBack,
+        Self::RestoreState,
     ];
 
     /// Returns the stage's word, which is also the class of its bars in the report's page.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Turn => "turn",
+            Self::Queue => "turn",
             Self::Replacement => "replacement",
             Self::Drain => "drain",
             Self::Disposal => "disposal",
-            Self::PutBack => "put-back",
+            Self::RestoreState => "put-back",
         }
     }
 }
@@ -133,8 +133,8 @@ impl Stage {
 pub const BOXES: [(&str, Stage, &[&str]); 6] = [
     (
         "ClaimNode",
-        Stage::Turn,
-        &["ClaimNode", "WaitForTurn", "DescribeClaimOwner"],
+        Stage::Queue,
+        &["ClaimNode", "WaitInQueue", "DescribeClaimOwner"],
     ),
     (
         "StandbyNode",
@@ -152,7 +152,11 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
         Stage::Disposal,
         &["DetachTerminate", "WaitForDisposal"],
     ),
-    ("RestoreNode", Stage::PutBack, &["RestoreNode", "WaitForRestore"]),
+    (
+        "RestoreNode",
+        Stage::RestoreState,
+        &["RestoreNode", "WaitForRestore"],
+    ),
 ];
 
 /// Returns the name and the stage of the box that a state belongs to.

@@ -14,7 +14,7 @@ pub(crate) const MOST_LOOKS: usize = 400;
 pub(crate) const MOST_PODS: usize = 200;
 
 /// The most failed tries that a report lists.
-pub(crate) const MOST_TROUBLES: usize = 50;
+pub(crate) const MOST_FAILED_ATTEMPTS: usize = 50;
 
 /// A condition that lasted. Without an end, it still lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ pub struct SeenPod {
 
 /// A notification that was sent, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct SentNotification {
     pub at: Timestamp,
     pub event: String,
     pub severity: String,
@@ -61,7 +61,7 @@ pub struct Told {
 
 /// A failed try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct FailedAttempt {
     pub at: Timestamp,
     pub state: String,
     pub error: String,
@@ -103,8 +103,8 @@ pub struct NodeReport {
     pub pods: Vec<Span<SeenPod>>,
     /// Times during which the drain was blocked, and what blocked it.
     pub blocked: Vec<Span<Vec<String>>>,
-    pub told: Vec<Told>,
-    pub troubles: Vec<Trouble>,
+    pub notifications: Vec<SentNotification>,
+    pub failed_attempts: Vec<FailedAttempt>,
     /// Steps that a dry run lists.
     pub plan: Vec<String>,
 }

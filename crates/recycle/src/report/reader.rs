@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::report::event::{Event, Execution, Happened, find_box, name_execution};
+use crate::report::event::{Event, EventKind, Execution, find_box, name_execution};
 use crate::report::parts::{
-    Look, MOST_PODS, MOST_TROUBLES, NodeReport, SeenPod, Span, Told, Trouble, summarize, thin,
+    FailedAttempt, Look, MOST_FAILED_ATTEMPTS, MOST_PODS, NodeReport, SeenPod, SentNotification, Span,
+    summarize, thin,
 };
 
 /// The fields that are read from an answer, of any version. Missing fields are empty.
@@ -49,9 +50,9 @@ struct Blockage {
 pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     let (mut started, mut map_runs) = (Vec::new(), Vec::new());
     for event in events {
-        if let Happened::Scheduled(arguments) = &event.what {
+        if let EventKind::Scheduled(arguments) = &event.what {
             started.extend(read_start(arguments));
-        } else if let Happened::MapRun(arn) = &event.what {
+        } else if let EventKind::MapRun(arn) = &event.what {
             map_runs.push(arn.clone());
         }
     }
@@ -91,16 +92,16 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn read(&mut self, event: &'a Event) {
         match &event.what {
-            Happened::Entered(state) => self.enter(state, event.at),
-            Happened::Answered(answer) => self.hear(answer, event.at),
-            Happened::Failed { error, cause } => self.stumble(error, cause, event.at),
-            Happened::Started(_)
-            | Happened::Scheduled(_)
-            | Happened::MapRun(_)
-            | Happened::TurnBegan(_)
-            | Happened::TurnEnded(_)
-            | Happened::Ended(_)
-            | Happened::Other => {}
+            EventKind::Entered(state) => self.enter(state, event.at),
+            EventKind::Answered(answer) => self.hear(answer, event.at),
+            EventKind::Failed { error, cause } => self.stumble(error, cause, event.at),
+            EventKind::Started(_)
+            | EventKind::Scheduled(_)
+            | EventKind::MapRun(_)
+            | EventKind::NodeAsked(_)
+            | EventKind::NodeDone(_)
+            | EventKind::Ended(_)
+            | EventKind::Other => {}
         }
     }
 
@@ -119,12 +120,14 @@ impl<'a> Reader<'a> {
         let answer = Answer::deserialize(answer).unwrap_or_default();
         self.report.node = answer.run.node.clone().or_else(|| self.report.node.take());
         self.report.group = answer.run.group.clone().or_else(|| self.report.group.take());
-        self.report.told.extend(answer.tell.as_ref().map(|tell| Told {
-            at,
-            event: tell.event.clone(),
-            severity: tell.severity.clone(),
-            subject: tell.subject.clone(),
-        }));
+        self.report
+            .notifications
+            .extend(answer.tell.as_ref().map(|tell| SentNotification {
+                at,
+                event: tell.event.clone(),
+                severity: tell.severity.clone(),
+                subject: tell.subject.clone(),
+            }));
         match self.state {
             "CheckPods" => self.look(answer, at),
             "EvictPods" => self.note_refusals(answer.reason),
@@ -189,8 +192,8 @@ impl<'a> Reader<'a> {
     }
 
     fn stumble(&mut self, error: &str, cause: &str, at: Timestamp) {
-        if self.report.troubles.len() < MOST_TROUBLES {
-            self.report.troubles.push(Trouble {
+        if self.report.failed_attempts.len() < MOST_FAILED_ATTEMPTS {
+            self.report.failed_attempts.push(FailedAttempt {
                 at,
                 state: self.state.to_owned(),
                 error: error.to_owned(),

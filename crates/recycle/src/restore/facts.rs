@@ -6,11 +6,11 @@ use crate::base::ids::{InstanceId, NodeName};
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
-use crate::records::restore_log::Deeds;
+use crate::records::restore_log::GroupChanges;
 
 /// A member that came after EnterStandby.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Newcomer {
+pub struct NewMember {
     pub instance: InstanceId,
     /// `LifecycleState`.
     pub lifecycle_state: String,
@@ -20,7 +20,7 @@ pub struct Newcomer {
     pub has_pods: bool,
 }
 
-impl Newcomer {
+impl NewMember {
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.node.as_ref()?.annotations.get(key).map(String::as_str)
     }
@@ -45,7 +45,7 @@ pub enum KubernetesHalf {
 
 /// The facts that a put-back is decided by.
 #[derive(Debug, Clone)]
-pub struct Situation<'a> {
+pub struct RestoreFacts<'a> {
     pub id: &'a InstanceId,
     /// None if EC2 does not know it.
     pub instance: Option<&'a Instance>,
@@ -55,9 +55,9 @@ pub struct Situation<'a> {
     /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,
     /// The members that came after EnterStandby; None if no record says who was there before, or the cluster cannot be asked.
-    pub newcomers: Option<&'a [Newcomer]>,
+    pub new_members: Option<&'a [NewMember]>,
     /// Other instances whose Nodes this put-back has cordoned, or this node's execution keeps from Cluster Autoscaler.
-    pub marked: &'a [Newcomer],
+    pub marked: &'a [NewMember],
     /// When the Node was marked as being put back; None if it is not.
     pub queued_since: Option<Timestamp>,
     /// The Node of the group that is put back first, if that is another one.
@@ -65,7 +65,7 @@ pub struct Situation<'a> {
     /// The members and former members that an execution or put-back of this instance has protected from scale-in.
     pub protected: &'a [InstanceId],
     /// The changes of the group that were made or about to be made.
-    pub deeds: &'a Deeds,
+    pub group_changes: &'a GroupChanges,
     /// Seconds since the put-back began.
     pub waited: i64,
     /// The number of steps and checks before this one.

@@ -5,26 +5,26 @@ use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, ST
 use crate::cluster::autoscaler::is_kept_for;
 use crate::cluster::group::{Group, is_leaving};
 use crate::cluster::instance::Instance;
-use crate::restore::facts::{KubernetesHalf, Newcomer, Situation};
+use crate::restore::facts::{KubernetesHalf, NewMember, RestoreFacts};
 use crate::restore::step::{
-    LINE_PATIENCE, LONG_WAIT, MOST_STEPS, PATIENCE, Place, PutBackStep, STEP_WAIT, Stuck, count,
+    LINE_PATIENCE, LONG_WAIT, MOST_STEPS, PATIENCE, Place, RestoreStep, STEP_WAIT, Stuck, count,
     wait_for_cluster,
 };
 use crate::restore::table::{Column, Row, Way, find_row, look_up};
 
-impl Situation<'_> {
+impl RestoreFacts<'_> {
     /// Returns the step by which this put-back waits for others of its group. None if it may go on, or if the cluster cannot be asked.
     /// The Node is marked as being put back before the other Nodes are read again, so that of two put-backs each sees the other.
-    pub(crate) fn wait_in_line(&self) -> Option<PutBackStep> {
+    pub(crate) fn wait_in_line(&self) -> Option<RestoreStep> {
         if self.kubernetes != KubernetesHalf::Clean {
             return None;
         }
         if self.queued_since.is_none() {
-            return Some(PutBackStep::Queue);
+            return Some(RestoreStep::Queue);
         }
         let node = self.ahead.filter(|_| self.waited < i64::from(LINE_PATIENCE))?;
         let why = format!("node {node} of its group is put back first");
-        Some(PutBackStep::Wait(STEP_WAIT, why))
+        Some(RestoreStep::Wait(STEP_WAIT, why))
     }
 
     /// Checks whether there is time and a step left for a way back that is not open yet.
@@ -57,8 +57,8 @@ impl Situation<'_> {
         }
     }
 
-    pub(crate) fn leave_standby(&self, group: &Group) -> PutBackStep {
-        let stay = |why| self.end(PutBackStep::LeaveInStandby(why), None);
+    pub(crate) fn leave_standby(&self, group: &Group) -> RestoreStep {
+        let stay = |why| self.end(RestoreStep::LeaveInStandby(why), None);
         if let Some(instance) = self.instance.filter(|instance| instance.state != "running") {
             return stay(Stuck::NotRunning(instance.state.clone()));
         }
@@ -76,12 +76,12 @@ impl Situation<'_> {
         // The replacement is kept empty until it goes. It is also the member that a trim of the group may take.
         let dropped = replacement.filter(|_| matches!(way, Way::DropThenExit | Way::ExitThenDrop));
         let step = match (way, dropped) {
-            (Way::LowerThenExit, _) => PutBackStep::Lower { from: group.desired },
-            (Way::DropThenExit, Some(newcomer)) => {
-                PutBackStep::TerminateReplacement(newcomer.instance.clone())
+            (Way::LowerThenExit, _) => RestoreStep::Lower { from: group.desired },
+            (Way::DropThenExit, Some(new_member)) => {
+                RestoreStep::TerminateReplacement(new_member.instance.clone())
             }
             (Way::DropThenExit | Way::ExitThenLower | Way::ExitThenDrop | Way::Exit | Way::Stay, _) => {
-                PutBackStep::ExitStandby { from: group.desired }
+                RestoreStep::ExitStandby { from: group.desired }
             }
         };
         self.prepare(group, dropped).unwrap_or(step)
@@ -89,22 +89,23 @@ impl Situation<'_> {
 
     /// Decides the steps once the instance is back in service.
     /// The group gets the size that it had, if that costs no pod, and the marks of the put-back go.
-    pub(crate) fn settle(&self, group: &Group) -> PutBackStep {
+    pub(crate) fn settle(&self, group: &Group) -> RestoreStep {
         let replacement = self.find_replacement(group);
         let column = self.column(group, replacement);
-        let exited_from = self.deeds.exited_from();
-        let is_larger = exited_from.is_some_and(|from| group.desired > from) && !self.deeds.has_paid(group);
+        let exited_from = self.group_changes.exited_from();
+        let is_larger =
+            exited_from.is_some_and(|from| group.desired > from) && !self.group_changes.has_paid(group);
         if is_larger && group.min < group.desired && self.has_time() {
             match (column, replacement) {
                 (Column::NotLaunched, _) if self.awaits_launch(group) => {
-                    return PutBackStep::Wait(LONG_WAIT, "a replacement is still being launched".to_owned());
+                    return RestoreStep::Wait(LONG_WAIT, "a replacement is still being launched".to_owned());
                 }
                 (Column::NotLaunched, _) => {
-                    let lower = PutBackStep::Lower { from: group.desired };
+                    let lower = RestoreStep::Lower { from: group.desired };
                     return self.prepare(group, None).unwrap_or(lower);
                 }
-                (Column::Empty, Some(newcomer)) => {
-                    let terminate = PutBackStep::TerminateReplacement(newcomer.instance.clone());
+                (Column::Empty, Some(new_member)) => {
+                    let terminate = RestoreStep::TerminateReplacement(new_member.instance.clone());
                     return self.prepare(group, replacement).unwrap_or(terminate);
                 }
                 (Column::Empty | Column::Stays, _) => {}
@@ -119,14 +120,14 @@ impl Situation<'_> {
             }
             if dropped.is_none() && group.desired < group.max {
                 let to = group.desired + 1;
-                return PutBackStep::Raise { to };
+                return RestoreStep::Raise { to };
             }
         }
         if !self.protected.is_empty() && count(group) > group.desired && self.has_time() {
-            return PutBackStep::Wait(LONG_WAIT, "the group has one member too many".to_owned());
+            return RestoreStep::Wait(LONG_WAIT, "the group has one member too many".to_owned());
         }
         let note = is_larger.then(|| {
-            let why = match (column, self.newcomers) {
+            let why = match (column, self.new_members) {
                 (Column::Stays, None) => "nobody can tell whether its replacement has pods",
                 (Column::Stays, Some(_)) => "its replacement has pods",
                 (Column::NotLaunched | Column::Empty, _) => "its replacement did not go in time",
@@ -136,52 +137,52 @@ impl Situation<'_> {
                 group.name, group.desired
             )
         });
-        self.end(PutBackStep::Done(note.clone()), note)
+        self.end(RestoreStep::Done(note.clone()), note)
     }
 
     /// Returns the step that has to come before the group's size changes, if there is one.
     /// The replacement that is to go is cordoned, so that it stays empty. All other members are protected from scale-in.
-    fn prepare(&self, group: &Group, dropped: Option<&Newcomer>) -> Option<PutBackStep> {
-        if let Some(newcomer) = dropped.filter(|newcomer| !newcomer.is_cordoned()) {
-            return Some(PutBackStep::CordonReplacement(newcomer.instance.clone()));
+    fn prepare(&self, group: &Group, dropped: Option<&NewMember>) -> Option<RestoreStep> {
+        if let Some(new_member) = dropped.filter(|new_member| !new_member.is_cordoned()) {
+            return Some(RestoreStep::CordonReplacement(new_member.instance.clone()));
         }
         let mut exposed = group.find_exposed(Some(self.id));
-        exposed.retain(|id| dropped.is_none_or(|newcomer| newcomer.instance != *id));
-        (!exposed.is_empty()).then_some(PutBackStep::Protect(exposed))
+        exposed.retain(|id| dropped.is_none_or(|new_member| new_member.instance != *id));
+        (!exposed.is_empty()).then_some(RestoreStep::Protect(exposed))
     }
 
     /// Ends the put-back, unless the Node has still to be checked. `note` says what in the group is not as it was.
-    pub(crate) fn end(&self, end: PutBackStep, note: Option<String>) -> PutBackStep {
+    pub(crate) fn end(&self, end: RestoreStep, note: Option<String>) -> RestoreStep {
         self.clean_up(match (self.kubernetes, self.has_time()) {
             (KubernetesHalf::Unseen, true) => wait_for_cluster(),
-            (KubernetesHalf::Unseen, false) => PutBackStep::Report(note),
+            (KubernetesHalf::Unseen, false) => RestoreStep::Report(note),
             (KubernetesHalf::Vanished | KubernetesHalf::Undo | KubernetesHalf::Clean, _) => end,
         })
     }
 
     /// Removes marks first and protection last. Every end of a put-back comes through here.
-    pub(crate) fn clean_up(&self, end: PutBackStep) -> PutBackStep {
+    pub(crate) fn clean_up(&self, end: RestoreStep) -> RestoreStep {
         let id = self.id.as_str();
-        let is_left = matches!(end, PutBackStep::LeaveInStandby(_));
+        let is_left = matches!(end, RestoreStep::LeaveInStandby(_));
         let marked: Vec<InstanceId> = self
-            .newcomers
+            .new_members
             .unwrap_or_default()
             .iter()
             .chain(self.marked)
-            .filter(|newcomer| !is_leaving(&newcomer.lifecycle_state))
-            .filter(|newcomer| {
-                let is_cordoned = newcomer.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
-                let is_reserved = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
+            .filter(|new_member| !is_leaving(&new_member.lifecycle_state))
+            .filter(|new_member| {
+                let is_cordoned = new_member.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
+                let is_reserved = new_member.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
                 // Another execution can go on from Standby, with the replacement that is reserved.
-                let node = newcomer.node.as_ref();
+                let node = new_member.node.as_ref();
                 let is_kept = node.is_some_and(|node| is_kept_for(node, self.id));
                 is_cordoned || is_kept || (is_reserved && !is_left)
             })
-            .map(|newcomer| newcomer.instance.clone())
+            .map(|new_member| new_member.instance.clone())
             .collect();
         if !marked.is_empty() {
-            return PutBackStep::ReleaseReplacements {
-                newcomers: marked,
+            return RestoreStep::ReleaseReplacements {
+                new_members: marked,
                 reservation: !is_left,
             };
         }
@@ -192,46 +193,48 @@ impl Situation<'_> {
         if protected.is_empty() {
             end
         } else {
-            PutBackStep::Unprotect(protected)
+            RestoreStep::Unprotect(protected)
         }
     }
 
     /// Returns the newcomer that stands in for the node: it is in service, and not reserved for another node.
     /// A newcomer that is reserved for this node comes first, then an empty one.
-    fn find_replacement(&self, group: &Group) -> Option<&Newcomer> {
-        let newcomers = self.newcomers.unwrap_or_default().iter();
-        newcomers
-            .filter(|newcomer| newcomer.lifecycle_state == "InService")
-            .filter(|newcomer| group.member(&newcomer.instance).is_some())
-            .filter(|newcomer| !self.is_reserved_for_others(newcomer))
-            .min_by_key(|newcomer| {
-                let is_free = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION).is_none();
-                (is_free, is_free && newcomer.has_pods)
+    fn find_replacement(&self, group: &Group) -> Option<&NewMember> {
+        let new_members = self.new_members.unwrap_or_default().iter();
+        new_members
+            .filter(|new_member| new_member.lifecycle_state == "InService")
+            .filter(|new_member| group.member(&new_member.instance).is_some())
+            .filter(|new_member| !self.is_reserved_for_others(new_member))
+            .min_by_key(|new_member| {
+                let is_free = new_member.annotation(REPLACEMENT_FOR_ANNOTATION).is_none();
+                (is_free, is_free && new_member.has_pods)
             })
     }
 
-    fn is_reserved_for_others(&self, newcomer: &Newcomer) -> bool {
-        let owner = newcomer.annotation(REPLACEMENT_FOR_ANNOTATION);
+    fn is_reserved_for_others(&self, new_member: &NewMember) -> bool {
+        let owner = new_member.annotation(REPLACEMENT_FOR_ANNOTATION);
         owner.is_some_and(|owner| owner != self.id.as_str())
     }
 
-    fn column(&self, group: &Group, replacement: Option<&Newcomer>) -> Column {
-        let Some(newcomers) = self.newcomers.filter(|_| !self.deeds.has_paid(group)) else {
+    fn column(&self, group: &Group, replacement: Option<&NewMember>) -> Column {
+        let Some(new_members) = self.new_members.filter(|_| !self.group_changes.has_paid(group)) else {
             return Column::Stays;
         };
         // A newcomer that is not in service yet may have pods already. It would go first if the group were made smaller.
-        let mut newcomers = newcomers.iter();
-        let may_have_come = newcomers.any(|newcomer| self.may_have_come_for_us(newcomer));
+        let mut new_members = new_members.iter();
+        let may_have_come = new_members.any(|new_member| self.may_have_come_for_us(new_member));
         match replacement {
-            Some(newcomer) if newcomer.has_pods => Column::Stays,
+            Some(new_member) if new_member.has_pods => Column::Stays,
             Some(_) => Column::Empty,
             None if !may_have_come && group.in_service() < group.desired => Column::NotLaunched,
             None => Column::Stays,
         }
     }
 
-    fn may_have_come_for_us(&self, newcomer: &Newcomer) -> bool {
-        newcomer.has_pods && !is_leaving(&newcomer.lifecycle_state) && !self.is_reserved_for_others(newcomer)
+    fn may_have_come_for_us(&self, new_member: &NewMember) -> bool {
+        new_member.has_pods
+            && !is_leaving(&new_member.lifecycle_state)
+            && !self.is_reserved_for_others(new_member)
     }
 
     fn awaits_launch(&self, group: &Group) -> bool {

@@ -6,8 +6,8 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    GROUP_LABEL, PROGRESS_ANNOTATION, PUT_BACK_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
-    STANDBY_TAG,
+    GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORING_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
@@ -20,7 +20,7 @@ use crate::restore::sweep::OWN_TAGS;
 
 /// The traces of an execution that are left on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftBehind {
+pub struct ManualCommands {
     /// The state of the node, in one sentence.
     pub state: String,
     /// Commands for a person, in order: they put the node back, or end an instance that is lost. Empty if there is nothing to do.
@@ -37,7 +37,7 @@ pub struct LeftBehind {
 #[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
-        Phase::Claimed | Phase::Turn | Phase::Standby => true,
+        Phase::Claimed | Phase::Admitted | Phase::Standby => true,
         Phase::Draining | Phase::Waiting | Phase::Disposing => false,
     });
     touched_nothing
@@ -47,7 +47,7 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
 /// Describes what is left, from the records and from what is there now.
 /// `is_lost` means that its Node is gone, or not Ready for too long: such a node is not worth being put back.
 #[must_use]
-pub fn describe_left_behind(
+pub fn describe_manual_commands(
     instance_id: &InstanceId,
     group: Option<&Group>,
     lifecycle_state: Option<&str>,
@@ -55,13 +55,13 @@ pub fn describe_left_behind(
     node_name: Option<&NodeName>,
     node: Option<&NodeFacts>,
     is_lost: bool,
-) -> LeftBehind {
+) -> ManualCommands {
     let node_name = node.map(|node| &node.name).or(node_name);
     let subject = describe_instance(instance_id, node_name);
     if let Some(lost) = describe_lost(&subject, instance_id, lifecycle_state, instance, is_lost) {
         return lost;
     }
-    let mut found = Found::default();
+    let mut found = Traces::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
     if let Some(node) = node {
         look_at_node(node, &mut found);
@@ -74,7 +74,7 @@ pub fn describe_left_behind(
     } else {
         format!("{subject} {}", found.states.join(", "))
     };
-    LeftBehind {
+    ManualCommands {
         state,
         commands: found.commands,
         can_be_resumed: can_be_resumed(lifecycle_state, node),
@@ -89,7 +89,7 @@ fn describe_lost(
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
     is_lost: bool,
-) -> Option<LeftBehind> {
+) -> Option<ManualCommands> {
     // Ends a member by its group's own API. The group fills its place if the member counts towards the desired capacity.
     let terminate = format!(
         "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
@@ -121,7 +121,7 @@ fn describe_lost(
         }
         (Some(_), _) => return None,
     };
-    Some(LeftBehind {
+    Some(ManualCommands {
         state: format!("{subject} {state}"),
         commands: command.into_iter().collect(),
         can_be_resumed: false,
@@ -141,12 +141,12 @@ fn can_be_resumed(lifecycle_state: Option<&str>, node: Option<&NodeFacts>) -> bo
 }
 
 #[derive(Default)]
-struct Found {
+struct Traces {
     states: Vec<String>,
     commands: Vec<String>,
 }
 
-impl Found {
+impl Traces {
     fn add(&mut self, state: &str, command: String) {
         self.states.push(state.to_owned());
         self.commands.push(command);
@@ -158,7 +158,7 @@ fn look_at_standby(
     group: Option<&Group>,
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
-    found: &mut Found,
+    found: &mut Traces,
 ) {
     let state = match lifecycle_state {
         None => return found.states.push("is in no group".to_owned()),
@@ -229,7 +229,7 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
     ]
 }
 
-fn look_at_node(node: &NodeFacts, found: &mut Found) {
+fn look_at_node(node: &NodeFacts, found: &mut Traces) {
     let name = &node.name;
     let record = node.record().unwrap_or_default();
     let is_left_out = record.excluded_at.is_some() && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL);
@@ -263,7 +263,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
         RECORD_ANNOTATION,
         PROGRESS_ANNOTATION,
         DRAIN_UNTIL_ANNOTATION,
-        PUT_BACK_ANNOTATION,
+        RESTORING_ANNOTATION,
     ]
     .into_iter()
     .filter(|annotation| node.annotations.contains_key(*annotation))
@@ -279,7 +279,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Found) {
     }
 }
 
-fn look_at_tags(instance: &Instance, found: &mut Found) {
+fn look_at_tags(instance: &Instance, found: &mut Traces) {
     let tags = OWN_TAGS
         .into_iter()
         .filter(|tag| instance.tags.contains_key(*tag));
@@ -301,10 +301,10 @@ mod tests {
         lifecycle_state: Option<&str>,
         instance: Option<&Instance>,
         node: Option<&NodeFacts>,
-    ) -> LeftBehind {
+    ) -> ManualCommands {
         let group = group();
         let name = "ip-10-0-0-1.ec2.internal".parse().unwrap();
-        describe_left_behind(
+        describe_manual_commands(
             &id(crate::fixtures::OLD),
             Some(&group),
             lifecycle_state,
@@ -487,7 +487,7 @@ mod tests {
         for (name, left, state) in cases {
             assert_eq!(
                 left,
-                LeftBehind {
+                ManualCommands {
                     state: state.to_owned(),
                     commands: Vec::new(),
                     can_be_resumed: name == "untouched",
@@ -496,7 +496,8 @@ mod tests {
                 "{name}"
             );
         }
-        let unknown = describe_left_behind(&id(crate::fixtures::OLD), None, None, None, None, None, false);
+        let unknown =
+            describe_manual_commands(&id(crate::fixtures::OLD), None, None, None, None, None, false);
         assert_eq!(unknown.state, "instance i-0aaaaaaaaaaaaaaaa is gone");
     }
 
@@ -509,7 +510,7 @@ mod tests {
         let left = describe(Some("Standby"), Some(&dead), Some(&draining(&ours())));
         assert_eq!(
             left,
-            LeftBehind {
+            ManualCommands {
                 state: "node old (i-0aaaaaaaaaaaaaaaa) is terminated, and its group still lists it as Standby".to_owned(),
                 commands: vec![
                     "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0aaaaaaaaaaaaaaaa \
@@ -528,7 +529,7 @@ mod tests {
     fn what_is_lost_is_to_be_ended_and_not_put_back() {
         let unready = draining(&ours());
         for node in [None, Some(&unready)] {
-            let left = describe_left_behind(
+            let left = describe_manual_commands(
                 &id(crate::fixtures::OLD),
                 Some(&group()),
                 Some("Standby"),
@@ -598,7 +599,7 @@ mod tests {
             state: "stopped".to_owned(),
             ..tagged()
         };
-        let left = describe_left_behind(
+        let left = describe_manual_commands(
             &id(crate::fixtures::OLD),
             Some(&full),
             Some("Standby"),
@@ -630,7 +631,7 @@ mod tests {
             member.protected_from_scale_in = member.instance == id(crate::fixtures::OLD);
         }
         let in_both = |group: &Group| {
-            let left = describe_left_behind(
+            let left = describe_manual_commands(
                 &id(crate::fixtures::OLD),
                 Some(group),
                 Some("Standby"),
@@ -667,7 +668,7 @@ mod tests {
             name: attack.parse().unwrap(),
             ..group()
         };
-        let left = describe_left_behind(
+        let left = describe_manual_commands(
             &id(crate::fixtures::OLD),
             Some(&named),
             Some("Standby"),
@@ -714,7 +715,7 @@ mod tests {
         let cases: [(&[Phase], Option<&str>, bool); 9] = [
             (&[], Some("InService"), true),
             (&[Phase::Claimed], Some("InService"), true),
-            (&[Phase::Turn, Phase::Claimed], Some("InService"), true),
+            (&[Phase::Admitted, Phase::Claimed], Some("InService"), true),
             (&[Phase::Claimed, Phase::Standby], Some("InService"), true),
             (&[Phase::Standby], Some("Pending:Wait"), true),
             (&[Phase::Standby], Some("EnteringStandby"), false),

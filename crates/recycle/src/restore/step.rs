@@ -5,7 +5,7 @@ use crate::cluster::group::Group;
 
 /// The next step of a put-back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PutBackStep {
+pub enum RestoreStep {
     /// Take from the Node what an execution wrote.
     UndoKubernetes,
     /// Write on the Node that it is being put back.
@@ -27,7 +27,7 @@ pub enum PutBackStep {
     /// Take from these members' Nodes the put-back's cordon and the mark that keeps them from Cluster Autoscaler.
     /// The reservation goes, too, unless another execution may go on with it.
     ReleaseReplacements {
-        newcomers: Vec<InstanceId>,
+        new_members: Vec<InstanceId>,
         /// True if the reservation is removed.
         reservation: bool,
     },
@@ -89,7 +89,7 @@ enum Kind {
     End,
 }
 
-impl PutBackStep {
+impl RestoreStep {
     fn kind(&self) -> Kind {
         match self {
             Self::Protect(_)
@@ -147,8 +147,8 @@ pub(crate) enum Place {
     InService,
 }
 
-pub(crate) fn wait_for_cluster() -> PutBackStep {
-    PutBackStep::Wait(LONG_WAIT, "the cluster cannot be asked".to_owned())
+pub(crate) fn wait_for_cluster() -> RestoreStep {
+    RestoreStep::Wait(LONG_WAIT, "the cluster cannot be asked".to_owned())
 }
 
 /// Counts the members that count towards the desired capacity.

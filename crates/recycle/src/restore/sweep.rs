@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use crate::base::ids::{ExecutionArn, Fence, InstanceId};
 use crate::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
-    KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, PUT_BACK_ANNOTATION, PUT_BACK_TAG,
-    RECORD_ANNOTATION, STANDBY_TAG,
+    KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, RECORD_ANNOTATION, RESTORE_LOG_TAG,
+    RESTORING_ANNOTATION, STANDBY_TAG,
 };
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, draining_taint};
@@ -37,19 +37,19 @@ pub const BY_REQUEST: &str = "request";
 /// All sweeps of a quarter of an hour find the same cause. So an execution that cannot begin is not started again by the sweep
 /// that its own end triggers.
 #[must_use]
-pub fn find_cause(former: Option<&Claim>, now: Timestamp) -> String {
+pub fn find_cause(previous: Option<&Claim>, now: Timestamp) -> String {
     let quarter = now.as_second().div_euclid(INTERVAL);
-    former.map_or_else(
+    previous.map_or_else(
         || quarter.to_string(),
-        |former| format!("{quarter} {}", former.fence.execution),
+        |previous| format!("{quarter} {}", previous.fence.execution),
     )
 }
 
 /// Checks whether the execution that held this claim has drained the member and let go of it.
 /// In that case the group waits for another tool's hook.
 #[must_use]
-pub fn is_done_with(former: &Claim, owner: Option<&Owner>) -> bool {
-    former.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
+pub fn is_done_with(previous: &Claim, owner: Option<&Owner>) -> bool {
+    previous.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
 }
 
 /// Checks whether a person's taint has started this execution. Such an execution answers the taint however it ends.
@@ -61,7 +61,7 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
 }
 
 /// The tags that mark an instance because of the instance itself, not because of another one.
-pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, PUT_BACK_TAG, GAVE_UP_TAG];
+pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
 
 /// Returns every instance for which something of recycle-eks is left on a Node or an instance, or which a person's taint asks for.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
@@ -91,7 +91,7 @@ fn is_marked(node: &NodeFacts) -> bool {
         CLAIM_ANNOTATION,
         RECORD_ANNOTATION,
         PROGRESS_ANNOTATION,
-        PUT_BACK_ANNOTATION,
+        RESTORING_ANNOTATION,
     ];
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.labels.contains_key(GROUP_LABEL)
@@ -139,7 +139,7 @@ fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverDecision {
     /// The claim is this sweep's: put the node back.
-    PutBack,
+    RestoreState,
     /// No execution works on the node: make the claim this sweep's. Holds the claim that was there, if there was one.
     Claim(Option<Claim>),
     /// Ask Step Functions whether the claim's owner still runs.
@@ -165,7 +165,7 @@ pub fn judge_leftover(
 ) -> LeftoverDecision {
     match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
-        ClaimDecision::Ours(_) => LeftoverDecision::PutBack,
+        ClaimDecision::Ours(_) => LeftoverDecision::RestoreState,
         ClaimDecision::Resume(claim) => {
             let ended_at = owner
                 .filter(|owner| !is_forgotten(&owner.status))
@@ -244,7 +244,7 @@ mod tests {
             CLAIM_ANNOTATION,
             RECORD_ANNOTATION,
             PROGRESS_ANNOTATION,
-            PUT_BACK_ANNOTATION,
+            RESTORING_ANNOTATION,
         ] {
             assert_eq!(
                 found(&[with_annotation(key, "{}")], &[]),
@@ -388,8 +388,8 @@ mod tests {
         let quarter = |seconds| find_cause(None, at(seconds));
         assert_eq!(quarter(0), quarter(INTERVAL - 1));
         assert_ne!(quarter(0), quarter(INTERVAL));
-        let former = claim(Phase::Draining);
-        let after = |seconds| find_cause(Some(&former), at(seconds));
+        let previous = claim(Phase::Draining);
+        let after = |seconds| find_cause(Some(&previous), at(seconds));
         assert_ne!(after(0), quarter(0));
         assert_eq!(after(0), after(INTERVAL - 1));
     }
@@ -433,7 +433,7 @@ mod tests {
         let now = 1_000;
         let cases = [
             ("no claim", None, None, LeftoverDecision::Claim(None)),
-            ("our own", known(&mine), None, LeftoverDecision::PutBack),
+            ("our own", known(&mine), None, LeftoverDecision::RestoreState),
             (
                 "nobody was asked",
                 known(&theirs),

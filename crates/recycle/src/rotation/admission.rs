@@ -47,7 +47,7 @@ const LONGEST_WHY: usize = 240;
 /// The reason for which a node waits. Seconds are counted for the current reason only, because each reason has its own limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Holdup {
+pub enum WaitReason {
     /// An operator has paused the group.
     Paused,
     /// An earlier node is about to begin or to be tried again.
@@ -71,7 +71,7 @@ pub enum Stop {
 
 /// The node that asks to start, as the state machine carries it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Turn {
+pub struct WaitingNode {
     pub instance_id: InstanceId,
     /// Position among the group's nodes, from 0.
     pub index: usize,
@@ -80,7 +80,7 @@ pub struct Turn {
     /// Seconds of waiting in all. Pauses between nodes or tries do not count.
     pub waited: u32,
     /// The reason of the last wait.
-    pub waits_for: Option<Holdup>,
+    pub waits_for: Option<WaitReason>,
     /// Seconds of waiting for `waits_for`.
     #[serde(default)]
     pub waited_for_it: u32,
@@ -95,20 +95,20 @@ pub struct Turn {
     pub exists: bool,
 }
 
-/// The fields of [`Turn`] that change with a wait, under the same names.
+/// The fields of [`WaitingNode`] that change with a wait, under the same names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waited {
     /// Seconds in all.
     pub waited: u32,
-    pub waits_for: Holdup,
+    pub waits_for: WaitReason,
     /// Seconds for `waits_for`.
     pub waited_for_it: u32,
 }
 
-impl Turn {
+impl WaitingNode {
     /// Returns the seconds that the node has waited for this reason so far.
-    pub(crate) fn waited_for(&self, holdup: Holdup) -> u32 {
-        let waits_for_this = self.waits_for == Some(holdup);
+    pub(crate) fn waited_for(&self, wait_reason: WaitReason) -> u32 {
+        let waits_for_this = self.waits_for == Some(wait_reason);
         if waits_for_this { self.waited_for_it } else { 0 }
     }
 }
@@ -126,10 +126,10 @@ pub struct Ended {
 
 /// The decision whether a node may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gate {
+pub enum Admission {
     Start,
     /// Waits for this reason, for a day at most.
-    Wait(Holdup, String),
+    Wait(WaitReason, String),
     /// Waits for an execution that is working on an earlier node, however long that takes.
     Await(String),
     /// Waits for so many seconds: the pause that the input asks for, or the pause between two tries.
@@ -159,10 +159,10 @@ impl Ended {
 
     /// Turns the end into `failed` if the last try failed, whatever prevents the next try.
     /// An end under an error's name stays as it is.
-    pub(crate) fn after(self, turn: &Turn) -> Self {
-        match &turn.status {
+    pub(crate) fn after(self, waiting_node: &WaitingNode) -> Self {
+        match &waiting_node.status {
             Some(status) if self.error.is_none() => {
-                Self::new("failed", turn.error.as_ref().unwrap_or(status), None)
+                Self::new("failed", waiting_node.error.as_ref().unwrap_or(status), None)
             }
             Some(_) | None => self,
         }
@@ -182,7 +182,7 @@ pub fn judge_end_before(output: Option<&Value>) -> Ended {
     Ended::new("failed", why, None)
 }
 
-impl Gate {
+impl Admission {
     /// Leaves the node. The next node may start.
     pub fn skip(why: impl Into<String>) -> Self {
         Self::Skip(Ended::left(why))
@@ -211,16 +211,16 @@ pub(crate) fn pace(waited: u32, instance: &InstanceId) -> u32 {
 /// Checks whether a node's turn came only after the end of another node's turn.
 /// The first `at_once` nodes have their turns from the beginning.
 #[must_use]
-pub fn comes_after_others(turn: &Turn, at_once: u32) -> bool {
-    turn.index >= usize::try_from(at_once).unwrap_or(usize::MAX)
+pub fn comes_after_others(waiting_node: &WaitingNode, at_once: u32) -> bool {
+    waiting_node.index >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
 
-/// Returns the seconds that must pass before this try, counted from `Turn::began_at`.
-fn find_pause(terms: &Terms, turn: &Turn, at_once: u32) -> u32 {
-    let between = terms.wait_between_nodes_seconds;
-    match turn.status {
+/// Returns the seconds that must pass before this try, counted from `WaitingNode::began_at`.
+fn find_pause(terms: &Terms, waiting_node: &WaitingNode, at_once: u32) -> u32 {
+    let between = terms.wait_between_nodes;
+    match waiting_node.status {
         Some(_) => between.max(SHORTEST_RETRY),
-        None if comes_after_others(turn, at_once) => between,
+        None if comes_after_others(waiting_node, at_once) => between,
         None => 0,
     }
 }
@@ -266,18 +266,23 @@ fn name_machine(part: &Part) -> String {
 /// Decides without a call to AWS or Kubernetes. A node is not tried again after its last retry, or after its execution was ABORTED.
 /// A dry run always starts, and no other node starts after the end.
 #[must_use]
-pub fn check_turn(terms: &Terms, part: &Part, turn: &Turn, now: Timestamp) -> Option<Gate> {
+pub fn check_waiting_node(
+    terms: &Terms,
+    part: &Part,
+    waiting_node: &WaitingNode,
+    now: Timestamp,
+) -> Option<Admission> {
     // An operator who stops an execution does not want another one.
-    if let Some(status) = &turn.status
-        && (status == "ABORTED" || turn.attempt > terms.retries.saturating_add(1))
+    if let Some(status) = &waiting_node.status
+        && (status == "ABORTED" || waiting_node.attempt > terms.retries.saturating_add(1))
     {
-        return Some(Gate::Skip(Ended::left("not again").after(turn)));
+        return Some(Admission::Skip(Ended::left("not again").after(waiting_node)));
     }
     if terms.dry_run {
-        return Some(Gate::Start);
+        return Some(Admission::Start);
     }
     let end = terms.end(part.began_at).filter(|end| now >= *end)?;
-    Some(Gate::stop(format!("start_no_new_node_after was {end}")))
+    Some(Admission::stop(format!("start_no_new_node_after was {end}")))
 }
 
 /// Decides from the state of the group. The group may be gone or paused, or the node may be out of service.
@@ -285,26 +290,28 @@ pub fn check_turn(terms: &Terms, part: &Part, turn: &Turn, now: Timestamp) -> Op
 #[must_use]
 pub fn check_group(
     terms: &Terms,
-    turn: &Turn,
+    waiting_node: &WaitingNode,
     at_once: u32,
     fleet: Option<&Fleet>,
     now: Timestamp,
-) -> Option<Gate> {
+) -> Option<Admission> {
     let Some(fleet) = fleet else {
-        return Some(Gate::stop("the group is gone"));
+        return Some(Admission::stop("the group is gone"));
     };
-    match fleet.state_of(&turn.instance_id) {
-        None => return Some(Gate::skip("is no member of its group any more")),
+    match fleet.state_of(&waiting_node.instance_id) {
+        None => return Some(Admission::skip("is no member of its group any more")),
         Some("InService") => {}
-        Some(state) => return Some(Gate::skip(format!("is {state}"))),
+        Some(state) => return Some(Admission::skip(format!("is {state}"))),
     }
-    let since = now.duration_since(turn.began_at).as_secs();
-    let left = i64::from(find_pause(terms, turn, at_once)) - since;
+    let since = now.duration_since(waiting_node.began_at).as_secs();
+    let left = i64::from(find_pause(terms, waiting_node, at_once)) - since;
     if let Ok(left @ 1..) = u32::try_from(left) {
-        return Some(Gate::Pause(left));
+        return Some(Admission::Pause(left));
     }
     let reason = format!("group {} has the tag {PAUSED_TAG}", fleet.name);
-    fleet.is_paused().then_some(Gate::Wait(Holdup::Paused, reason))
+    fleet
+        .is_paused()
+        .then_some(Admission::Wait(WaitReason::Paused, reason))
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 
 use crate::base::ids::{ExecutionArn, InstanceId};
 use crate::base::names::REPLACES_LABEL;
-use crate::claim::queue::waits_for_turn;
+use crate::claim::queue::waits_in_queue;
 use crate::cluster::group::is_leaving;
 use crate::cluster::node::NodeFacts;
 use crate::records::claim::StoredClaim;
-use crate::rotation::admission::{Gate, Holdup, LONGEST_BEGIN, SHORTEST_RETRY, Turn};
+use crate::rotation::admission::{Admission, LONGEST_BEGIN, SHORTEST_RETRY, WaitReason, WaitingNode};
 use crate::rotation::fleet::Fleet;
 use crate::rotation::terms::Terms;
 
 /// The state of an earlier node's executions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Past {
+pub enum AttemptOutcome {
     NotBegun,
     Running,
     /// The last try failed, and the next is about to begin.
@@ -25,28 +25,39 @@ pub enum Past {
 /// Judges a try by its execution's status, which is none if Step Functions knows no such execution.
 /// Returns none if the next try's status has to be asked for. A node that is not in service is not tried again.
 #[must_use]
-pub fn judge_try(status: Option<&str>, attempt: u32, retries: u32, is_in_service: bool) -> Option<Past> {
+pub fn judge_try(
+    status: Option<&str>,
+    attempt: u32,
+    retries: u32,
+    is_in_service: bool,
+) -> Option<AttemptOutcome> {
     match status {
-        None if attempt > 1 && is_in_service => Some(Past::BetweenTries),
-        None if attempt > 1 => Some(Past::Failed),
-        None => Some(Past::NotBegun),
-        Some("SUCCEEDED") => Some(Past::Done),
-        Some("ABORTED") => Some(Past::Failed),
-        Some("FAILED" | "TIMED_OUT") if attempt > retries => Some(Past::Failed),
+        None if attempt > 1 && is_in_service => Some(AttemptOutcome::BetweenTries),
+        None if attempt > 1 => Some(AttemptOutcome::Failed),
+        None => Some(AttemptOutcome::NotBegun),
+        Some("SUCCEEDED") => Some(AttemptOutcome::Done),
+        Some("ABORTED") => Some(AttemptOutcome::Failed),
+        Some("FAILED" | "TIMED_OUT") if attempt > retries => Some(AttemptOutcome::Failed),
         Some("FAILED" | "TIMED_OUT") => None,
         // RUNNING and PENDING_REDRIVE.
-        Some(_) => Some(Past::Running),
+        Some(_) => Some(AttemptOutcome::Running),
     }
 }
 
 /// Turns a node that has been between tries for longer than a retry takes into a failed one: nothing tries it any more.
-/// The time is what `turn` has waited for earlier nodes to begin.
+/// The time is what `waiting_node` has waited for earlier nodes to begin.
 #[must_use]
-pub fn settle_past(past: Past, turn: &Turn, terms: &Terms) -> Past {
-    let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes_seconds.max(SHORTEST_RETRY));
-    match past {
-        Past::BetweenTries if turn.waited_for(Holdup::Beginning) >= patience => Past::Failed,
-        Past::BetweenTries | Past::NotBegun | Past::Running | Past::Done | Past::Failed => past,
+pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
+    let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
+    match outcome {
+        AttemptOutcome::BetweenTries if waiting_node.waited_for(WaitReason::Beginning) >= patience => {
+            AttemptOutcome::Failed
+        }
+        AttemptOutcome::BetweenTries
+        | AttemptOutcome::NotBegun
+        | AttemptOutcome::Running
+        | AttemptOutcome::Done
+        | AttemptOutcome::Failed => outcome,
     }
 }
 
@@ -83,9 +94,9 @@ pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
 }
 
 #[must_use]
-pub fn check_failures(budget: u32, failed: usize) -> Option<Gate> {
+pub fn check_failures(budget: u32, failed: usize) -> Option<Admission> {
     let reason = format!("{failed} of its nodes failed, and failure_budget is {budget}");
-    (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| Gate::stop(reason))
+    (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| Admission::stop(reason))
 }
 
 /// A node of the rotation that has begun, according to the cluster's Nodes.
@@ -128,7 +139,7 @@ pub fn find_begun(
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
-        StoredClaim::Known(claim) => waits_for_turn(claim.urgency) && claim.is_of_installation(rotation),
+        StoredClaim::Known(claim) => waits_in_queue(claim.urgency) && claim.is_of_installation(rotation),
         StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => false,
     })
 }
@@ -138,19 +149,31 @@ fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
 /// It also stops waiting after `LONGEST_BEGIN` for a node that could have begun and has not.
 /// Such a node cannot be started at all, or the question whether it may start had no answer.
 #[must_use]
-pub fn check_pasts(pasts: &[(&InstanceId, Past)], fleet: &Fleet, turn: &Turn, at_once: u32) -> Option<Gate> {
-    let is_to_begin = |id: &InstanceId, past: &Past| *past == Past::NotBegun && is_in_service(id, fleet);
-    let to_begin = pasts.iter().filter(|(id, past)| is_to_begin(id, past)).count();
+pub fn check_outcomes(
+    outcomes: &[(&InstanceId, AttemptOutcome)],
+    fleet: &Fleet,
+    waiting_node: &WaitingNode,
+    at_once: u32,
+) -> Option<Admission> {
+    let is_to_begin = |id: &InstanceId, outcome: &AttemptOutcome| {
+        *outcome == AttemptOutcome::NotBegun && is_in_service(id, fleet)
+    };
+    let to_begin = outcomes
+        .iter()
+        .filter(|(id, outcome)| is_to_begin(id, outcome))
+        .count();
     let is_nobody_to_begin =
-        is_one_left(to_begin, at_once) || turn.waited_for(Holdup::Beginning) >= LONGEST_BEGIN;
-    pasts.iter().find_map(|(id, past)| {
-        let holdup = match past {
-            Past::NotBegun => (is_in_service(id, fleet) && !is_nobody_to_begin).then_some(Holdup::Beginning),
-            Past::BetweenTries => Some(Holdup::Beginning),
-            Past::Running => Some(Holdup::Canary),
-            Past::Done | Past::Failed => None,
+        is_one_left(to_begin, at_once) || waiting_node.waited_for(WaitReason::Beginning) >= LONGEST_BEGIN;
+    outcomes.iter().find_map(|(id, outcome)| {
+        let wait_reason = match outcome {
+            AttemptOutcome::NotBegun => {
+                (is_in_service(id, fleet) && !is_nobody_to_begin).then_some(WaitReason::Beginning)
+            }
+            AttemptOutcome::BetweenTries => Some(WaitReason::Beginning),
+            AttemptOutcome::Running => Some(WaitReason::Canary),
+            AttemptOutcome::Done | AttemptOutcome::Failed => None,
         };
-        holdup.map(|holdup| Gate::Wait(holdup, describe_awaited(id)))
+        wait_reason.map(|wait_reason| Admission::Wait(wait_reason, describe_awaited(id)))
     })
 }
 

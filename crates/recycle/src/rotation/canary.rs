@@ -9,7 +9,9 @@ use crate::base::names::EVICTED_ANNOTATION;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::drain::evicted::is_noted;
-use crate::rotation::admission::{Gate, Holdup, LONGEST_PENDING, Stop, Turn, comes_after_others};
+use crate::rotation::admission::{
+    Admission, LONGEST_PENDING, Stop, WaitReason, WaitingNode, comes_after_others,
+};
 use crate::rotation::attempts::{Begun, describe_awaited};
 use crate::rotation::outdated::Release;
 
@@ -27,10 +29,12 @@ pub enum Canary<'a> {
 }
 
 #[must_use]
-pub fn find_canary<'a>(turn: &Turn, begun: &'a [Begun]) -> Canary<'a> {
-    let others = begun.iter().filter(|one| one.instance != turn.instance_id);
+pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary<'a> {
+    let others = begun
+        .iter()
+        .filter(|one| one.instance != waiting_node.instance_id);
     match others.collect::<Vec<_>>().as_slice() {
-        [] if turn.index == 0 => Canary::First,
+        [] if waiting_node.index == 0 => Canary::First,
         [] => Canary::Ask,
         [only] => only
             .replacement
@@ -45,12 +49,12 @@ pub fn find_canary<'a>(turn: &Turn, begun: &'a [Begun]) -> Canary<'a> {
 /// A node whose turn came at the beginning also waits at its first look, because the first node is about to begin then.
 /// Otherwise a rotation of many groups would ask hundreds of questions at one moment.
 #[must_use]
-pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Gate> {
+pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u32) -> Option<Admission> {
     match canary {
-        Canary::Await(first) => Some(Gate::Await(describe_awaited(first))),
-        Canary::Ask if turn.waited == 0 && !comes_after_others(turn, at_once) => {
+        Canary::Await(first) => Some(Admission::Await(describe_awaited(first))),
+        Canary::Ask if waiting_node.waited == 0 && !comes_after_others(waiting_node, at_once) => {
             let reason = "the group's first node is about to begin";
-            Some(Gate::Wait(Holdup::Beginning, reason.to_owned()))
+            Some(Admission::Wait(WaitReason::Beginning, reason.to_owned()))
         }
         Canary::Ask | Canary::Passed | Canary::Judge(_) | Canary::First => None,
     }
@@ -58,12 +62,12 @@ pub fn check_canary(canary: &Canary<'_>, turn: &Turn, at_once: u32) -> Option<Ga
 
 /// Checks whether the first replacement's kubelet is newer than the control plane, and if so stops the group.
 #[must_use]
-pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Gate> {
+pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Admission> {
     let kubelet = Release::read(&replacement.kubelet)?;
     let plane = control_plane.filter(|plane| kubelet > *plane)?;
     let name = &replacement.name;
     let why = format!("the replacement {name} has kubelet {kubelet}, the control plane is {plane}");
-    Some(Gate::stop_with(Stop::KubeletTooNew, why))
+    Some(Admission::stop_with(Stop::KubeletTooNew, why))
 }
 
 /// Returns the Pending pods that were created since the rotation began and whose controllers had pods evicted by this rotation.
@@ -89,13 +93,15 @@ pub fn has_evicted(begun: &[Begun]) -> bool {
 }
 
 #[must_use]
-pub fn check_displaced(displaced: &[String], turn: &Turn) -> Option<Gate> {
+pub fn check_displaced(displaced: &[String], waiting_node: &WaitingNode) -> Option<Admission> {
     let first = displaced.first()?;
     let count = displaced.len();
     let text = format!("{count} pods that this rotation evicted are still Pending, such as {first}");
-    Some(if turn.waited_for(Holdup::Pending) >= LONGEST_PENDING {
-        Gate::stop(text)
-    } else {
-        Gate::Wait(Holdup::Pending, text)
-    })
+    Some(
+        if waiting_node.waited_for(WaitReason::Pending) >= LONGEST_PENDING {
+            Admission::stop(text)
+        } else {
+            Admission::Wait(WaitReason::Pending, text)
+        },
+    )
 }

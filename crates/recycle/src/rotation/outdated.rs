@@ -33,7 +33,7 @@ pub struct Outdated {
     pub ami: bool,
     /// The kubelet has an older minor version than the control plane.
     pub kubelet: bool,
-    pub older_than_hours: Option<u32>,
+    pub older_than: Option<u32>,
     pub launched_before: Option<Timestamp>,
     pub all: bool,
 }
@@ -49,14 +49,14 @@ impl Outdated {
     /// Refuses a selection without a criterion, and one with both `groups` and `group_tag`.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
-        let by_age = self.older_than_hours.is_some() || self.launched_before.is_some();
+        let by_age = self.older_than.is_some() || self.launched_before.is_some();
         let has_criterion = by_age || self.launch_template || self.ami || self.kubelet || self.all;
         if self.groups.is_some() && self.group_tag.is_some() {
             return refuse("selection: outdated has groups and group_tag; write one of them");
         }
         if !has_criterion {
             return refuse(
-                "selection: outdated needs launch_template, ami, kubelet, older_than_hours, launched_before or all",
+                "selection: outdated needs launch_template, ami, kubelet, older_than, launched_before or all",
             );
         }
         Ok(())
@@ -127,7 +127,7 @@ impl fmt::Display for Release {
 
 /// The facts by which members are judged.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct OutdatedFacts<'a> {
     pub machines: &'a [Machine],
     /// The current facts of the groups' templates.
     pub templates: &'a BTreeMap<Template, TemplateFacts>,
@@ -138,7 +138,7 @@ pub struct Scene<'a> {
     pub now: Timestamp,
 }
 
-impl Scene<'_> {
+impl OutdatedFacts<'_> {
     pub(crate) fn machine(&self, id: &InstanceId) -> Option<&Machine> {
         self.machines.iter().find(|machine| machine.instance.id == *id)
     }
@@ -162,8 +162,13 @@ pub enum Criterion {
 }
 
 #[must_use]
-pub fn is_outdated(outdated: &Outdated, fleet: &Fleet, member: &FleetMember, scene: &Scene<'_>) -> bool {
-    !find_criteria(outdated, fleet, member, scene).is_empty()
+pub fn is_outdated(
+    outdated: &Outdated,
+    fleet: &Fleet,
+    member: &FleetMember,
+    known: &OutdatedFacts<'_>,
+) -> bool {
+    !find_criteria(outdated, fleet, member, known).is_empty()
 }
 
 /// Returns the criteria that a member meets. Empty if the filter `node_labels` leaves it out, or its instance is unknown.
@@ -171,16 +176,16 @@ pub(crate) fn find_criteria(
     outdated: &Outdated,
     fleet: &Fleet,
     member: &FleetMember,
-    scene: &Scene<'_>,
+    known: &OutdatedFacts<'_>,
 ) -> Vec<Criterion> {
-    let node = scene.node(&member.instance);
+    let node = known.node(&member.instance);
     let has_labels = |selector: &Selector| node.is_some_and(|node| selector.matches(&node.labels));
     let is_meant = outdated.node_labels.as_ref().is_none_or(has_labels);
-    let Some(machine) = scene.machine(&member.instance).filter(|_| is_meant) else {
+    let Some(machine) = known.machine(&member.instance).filter(|_| is_meant) else {
         return Vec::new();
     };
     let named = fleet.template_of(&member.instance_type);
-    let facts = named.and_then(|template| scene.templates.get(template));
+    let facts = named.and_then(|template| known.templates.get(template));
     // A group with a launch configuration names no template, so no member is behind one.
     let is_behind = named.zip(facts).is_some_and(|(named, facts)| {
         let launched = member.template.as_ref();
@@ -189,11 +194,11 @@ pub(crate) fn find_criteria(
     let wanted_image = facts.and_then(|facts| facts.image.as_ref());
     let has_another = wanted_image.is_some_and(|image| *image != machine.image);
     let kubelet = node.and_then(|node| Release::read(&node.kubelet));
-    let versions = kubelet.zip(scene.control_plane);
+    let versions = kubelet.zip(known.control_plane);
     let is_older = versions.is_some_and(|(kubelet, plane)| kubelet < plane);
     let launched = machine.launched_at;
-    let is_old = outdated.older_than_hours.is_some_and(|hours| {
-        scene.now.duration_since(launched) > SignedDuration::from_hours(i64::from(hours))
+    let is_old = outdated.older_than.is_some_and(|hours| {
+        known.now.duration_since(launched) > SignedDuration::from_hours(i64::from(hours))
     });
     let is_from_before = outdated.launched_before.is_some_and(|moment| launched < moment);
     [
@@ -212,7 +217,7 @@ pub(crate) fn find_criteria(
 /// Returns a short hash of the templates and versions that a group launches from, to travel through the state machine.
 /// Another hash means that one of them has changed.
 #[must_use]
-pub fn describe_aim(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
+pub fn describe_launch_source(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());
     let versions = named.map(|template| {
         let facts = templates.get(template);

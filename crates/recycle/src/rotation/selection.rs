@@ -11,7 +11,7 @@ use crate::base::text::cut_text;
 use crate::cluster::cluster_tag::has_cluster_tag;
 use crate::input::start::Start;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, fleet_of};
-use crate::rotation::outdated::{Chosen, Criterion, Scene, find_criteria, is_worked_on};
+use crate::rotation::outdated::{Chosen, Criterion, OutdatedFacts, find_criteria, is_worked_on};
 use crate::rotation::request::{Selection, Trigger};
 
 /// Characters of a reason, so that the answer stays under 8 KB.
@@ -102,19 +102,19 @@ pub fn choose_listed(
 pub fn choose_members(
     selection: &Selection,
     fleet: &Fleet,
-    scene: &Scene<'_>,
+    known: &OutdatedFacts<'_>,
     rotation: &ExecutionArn,
 ) -> Chosen {
     let meant_by = |member: &FleetMember| match selection {
         Selection::InstanceIds(ids) if ids.contains(&member.instance) => vec![Criterion::InstanceIds],
         Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
-        Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, scene),
+        Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, known),
     };
     let mut found = Vec::new();
     let mut claimed = 0;
     for member in fleet.in_service() {
         let met = meant_by(member);
-        match scene.machine(&member.instance).filter(|_| !met.is_empty()) {
+        match known.machine(&member.instance).filter(|_| !met.is_empty()) {
             Some(machine) if is_worked_on(&machine.instance, rotation) => claimed += 1,
             Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
             None => {}

@@ -34,7 +34,7 @@ const EVENTS_OF_A_RETRY: usize = 16 + 9;
 /// The fields of a rotation's input that are its terms.
 pub const FIELDS: [&str; 8] = [
     "at_once",
-    "wait_between_nodes_seconds",
+    "wait_between_nodes",
     "start_no_new_node_after",
     "on_failure",
     "failure_budget",
@@ -47,7 +47,7 @@ pub const FIELDS: [&str; 8] = [
 pub struct Terms {
     /// None: `max_surge_per_group` of the module.
     pub at_once: Option<AtOnce>,
-    pub wait_between_nodes_seconds: u32,
+    pub wait_between_nodes: u32,
     pub start_no_new_node_after: Option<End>,
     /// `on_failure` and `failure_budget`: the group stops when more of its nodes than this have failed.
     /// None: the group continues, however many fail.
@@ -100,7 +100,7 @@ impl Mark {
 #[serde(deny_unknown_fields)]
 struct Given {
     at_once: Option<Value>,
-    wait_between_nodes_seconds: Option<u32>,
+    wait_between_nodes: Option<u32>,
     start_no_new_node_after: Option<String>,
     on_failure: Option<OnFailure>,
     failure_budget: Option<u32>,
@@ -121,12 +121,12 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
     let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = read_up_to("retries", given.retries, MOST_RETRIES)?;
-    let between = given.wait_between_nodes_seconds;
-    let between = read_up_to("wait_between_nodes_seconds", between, LONGEST_PAUSE_BETWEEN)?;
+    let between = given.wait_between_nodes;
+    let between = read_up_to("wait_between_nodes", between, LONGEST_PAUSE_BETWEEN)?;
     let end = given.start_no_new_node_after.as_deref();
     Ok(Terms {
         at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
-        wait_between_nodes_seconds: between,
+        wait_between_nodes: between,
         start_no_new_node_after: end.map(read_end).transpose()?,
         failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
             (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
@@ -282,7 +282,7 @@ mod tests {
             terms,
             Terms {
                 at_once: None,
-                wait_between_nodes_seconds: 0,
+                wait_between_nodes: 0,
                 start_no_new_node_after: None,
                 failure_budget: Some(0),
                 retries: 0,
@@ -304,10 +304,7 @@ mod tests {
             (json!({"at_once": "many"}), "and is \"many\""),
             (json!({"at_once": true}), "and is true"),
             (json!({"retries": 11}), "retries must be from 0 to 10, and is 11"),
-            (
-                json!({"wait_between_nodes_seconds": 86_401}),
-                "must be from 0 to 86400",
-            ),
+            (json!({"wait_between_nodes": 86_401}), "must be from 0 to 86400"),
             (json!({"start_no_new_node_after": "soon"}), "and is \"soon\""),
             (
                 json!({"start_no_new_node_after": "-PT1H"}),

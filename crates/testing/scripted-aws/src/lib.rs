@@ -33,13 +33,13 @@ pub struct ScriptedAws {
 
 #[derive(Debug, Default)]
 struct State {
-    script: VecDeque<Scene>,
+    script: VecDeque<Exchange>,
     calls: Vec<String>,
     actions: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Scene {
+struct Exchange {
     action: &'static str,
     answer: Answer,
 }
@@ -143,12 +143,12 @@ impl ScriptedAws {
 
     /// Counts the scenes that no call has played.
     #[must_use]
-    pub fn scenes_left(&self) -> usize {
+    pub fn exchanges_left(&self) -> usize {
         self.state().script.len()
     }
 
     fn add(self, action: &'static str, answer: Answer) -> Self {
-        self.state().script.push_back(Scene { action, answer });
+        self.state().script.push_back(Exchange { action, answer });
         self
     }
 
@@ -161,9 +161,9 @@ impl ScriptedAws {
         let mut state = self.state();
         state.calls.push(call.clone());
         state.actions.push(action.clone());
-        let position = state.script.iter().position(|scene| scene.action == action);
-        let scene = position.and_then(|position| state.script.remove(position));
-        HttpConnectorFuture::ready(match scene.map(|scene| scene.answer) {
+        let position = state.script.iter().position(|exchange| exchange.action == action);
+        let exchange = position.and_then(|position| state.script.remove(position));
+        HttpConnectorFuture::ready(match exchange.map(|exchange| exchange.answer) {
             Some(Answer::Result(content)) => respond(200, "", protocol.result(&action, &content)),
             Some(Answer::Refusal {
                 status,

@@ -17,12 +17,12 @@ pub struct ScriptedKube {
 
 #[derive(Debug, Default)]
 struct State {
-    script: VecDeque<Scene>,
+    script: VecDeque<Exchange>,
     calls: Vec<Call>,
 }
 
 #[derive(Debug)]
-struct Scene {
+struct Exchange {
     method: &'static str,
     path: String,
     answer: Answer,
@@ -79,7 +79,7 @@ impl ScriptedKube {
     }
 
     fn add(self, method: &'static str, path: &str, answer: Answer) -> Self {
-        self.state().script.push_back(Scene {
+        self.state().script.push_back(Exchange {
             method,
             path: path.to_owned(),
             answer,
@@ -126,7 +126,7 @@ impl ScriptedKube {
 
     /// Counts the scenes that no call has played.
     #[must_use]
-    pub fn scenes_left(&self) -> usize {
+    pub fn exchanges_left(&self) -> usize {
         self.state().script.len()
     }
 
@@ -162,11 +162,11 @@ impl ScriptedKube {
         let position = state
             .script
             .iter()
-            .position(|scene| scene.method == call.method && call.path.contains(&scene.path));
+            .position(|exchange| exchange.method == call.method && call.path.contains(&exchange.path));
         let missing = format!("the script has no answer to {} {}", call.method, call.path);
         state.calls.push(call);
         match position.and_then(|position| state.script.remove(position)) {
-            Some(scene) => scene.answer,
+            Some(exchange) => exchange.answer,
             None => Answer::Response(501, refusal(501, "NotImplemented", &missing)),
         }
     }

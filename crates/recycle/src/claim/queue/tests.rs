@@ -38,15 +38,15 @@ fn rival(node: &str, phase: Phase, seconds: i64) -> Rival {
 }
 
 /// Decides the step of node m, which claimed at second 10.
-fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> TurnStep {
-    decide_turn(&claimed_at(phase, 10), &name("m"), rivals, limits)
+fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> QueueStep {
+    decide_queue_step(&claimed_at(phase, 10), &name("m"), rivals, limits)
 }
 
 #[test]
 fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
-    use Phase::{Claimed, Disposing, Draining, Standby, Turn, Waiting};
-    use TurnStep::{Swap, Wait};
-    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 14] = [
+    use Phase::{Admitted, Claimed, Disposing, Draining, Standby, Waiting};
+    use QueueStep::{Swap, Wait};
+    let cases: [(&str, Vec<Rival>, Limits, QueueStep); 14] = [
         ("alone", vec![], ONE, Swap),
         ("another is ahead", vec![rival("a", Claimed, 9)], ONE, Wait),
         ("another is behind", vec![rival("a", Claimed, 11)], ONE, Swap),
@@ -64,7 +64,7 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
         ),
         (
             "another may have its turn, though it is behind",
-            vec![rival("a", Turn, 11)],
+            vec![rival("a", Admitted, 11)],
             ONE,
             Wait,
         ),
@@ -124,9 +124,9 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
 
 #[test]
 fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_back() {
-    use Phase::{Claimed, Draining, Standby, Turn, Waiting};
-    use TurnStep::{Go, StepBack, Wait};
-    let cases: [(&str, Vec<Rival>, Limits, TurnStep); 11] = [
+    use Phase::{Admitted, Claimed, Draining, Standby, Waiting};
+    use QueueStep::{Go, StepBack, Wait};
+    let cases: [(&str, Vec<Rival>, Limits, QueueStep); 11] = [
         ("alone", vec![], ONE, Go),
         (
             "one in the queue, ahead by a clock that was late",
@@ -136,13 +136,13 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
         ),
         (
             "one has swapped, too, ahead",
-            vec![rival("a", Turn, 9)],
+            vec![rival("a", Admitted, 9)],
             ONE,
             StepBack,
         ),
         (
             "one has swapped, too, behind",
-            vec![rival("a", Turn, 11)],
+            vec![rival("a", Admitted, 11)],
             ONE,
             Wait,
         ),
@@ -154,7 +154,7 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
         ),
         (
             "one ahead is busy, one behind has swapped",
-            vec![rival("a", Draining, 9), rival("b", Turn, 11)],
+            vec![rival("a", Draining, 9), rival("b", Admitted, 11)],
             ONE,
             StepBack,
         ),
@@ -166,62 +166,70 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
         ),
         (
             "of two places one is taken by one ahead",
-            vec![rival("a", Turn, 9)],
+            vec![rival("a", Admitted, 9)],
             TWO,
             Go,
         ),
         (
             "of two places one is taken by one behind",
-            vec![rival("z", Turn, 11)],
+            vec![rival("z", Admitted, 11)],
             TWO,
             Go,
         ),
         (
             "one behind may be sure of its turn, and one ahead, too",
-            vec![rival("a", Turn, 9), rival("z", Turn, 11)],
+            vec![rival("a", Admitted, 9), rival("z", Admitted, 11)],
             TWO,
             Wait,
         ),
         (
             "both ahead",
-            vec![rival("a", Turn, 8), rival("b", Turn, 9)],
+            vec![rival("a", Admitted, 8), rival("b", Admitted, 9)],
             TWO,
             StepBack,
         ),
     ];
     for (case, rivals, limits, expected) in cases {
-        assert_eq!(decide(Turn, &rivals, limits), expected, "{case}");
+        assert_eq!(decide(Admitted, &rivals, limits), expected, "{case}");
     }
 }
 
 #[test]
 fn one_that_was_found_past_the_turn_goes_on_whoever_else_is_underway() {
-    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Turn, 2)];
+    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Admitted, 2)];
     for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
-        assert_eq!(decide(phase, &rivals, ONE), TurnStep::Go, "{phase}");
+        assert_eq!(decide(phase, &rivals, ONE), QueueStep::Go, "{phase}");
     }
 }
 
 #[test]
 fn hook_and_spot_do_not_wait_and_count_for_others() {
-    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Turn, 2)];
+    let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Admitted, 2)];
     for urgency in Urgency::ALL {
         let me = |phase| Claim {
             urgency,
             ..claimed_at(phase, 10)
         };
-        let step = |phase| decide_turn(&me(phase), &name("m"), &rivals, ONE);
+        let step = |phase| decide_queue_step(&me(phase), &name("m"), &rivals, ONE);
         let expected = if urgency == Urgency::Planned {
-            (TurnStep::Wait, TurnStep::StepBack)
+            (QueueStep::Wait, QueueStep::StepBack)
         } else {
-            (TurnStep::Swap, TurnStep::Go)
+            (QueueStep::Swap, QueueStep::Go)
         };
-        assert_eq!((step(Phase::Claimed), step(Phase::Turn)), expected, "{urgency}");
+        assert_eq!(
+            (step(Phase::Claimed), step(Phase::Admitted)),
+            expected,
+            "{urgency}"
+        );
         let other = Rival {
-            claim: me(Phase::Turn),
-            ..rival("u", Phase::Turn, 0)
+            claim: me(Phase::Admitted),
+            ..rival("u", Phase::Admitted, 0)
         };
-        assert_eq!(decide(Phase::Claimed, &[other], ONE), TurnStep::Wait, "{urgency}");
+        assert_eq!(
+            decide(Phase::Claimed, &[other], ONE),
+            QueueStep::Wait,
+            "{urgency}"
+        );
     }
 }
 
@@ -233,10 +241,10 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
         ..node(text)
     };
     let written = |claim: &Claim| serde_json::to_string(claim).unwrap();
-    let ours = written(&claimed_at(Phase::Turn, 5));
+    let ours = written(&claimed_at(Phase::Admitted, 5));
     let of_another_group = written(&Claim {
         group: "gpu".parse().unwrap(),
-        ..claim(Phase::Turn)
+        ..claim(Phase::Admitted)
     });
     let of_another_installation = ours.replace("recycle-eks-", "other-");
     assert_ne!(of_another_installation, ours);
@@ -253,7 +261,7 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
     let names: Vec<&str> = rivals.iter().map(|rival| rival.node.as_str()).collect();
     assert_eq!(names, ["a"]);
     assert_eq!(rivals[0].instance, Some(id(NEW)));
-    assert_eq!(rivals[0].claim, claimed_at(Phase::Turn, 5));
+    assert_eq!(rivals[0].claim, claimed_at(Phase::Admitted, 5));
 }
 
 #[test]
@@ -313,7 +321,7 @@ fn a_turn_is_waited_for_by_the_poll_law_for_a_day() {
         (90_000, None),
         (-5, Some(30)),
     ] {
-        assert_eq!(pace_turn(at(0), at(now)), expected, "{now}");
+        assert_eq!(pace_queue(at(0), at(now)), expected, "{now}");
     }
     let progress = write_queue_progress("it waits".to_owned(), at(0));
     assert_eq!((progress.since, progress.until), (at(0), at(86_400)));
@@ -341,7 +349,7 @@ enum Doing {
     /// Reads the group's claims.
     List,
     /// Carries out the decision that it made from the list.
-    Act(TurnStep),
+    Act(QueueStep),
     /// Knows that its turn has come. The next invocation begins the work.
     Begin,
     /// Works, phase by phase.
@@ -414,11 +422,11 @@ impl Model {
                 Doing::Claim
             }
             (Doing::Claim, Some(stamp)) => {
-                let former = worker.claim.as_ref().map_or(Phase::Claimed, |claim| claim.phase);
-                let phase = if waits_for_turn(worker.urgency) {
-                    former
+                let previous = worker.claim.as_ref().map_or(Phase::Claimed, |claim| claim.phase);
+                let phase = if waits_in_queue(worker.urgency) {
+                    previous
                 } else {
-                    former.max(Phase::Turn)
+                    previous.max(Phase::Admitted)
                 };
                 worker.claim = Some(Claim {
                     fence: Fence {
@@ -431,15 +439,15 @@ impl Model {
                 Doing::List
             }
             (Doing::List, _) => match &worker.claim {
-                Some(claim) => Doing::Act(decide_turn(claim, &worker.node, &rivals, limits)),
+                Some(claim) => Doing::Act(decide_queue_step(claim, &worker.node, &rivals, limits)),
                 None => panic!("it lists what it has not joined"),
             },
-            (Doing::Act(TurnStep::Swap), _) => worker.swap(Phase::Turn, Doing::List),
-            (Doing::Act(TurnStep::StepBack), _) => worker.swap(Phase::Claimed, Doing::List),
-            (Doing::Act(TurnStep::Wait), _) => Doing::List,
-            (Doing::Act(TurnStep::Go), _) => Doing::Begin,
+            (Doing::Act(QueueStep::Swap), _) => worker.swap(Phase::Admitted, Doing::List),
+            (Doing::Act(QueueStep::StepBack), _) => worker.swap(Phase::Claimed, Doing::List),
+            (Doing::Act(QueueStep::Wait), _) => Doing::List,
+            (Doing::Act(QueueStep::Go), _) => Doing::Begin,
             (Doing::Begin, _) => match worker.phase() {
-                Some(Phase::Turn) => worker.swap(Phase::Standby, Doing::Work),
+                Some(Phase::Admitted) => worker.swap(Phase::Standby, Doing::Work),
                 _ => Doing::Work,
             },
             (Doing::Work, _) => match worker.phase() {
@@ -461,16 +469,16 @@ impl Model {
         let planned = || {
             self.workers
                 .iter()
-                .filter(|worker| waits_for_turn(worker.urgency))
+                .filter(|worker| waits_in_queue(worker.urgency))
         };
         let busy = planned().filter(|worker| {
-            worker.has_its_turn()
+            worker.is_admitted()
                 && matches!(
                     worker.phase(),
-                    Some(Phase::Turn | Phase::Standby | Phase::Draining)
+                    Some(Phase::Admitted | Phase::Standby | Phase::Draining)
                 )
         });
-        let underway = planned().filter(|worker| worker.has_its_turn());
+        let underway = planned().filter(|worker| worker.is_admitted());
         assert!(busy.count() <= self.limits.parallel, "{:#?}", self.workers);
         assert!(underway.count() <= self.limits.surge, "{:#?}", self.workers);
     }
@@ -505,9 +513,9 @@ impl Worker {
     }
 
     /// Whether the worker was told that its turn has come, or its claim was found past the turn.
-    fn has_its_turn(&self) -> bool {
-        matches!(self.doing, Doing::Act(TurnStep::Go) | Doing::Begin)
-            || self.phase().is_some_and(|phase| phase > Phase::Turn)
+    fn is_admitted(&self) -> bool {
+        matches!(self.doing, Doing::Act(QueueStep::Go) | Doing::Begin)
+            || self.phase().is_some_and(|phase| phase > Phase::Admitted)
     }
 }
 
@@ -535,7 +543,7 @@ fn one_that_is_sure_of_its_turn_though_it_came_last_counts_for_those_ahead() {
     assert!(
         [first, second]
             .iter()
-            .all(|number| model.workers[*number].phase() == Some(Phase::Turn)),
+            .all(|number| model.workers[*number].phase() == Some(Phase::Admitted)),
         "all three have swapped"
     );
     for number in [second, first, second, first] {
@@ -619,7 +627,7 @@ fn with_after_nobody_begins_in_a_group_that_is_short_of_members() {
     let asked = |phase, group: &Group, input: &Input| {
         find_shortage(&claim(phase), group, input, &GroupState::default())
     };
-    for phase in [Phase::Claimed, Phase::Turn] {
+    for phase in [Phase::Claimed, Phase::Admitted] {
         assert_eq!(asked(phase, &whole, &after), None);
         assert_eq!(asked(phase, &short, &before), None);
         let text = asked(phase, &short, &after).unwrap();
@@ -669,7 +677,7 @@ fn with_after_the_last_healthy_target_of_several_members_waits_for_another() {
         ..GroupState::default()
     };
     let after = input(json!({"replacement": "after"}));
-    let forced = input(json!({"replacement": "after", "force": ["last_target"]}));
+    let forced = input(json!({"replacement": "after", "override": ["last_target"]}));
     let mut alone = group();
     alone.desired = 1;
     alone.members.truncate(1);

@@ -148,7 +148,7 @@ fn is_the_only_one(found: &[Finding], expected: Expected) {
         "{finding:?}"
     );
     assert!(finding.found.contains(words), "{words}: {finding:?}");
-    assert!(finding.mend.is_some(), "{finding:?}");
+    assert!(finding.remedy.is_some(), "{finding:?}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn of_a_healthy_installation_every_finding_is_ok_and_has_no_mend() {
     let findings = examine(&healthy(), &Seen::Found(inside()));
     assert_eq!(worst(&findings), Level::Ok, "{findings:#?}");
     assert!(
-        findings.iter().all(|finding| finding.mend.is_none()),
+        findings.iter().all(|finding| finding.remedy.is_none()),
         "{findings:#?}"
     );
     for check in [
@@ -444,8 +444,8 @@ fn a_groups_name_is_one_word_in_every_command() {
     let findings = wrong(&seen, inside());
     let commands: Vec<&str> = findings
         .iter()
-        .filter_map(|finding| finding.mend.as_deref())
-        .filter(|mend| mend.starts_with("aws "))
+        .filter_map(|finding| finding.remedy.as_deref())
+        .filter(|remedy| remedy.starts_with("aws "))
         .collect();
     assert_eq!(commands.len(), 3, "{findings:#?}");
     for command in commands {
@@ -767,7 +767,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_
     }
     let mode = &wrong(&mapped("CONFIG_MAP"), inside())[0];
     assert!(
-        mode.mend.as_deref().is_some_and(|mend| mend.contains(
+        mode.remedy.as_deref().is_some_and(|remedy| remedy.contains(
             "update-cluster-config --name prod --access-config authenticationMode=API_AND_CONFIG_MAP"
         )),
         "{mode:?}"

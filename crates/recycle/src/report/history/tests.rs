@@ -3,12 +3,12 @@ use serde_json::json;
 
 use super::*;
 use crate::fixtures::{ARN, OLD, at};
-use crate::report::event::{BOXES, End, Happened, Stage, find_box};
+use crate::report::event::{BOXES, End, EventKind, Stage, find_box};
 use crate::report::parts::{Look, MOST_LOOKS, SeenPod, Span, thin};
 use crate::report::reader::find_started;
 
 /// Builds a history from pairs: seconds after the beginning, and what happened.
-fn history(events: &[(i64, Happened)]) -> Vec<Event> {
+fn history(events: &[(i64, EventKind)]) -> Vec<Event> {
     let numbered = events.iter().enumerate();
     numbered
         .map(|(index, (seconds, what))| Event {
@@ -20,18 +20,18 @@ fn history(events: &[(i64, Happened)]) -> Vec<Event> {
         .collect()
 }
 
-fn entered(state: &str) -> Happened {
-    Happened::Entered(state.to_owned())
+fn entered(state: &str) -> EventKind {
+    EventKind::Entered(state.to_owned())
 }
 
 /// Returns an answer of a function, with the run that it carries.
-fn answered(mut payload: Value) -> Happened {
+fn answered(mut payload: Value) -> EventKind {
     payload["run"]["node"] = json!("a");
     payload["run"]["group"] = json!("workers");
-    Happened::Answered(payload)
+    EventKind::Answered(payload)
 }
 
-fn looked(counts: Value, names: Value) -> Happened {
+fn looked(counts: Value, names: Value) -> EventKind {
     answered(json!({"verdict": "wait", "reason": "it waits", "counts": counts, "names": names}))
 }
 
@@ -54,7 +54,7 @@ fn succeeded(output: Value) -> End {
 }
 
 /// Returns the report of an execution of `recycle-node` with these events.
-fn report(events: &[(i64, Happened)], ended_at: Option<i64>) -> NodeReport {
+fn report(events: &[(i64, EventKind)], ended_at: Option<i64>) -> NodeReport {
     report_node(&execution(ended_at), &history(events))
 }
 
@@ -74,7 +74,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
             (1, entered("ClaimNode")),
             (2, answered(json!({"verdict": "standby", "reason": "ours"}))),
             (2, entered("NodeClaimed")),
-            (2, entered("TellOfStart")),
+            (2, entered("NotifyStart")),
             (3, entered("StandbyNode")),
             (4, entered("WaitForReplacement")),
             (60, entered("StandbyNode")),
@@ -83,7 +83,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
             (63, entered("WaitForPods")),
             (100, entered("DetachTerminate")),
             (101, entered("WaitForDisposal")),
-            (160, entered("TellOfEnd")),
+            (160, entered("NotifyEnd")),
             (161, entered("NodeRecycled")),
         ],
         Some(162),
@@ -91,7 +91,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
     assert_eq!(
         spans(&report.stages),
         [
-            (Stage::Turn, at(1), Some(at(3))),
+            (Stage::Queue, at(1), Some(at(3))),
             (Stage::Replacement, at(3), Some(at(61))),
             (Stage::Drain, at(61), Some(at(100))),
             (Stage::Disposal, at(100), Some(at(162))),
@@ -236,7 +236,7 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
     let blocked = |since: i64, tell: Value| {
         let mut payload = json!({"verdict": "evict", "run": {"blockage": {"since": at(since).to_string()}}});
         if !tell.is_null() {
-            payload["tell"] = tell;
+            payload["notification"] = tell;
         }
         answered(payload)
     };
@@ -272,9 +272,9 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
             (vec!["budget a/web keeps 2 pods".to_owned()], at(390), None),
         ]
     );
-    assert_eq!(report.told.len(), 1);
+    assert_eq!(report.notifications.len(), 1);
     assert_eq!(
-        (report.told[0].event.as_str(), report.told[0].at),
+        (report.notifications[0].event.as_str(), report.notifications[0].at),
         ("blocked", at(700))
     );
 }
@@ -295,7 +295,7 @@ fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
         (1, entered("CheckPods")),
         (
             2,
-            Happened::Failed {
+            EventKind::Failed {
                 error: "DrainTimedOut".to_owned(),
                 cause: json!({"errorType": "DrainTimedOut", "errorMessage": "1 pod is left"}).to_string(),
             },
@@ -308,12 +308,15 @@ fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
         ("DrainTimedOut", false)
     );
     assert_eq!(report.summary.reason, "its time was over");
-    let trouble = &report.troubles[0];
+    let failed_attempt = &report.failed_attempts[0];
     assert_eq!(
-        (trouble.state.as_str(), trouble.cause.as_str()),
+        (failed_attempt.state.as_str(), failed_attempt.cause.as_str()),
         ("CheckPods", "1 pod is left")
     );
-    assert_eq!(spans(&report.stages)[1], (Stage::PutBack, at(3), Some(at(9))));
+    assert_eq!(
+        spans(&report.stages)[1],
+        (Stage::RestoreState, at(3), Some(at(9)))
+    );
 }
 
 #[test]
@@ -332,16 +335,16 @@ fn of_very_many_looks_some_stay_and_the_first_and_the_last_among_them() {
 #[test]
 fn executions_are_found_by_the_names_that_they_are_started_under() {
     let start = |name: &str, machine: &str| {
-        Happened::Scheduled(json!({
+        EventKind::Scheduled(json!({
             "Name": name,
             "StateMachineArn": format!("arn:aws-cn:states:cn-north-1:123456789012:stateMachine:{machine}"),
         }))
     };
     let events = history(&[
-        (0, Happened::Scheduled(json!({"FunctionName": "select-nodes"}))),
+        (0, EventKind::Scheduled(json!({"FunctionName": "select-nodes"}))),
         (1, start("manual-i-1", "r-recycle-node:live")),
         (2, start("manual-i-2", "r-recycle-node")),
-        (3, Happened::MapRun("arn:map".to_owned())),
+        (3, EventKind::MapRun("arn:map".to_owned())),
     ]);
     let arn =
         |name: &str| format!("arn:aws-cn:states:cn-north-1:123456789012:execution:r-recycle-node:{name}");

@@ -12,9 +12,9 @@ use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::node::Taint;
 use crate::records::node_record::Record;
-use crate::records::restore_log::Deed;
 use crate::records::restore_log::GaveUp;
-use crate::restore::facts::Newcomer;
+use crate::records::restore_log::GroupChange;
+use crate::restore::facts::NewMember;
 use crate::restore::step::LINE_PATIENCE;
 use crate::restore::step::MOST_STEPS;
 use crate::restore::step::PATIENCE;
@@ -34,9 +34,9 @@ use crate::records::claim::Phase;
 struct World {
     group: Group,
     instance: Instance,
-    newcomers: Option<Vec<Newcomer>>,
+    new_members: Option<Vec<NewMember>>,
     protected: Vec<InstanceId>,
-    deeds: Deeds,
+    group_changes: GroupChanges,
     kubernetes: KubernetesHalf,
     is_lost: bool,
     queued_since: Option<Timestamp>,
@@ -60,9 +60,9 @@ impl World {
                 tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
                 ..instance()
             },
-            newcomers: Some(Vec::new()),
+            new_members: Some(Vec::new()),
             protected: Vec::new(),
-            deeds: Deeds::default(),
+            group_changes: GroupChanges::default(),
             kubernetes: KubernetesHalf::Clean,
             is_lost: false,
             queued_since: Some(at(0)),
@@ -74,7 +74,7 @@ impl World {
 
     fn with_replacement(mut self, lifecycle_state: &str, has_pods: bool) -> Self {
         self.group.members.push(member(NEW, lifecycle_state));
-        self.newcomers = Some(vec![Newcomer {
+        self.new_members = Some(vec![NewMember {
             instance: id(NEW),
             lifecycle_state: lifecycle_state.to_owned(),
             node: Some(node("new")),
@@ -88,19 +88,19 @@ impl World {
         self
     }
 
-    fn next(&self) -> PutBackStep {
-        next_put_back_step(&Situation {
+    fn next(&self) -> RestoreStep {
+        next_restore_step(&RestoreFacts {
             id: &self.instance.id,
             instance: Some(&self.instance),
             group: Some(&self.group),
             kubernetes: self.kubernetes,
             is_lost: self.is_lost,
-            newcomers: self.newcomers.as_deref(),
+            new_members: self.new_members.as_deref(),
             marked: &[],
             queued_since: self.queued_since,
             ahead: self.ahead.as_ref(),
             protected: &self.protected,
-            deeds: &self.deeds,
+            group_changes: &self.group_changes,
             waited: self.waited,
             steps: self.steps,
         })
@@ -114,48 +114,48 @@ impl World {
             .unwrap()
     }
 
-    fn newcomer_mut(&mut self) -> &mut Newcomer {
-        self.newcomers.as_mut().unwrap().first_mut().unwrap()
+    fn new_member_mut(&mut self) -> &mut NewMember {
+        self.new_members.as_mut().unwrap().first_mut().unwrap()
     }
 
     /// Applies a step as AWS and Kubernetes would. Returns true if it was the last one.
-    fn take(&mut self, step: &PutBackStep) -> bool {
+    fn take(&mut self, step: &RestoreStep) -> bool {
         match step {
-            PutBackStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
-            PutBackStep::Queue => self.queued_since = Some(at(0)),
-            PutBackStep::Protect(ids) => {
+            RestoreStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
+            RestoreStep::Queue => self.queued_since = Some(at(0)),
+            RestoreStep::Protect(ids) => {
                 for id in ids {
                     self.member_mut(id).protected_from_scale_in = true;
                     self.protected.push(id.clone());
                 }
             }
-            PutBackStep::Unprotect(ids) => {
+            RestoreStep::Unprotect(ids) => {
                 for id in ids {
                     self.member_mut(id).protected_from_scale_in = false;
                 }
                 self.protected.clear();
             }
-            PutBackStep::CordonReplacement(_) => {
-                let node = self.newcomer_mut().node.as_mut().unwrap();
+            RestoreStep::CordonReplacement(_) => {
+                let node = self.new_member_mut().node.as_mut().unwrap();
                 node.unschedulable = true;
                 node.annotations
                     .insert(CORDONED_FOR_ANNOTATION.to_owned(), OLD.to_owned());
             }
-            PutBackStep::ReleaseReplacements { .. } => {
-                let node = self.newcomer_mut().node.as_mut().unwrap();
+            RestoreStep::ReleaseReplacements { .. } => {
+                let node = self.new_member_mut().node.as_mut().unwrap();
                 node.unschedulable = false;
                 node.annotations.clear();
             }
-            PutBackStep::TerminateReplacement(id) => {
+            RestoreStep::TerminateReplacement(id) => {
                 assert!(self.group.desired > self.group.min, "AWS refuses that");
-                self.deeds = self.deeds.with(Deed::Terminate(id.clone()));
+                self.group_changes = self.group_changes.with(GroupChange::Terminate(id.clone()));
                 self.group.desired -= 1;
                 self.group.members.retain(|member| member.instance != *id);
-                self.newcomers = Some(Vec::new());
+                self.new_members = Some(Vec::new());
             }
-            PutBackStep::Lower { from } => {
+            RestoreStep::Lower { from } => {
                 assert!(self.group.desired > self.group.min, "AWS refuses that");
-                self.deeds = self.deeds.with(Deed::Lower(*from));
+                self.group_changes = self.group_changes.with(GroupChange::Lower(*from));
                 self.group.desired = from - 1;
                 // All other members are protected: only a member that is still on its way may be taken.
                 let victims = self
@@ -170,50 +170,50 @@ impl World {
                 );
                 self.group.members.retain(|member| member.protected_from_scale_in);
             }
-            PutBackStep::Raise { to } => self.group.desired = *to,
-            PutBackStep::ForgetDead => self.group.members.retain(|member| member.instance != id(OLD)),
-            PutBackStep::ExitStandby { from } => {
+            RestoreStep::Raise { to } => self.group.desired = *to,
+            RestoreStep::ForgetDead => self.group.members.retain(|member| member.instance != id(OLD)),
+            RestoreStep::ExitStandby { from } => {
                 assert!(self.group.desired < self.group.max, "AWS refuses that");
-                self.deeds = self.deeds.with(Deed::Exit(*from));
+                self.group_changes = self.group_changes.with(GroupChange::Exit(*from));
                 self.group.desired += 1;
                 "InService".clone_into(&mut self.member_mut(&id(OLD)).lifecycle_state);
             }
-            PutBackStep::Wait(..) => {
+            RestoreStep::Wait(..) => {
                 // Members that are on their way do not come.
                 self.group
                     .members
                     .retain(|member| !member.lifecycle_state.starts_with("Pending"));
-                self.newcomers
+                self.new_members
                     .as_mut()
                     .unwrap()
-                    .retain(|newcomer| !newcomer.lifecycle_state.starts_with("Pending"));
+                    .retain(|new_member| !new_member.lifecycle_state.starts_with("Pending"));
             }
-            PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_) => return true,
+            RestoreStep::Done(_) | RestoreStep::LeaveInStandby(_) | RestoreStep::Report(_) => return true,
         }
         false
     }
 
     /// Takes every step to the end. Returns the changes of the group in order, and the last step.
-    pub(crate) fn finish(&mut self) -> (Vec<&'static str>, PutBackStep) {
+    pub(crate) fn finish(&mut self) -> (Vec<&'static str>, RestoreStep) {
         let mut changes = Vec::new();
         for _ in 0..30 {
             let step = self.next();
             changes.extend(match &step {
-                PutBackStep::Lower { .. } => Some("lower"),
-                PutBackStep::Raise { .. } => Some("raise"),
-                PutBackStep::ExitStandby { .. } => Some("exit"),
-                PutBackStep::TerminateReplacement(_) => Some("drop"),
-                PutBackStep::ForgetDead => Some("forget"),
-                PutBackStep::UndoKubernetes
-                | PutBackStep::Queue
-                | PutBackStep::Protect(_)
-                | PutBackStep::Unprotect(_)
-                | PutBackStep::CordonReplacement(_)
-                | PutBackStep::ReleaseReplacements { .. }
-                | PutBackStep::Wait(..)
-                | PutBackStep::Done(_)
-                | PutBackStep::LeaveInStandby(_)
-                | PutBackStep::Report(_) => None,
+                RestoreStep::Lower { .. } => Some("lower"),
+                RestoreStep::Raise { .. } => Some("raise"),
+                RestoreStep::ExitStandby { .. } => Some("exit"),
+                RestoreStep::TerminateReplacement(_) => Some("drop"),
+                RestoreStep::ForgetDead => Some("forget"),
+                RestoreStep::UndoKubernetes
+                | RestoreStep::Queue
+                | RestoreStep::Protect(_)
+                | RestoreStep::Unprotect(_)
+                | RestoreStep::CordonReplacement(_)
+                | RestoreStep::ReleaseReplacements { .. }
+                | RestoreStep::Wait(..)
+                | RestoreStep::Done(_)
+                | RestoreStep::LeaveInStandby(_)
+                | RestoreStep::Report(_) => None,
             });
             if self.take(&step) {
                 return (changes, step);
@@ -236,14 +236,14 @@ fn a_dead_member_in_standby_is_forgotten_and_nothing_else_is_done() {
         world.kubernetes = KubernetesHalf::Undo;
         assert_eq!(
             world.finish(),
-            (vec!["forget"], PutBackStep::Report(None)),
+            (vec!["forget"], RestoreStep::Report(None)),
             "{state}"
         );
     }
     let mut refused = World::new(FREE);
     "terminated".clone_into(&mut refused.instance.state);
     refused.waited = i64::from(PATIENCE);
-    assert_eq!(refused.finish(), (Vec::new(), PutBackStep::Report(None)));
+    assert_eq!(refused.finish(), (Vec::new(), RestoreStep::Report(None)));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_lost_node_is_left_where_it_is_with_nobody_protected_for_it() {
     world.kubernetes = KubernetesHalf::Undo;
     world.member_mut(&id(OTHER)).protected_from_scale_in = true;
     world.protected.push(id(OTHER));
-    assert_eq!(world.finish(), (Vec::new(), PutBackStep::Report(None)));
+    assert_eq!(world.finish(), (Vec::new(), RestoreStep::Report(None)));
     assert!(world.protected.is_empty());
     assert_eq!(world.group.member(&id(OLD)).unwrap().lifecycle_state, "Standby");
 }
@@ -264,22 +264,22 @@ fn the_protection_of_a_member_on_its_way_into_service_is_left_to_the_sweep() {
     world.is_lost = true;
     world.protected = vec![id(OLD), id(OTHER)];
     "Pending".clone_into(&mut world.member_mut(&id(OTHER)).lifecycle_state);
-    assert_eq!(world.next(), PutBackStep::Unprotect(vec![id(OLD)]));
+    assert_eq!(world.next(), RestoreStep::Unprotect(vec![id(OLD)]));
     world.protected = vec![id(OTHER)];
-    assert_eq!(world.next(), PutBackStep::Report(None));
+    assert_eq!(world.next(), RestoreStep::Report(None));
 }
 
 #[test]
 fn every_cell_of_the_table_is_walked_to_its_end() {
-    let done = || PutBackStep::Done(None);
+    let done = || RestoreStep::Done(None);
     let larger = || {
-        PutBackStep::Done(Some(
+        RestoreStep::Done(Some(
             "group workers is one larger than before, desired capacity 3: its replacement has pods"
                 .to_owned(),
         ))
     };
-    let stuck = || PutBackStep::LeaveInStandby(Stuck::AtMaximum);
-    let launch = || PutBackStep::LeaveInStandby(Stuck::LaunchSuspended);
+    let stuck = || RestoreStep::LeaveInStandby(Stuck::AtMaximum);
+    let launch = || RestoreStep::LeaveInStandby(Stuck::LaunchSuspended);
     let none = World::new;
     let pending = |sizes| World::new(sizes).with_replacement("Pending", false);
     let empty = |sizes| World::new(sizes).with_replacement("InService", false);
@@ -363,26 +363,26 @@ fn whoever_is_to_stay_is_protected_before_the_group_changes() {
         }
         steps
     };
-    let everybody = PutBackStep::Protect(vec![id(OLD), id(OTHER)]);
+    let everybody = RestoreStep::Protect(vec![id(OLD), id(OTHER)]);
     assert_eq!(
         steps(World::new(FREE)),
         [
             everybody.clone(),
-            PutBackStep::Lower { from: 2 },
-            PutBackStep::ExitStandby { from: 1 }
+            RestoreStep::Lower { from: 2 },
+            RestoreStep::ExitStandby { from: 1 }
         ]
     );
     assert_eq!(
         steps(World::new(AT_MINIMUM).with_replacement("InService", false)),
         [
-            PutBackStep::CordonReplacement(id(NEW)),
+            RestoreStep::CordonReplacement(id(NEW)),
             everybody,
-            PutBackStep::ExitStandby { from: 2 }
+            RestoreStep::ExitStandby { from: 2 }
         ]
     );
     assert_eq!(
         World::new(FREE).with_replacement("InService", true).next(),
-        PutBackStep::Protect(vec![id(OLD), id(OTHER), id(NEW)])
+        RestoreStep::Protect(vec![id(OLD), id(OTHER), id(NEW)])
     );
 }
 
@@ -393,11 +393,11 @@ fn a_replacement_that_gets_pods_before_it_goes_stays_and_is_uncordoned() {
         let step = world.next();
         world.take(&step);
     }
-    world.newcomer_mut().has_pods = true;
+    world.new_member_mut().has_pods = true;
     let (changes, end) = world.finish();
     assert!(changes.is_empty(), "{changes:?}");
-    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
-    assert!(!world.newcomer_mut().node.as_ref().unwrap().unschedulable);
+    assert!(matches!(end, RestoreStep::Done(Some(_))), "{end:?}");
+    assert!(!world.new_member_mut().node.as_ref().unwrap().unschedulable);
 }
 
 #[test]
@@ -410,10 +410,10 @@ fn a_trim_of_the_group_after_exit_standby_takes_no_member_with_pods() {
     world.group.desired = 2;
     let mut full = world.clone();
     full.group.max = 2;
-    assert!(matches!(full.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
+    assert!(matches!(full.next(), RestoreStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
     let (changes, end) = world.finish();
     assert_eq!(changes, ["raise"]);
-    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
+    assert!(matches!(end, RestoreStep::Done(Some(_))), "{end:?}");
     assert_eq!(world.group.desired, 3);
 }
 
@@ -447,14 +447,14 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
         ),
     ];
     for (name, step) in cases {
-        assert_eq!(step, PutBackStep::Report(None), "{name}");
+        assert_eq!(step, RestoreStep::Report(None), "{name}");
     }
     assert_eq!(
         with(&|world| {
             world.kubernetes = KubernetesHalf::Undo;
             world.instance.tags.clear();
         }),
-        PutBackStep::UndoKubernetes,
+        RestoreStep::UndoKubernetes,
         "the Node's half is ours all the same"
     );
     assert_eq!(
@@ -462,12 +462,12 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
             world.is_lost = true;
             world.protected = vec![id(OTHER)];
         }),
-        PutBackStep::Unprotect(vec![id(OTHER)]),
+        RestoreStep::Unprotect(vec![id(OTHER)]),
         "our protection goes whatever became of the node"
     );
     assert_eq!(
         with(&|world| "stopped".clone_into(&mut world.instance.state)),
-        PutBackStep::LeaveInStandby(Stuck::NotRunning("stopped".to_owned()))
+        RestoreStep::LeaveInStandby(Stuck::NotRunning("stopped".to_owned()))
     );
 }
 
@@ -480,34 +480,34 @@ fn a_trim_of_the_group_after_exit_standby_takes_the_empty_replacement() {
     }
     world.group.desired = 2;
     assert!(
-        matches!(world.next(), PutBackStep::Wait(..)),
+        matches!(world.next(), RestoreStep::Wait(..)),
         "{:?}",
         world.next()
     );
     world.group.members.retain(|member| member.instance != id(NEW));
-    world.newcomers = Some(Vec::new());
+    world.new_members = Some(Vec::new());
     let (changes, end) = world.finish();
     assert!(changes.is_empty(), "{changes:?}");
-    assert_eq!(end, PutBackStep::Done(None));
+    assert_eq!(end, RestoreStep::Done(None));
 }
 
 #[test]
 fn a_replacement_that_leaves_is_not_released() {
     let mut world = World::new(AT_MINIMUM).with_replacement("Terminating", false);
     "InService".clone_into(&mut world.group.members[0].lifecycle_state);
-    let node = world.newcomer_mut().node.as_mut().unwrap();
+    let node = world.new_member_mut().node.as_mut().unwrap();
     node.annotations
         .insert(CORDONED_FOR_ANNOTATION.to_owned(), OLD.to_owned());
-    assert_eq!(world.next(), PutBackStep::Done(None));
-    "InService".clone_into(&mut world.newcomer_mut().lifecycle_state);
-    assert!(matches!(world.next(), PutBackStep::ReleaseReplacements { .. }));
+    assert_eq!(world.next(), RestoreStep::Done(None));
+    "InService".clone_into(&mut world.new_member_mut().lifecycle_state);
+    assert!(matches!(world.next(), RestoreStep::ReleaseReplacements { .. }));
 }
 
 #[test]
 fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
     let world = |sizes, annotations: &[&str]| {
         let mut world = World::new(sizes).with_replacement("InService", true);
-        let node = world.newcomer_mut().node.as_mut().unwrap();
+        let node = world.new_member_mut().node.as_mut().unwrap();
         node.annotations
             .extend(annotations.iter().map(|key| ((*key).to_owned(), OLD.to_owned())));
         node.unschedulable = annotations.contains(&CORDONED_FOR_ANNOTATION);
@@ -516,11 +516,11 @@ fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
         }
         world
     };
-    let release = |reservation| PutBackStep::ReleaseReplacements {
-        newcomers: vec![id(NEW)],
+    let release = |reservation| RestoreStep::ReleaseReplacements {
+        new_members: vec![id(NEW)],
         reservation,
     };
-    let stuck = PutBackStep::LeaveInStandby(Stuck::AtMaximum);
+    let stuck = RestoreStep::LeaveInStandby(Stuck::AtMaximum);
     let both = [CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION];
 
     assert_eq!(world(FIXED, &[REPLACEMENT_FOR_ANNOTATION]).next(), stuck);
@@ -533,7 +533,7 @@ fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
     let back = |annotations| {
         let mut world = world(FREE, annotations);
         let exit = world.next();
-        assert_eq!(exit, PutBackStep::ExitStandby { from: 2 });
+        assert_eq!(exit, RestoreStep::ExitStandby { from: 2 });
         world.take(&exit);
         world.next()
     };
@@ -545,26 +545,26 @@ fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
 fn who_was_brought_back_by_a_person_is_left_as_large_a_group_as_the_person_made_it() {
     let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
     "InService".clone_into(&mut world.group.members[0].lifecycle_state);
-    assert_eq!(world.next(), PutBackStep::Done(None));
+    assert_eq!(world.next(), RestoreStep::Done(None));
 }
 
 #[test]
 fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_order_without_it() {
     let mut world = World::new(FREE);
     world.kubernetes = KubernetesHalf::Unseen;
-    world.newcomers = None;
-    assert!(matches!(world.next(), PutBackStep::Wait(..)));
+    world.new_members = None;
+    assert!(matches!(world.next(), RestoreStep::Wait(..)));
     world.waited = i64::from(CLUSTER_PATIENCE);
     for _ in 0..2 {
         let step = world.next();
         world.take(&step);
     }
-    assert_eq!(world.deeds.to_string(), "exit:2");
+    assert_eq!(world.group_changes.to_string(), "exit:2");
     world.waited = i64::from(PATIENCE);
     let note = "group workers is one larger than before, desired capacity 3: nobody can tell whether its replacement has pods";
     assert_eq!(
         world.finish(),
-        (vec![], PutBackStep::Report(Some(note.to_owned())))
+        (vec![], RestoreStep::Report(Some(note.to_owned())))
     );
 }
 
@@ -572,7 +572,7 @@ fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_orde
 fn what_takes_too_long_ends_in_standby() {
     let mut entering = World::new(FREE);
     "EnteringStandby".clone_into(&mut entering.group.members[0].lifecycle_state);
-    assert!(matches!(entering.next(), PutBackStep::Wait(..)));
+    assert!(matches!(entering.next(), RestoreStep::Wait(..)));
     for mut world in [entering, World::new(FREE)] {
         for (waited, steps, is_over) in [
             (PATIENCE - 1, MOST_STEPS - 1, false),
@@ -580,7 +580,7 @@ fn what_takes_too_long_ends_in_standby() {
             (0, MOST_STEPS, true),
         ] {
             (world.waited, world.steps) = (i64::from(waited), steps);
-            let is_left = world.next() == PutBackStep::LeaveInStandby(Stuck::TooLong);
+            let is_left = world.next() == RestoreStep::LeaveInStandby(Stuck::TooLong);
             assert_eq!(is_left, is_over, "{waited} {steps}");
         }
     }
@@ -588,16 +588,16 @@ fn what_takes_too_long_ends_in_standby() {
 
 #[test]
 fn deeds_are_read_as_they_were_written() {
-    let deeds = Deeds::default()
-        .with(Deed::Lower(3))
-        .with(Deed::Lower(4))
-        .with(Deed::Exit(3))
-        .with(Deed::Terminate(id(NEW)));
-    let text = deeds.to_string();
+    let group_changes = GroupChanges::default()
+        .with(GroupChange::Lower(3))
+        .with(GroupChange::Lower(4))
+        .with(GroupChange::Exit(3))
+        .with(GroupChange::Terminate(id(NEW)));
+    let text = group_changes.to_string();
     assert_eq!(text, format!("lower:4 exit:3 terminate:{NEW}"));
-    assert_eq!(text.parse(), Ok(deeds));
+    assert_eq!(text.parse(), Ok(group_changes));
     for wrong in ["lower", "lower:x", "exit:-1", "dance:3"] {
-        assert!(wrong.parse::<Deeds>().is_err(), "{wrong}");
+        assert!(wrong.parse::<GroupChanges>().is_err(), "{wrong}");
     }
 }
 
@@ -809,17 +809,17 @@ fn only_values_that_are_still_ours_are_undone() {
 fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
     let mut world = World::new(FREE);
     world.queued_since = None;
-    assert_eq!(world.next(), PutBackStep::Queue);
-    world.take(&PutBackStep::Queue);
+    assert_eq!(world.next(), RestoreStep::Queue);
+    world.take(&RestoreStep::Queue);
     world.ahead = Some("first".parse().unwrap());
-    assert!(matches!(world.next(), PutBackStep::Wait(STEP_WAIT, reason) if reason.contains("node first")));
+    assert!(matches!(world.next(), RestoreStep::Wait(STEP_WAIT, reason) if reason.contains("node first")));
     world.waited = i64::from(LINE_PATIENCE);
-    assert!(matches!(world.next(), PutBackStep::Protect(_)), "not for ever");
+    assert!(matches!(world.next(), RestoreStep::Protect(_)), "not for ever");
     world.waited = 0;
     world.kubernetes = KubernetesHalf::Unseen;
     world.waited = i64::from(CLUSTER_PATIENCE);
     assert!(
-        !matches!(world.next(), PutBackStep::Queue),
+        !matches!(world.next(), RestoreStep::Queue),
         "who sees no Nodes does not wait for them"
     );
     let mut stuck = World::new(FIXED);
@@ -827,7 +827,7 @@ fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
     stuck.ahead = Some("first".parse().unwrap());
     assert_eq!(
         stuck.next(),
-        PutBackStep::LeaveInStandby(Stuck::AtMaximum),
+        RestoreStep::LeaveInStandby(Stuck::AtMaximum),
         "who changes nothing waits for nobody"
     );
 }
@@ -837,26 +837,26 @@ fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_a
     let mut world = World::new(FREE);
     "EnteringStandby".clone_into(&mut world.member_mut(&id(OLD)).lifecycle_state);
     assert!(
-        matches!(world.next(), PutBackStep::Wait(..)),
+        matches!(world.next(), RestoreStep::Wait(..)),
         "{:?}",
         world.next()
     );
     world.instance.tags.clear();
-    assert_eq!(world.next(), PutBackStep::Report(None));
+    assert_eq!(world.next(), RestoreStep::Report(None));
 }
 
 #[test]
 fn a_launch_that_is_under_way_is_waited_for_before_the_group_gets_its_size_again() {
     let mut world = World::new(AT_MINIMUM).with_replacement("Pending", false);
     for expected in [
-        PutBackStep::Protect(vec![id(OLD), id(OTHER)]),
-        PutBackStep::ExitStandby { from: 2 },
+        RestoreStep::Protect(vec![id(OLD), id(OTHER)]),
+        RestoreStep::ExitStandby { from: 2 },
     ] {
         assert_eq!(world.next(), expected);
         world.take(&expected);
     }
     assert!(
-        matches!(world.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("still being launched"))
+        matches!(world.next(), RestoreStep::Wait(LONG_WAIT, why) if why.contains("still being launched"))
     );
 }
 
@@ -866,7 +866,7 @@ fn a_group_that_has_all_it_wants_is_not_made_smaller() {
     world.group.members.push(member(NEW, "InService"));
     let (changes, end) = world.finish();
     assert_eq!((changes, world.group.desired), (vec!["exit"], 3));
-    assert!(matches!(end, PutBackStep::Done(Some(_))), "{end:?}");
+    assert!(matches!(end, RestoreStep::Done(Some(_))), "{end:?}");
 }
 
 #[test]
@@ -874,7 +874,7 @@ fn who_comes_for_another_node_is_no_replacement_of_this_one() {
     for (owner, changes) in [(OLD, vec!["exit"]), (OTHER, vec!["lower", "exit"])] {
         let mut world = World::new(FREE).with_replacement("Pending", true);
         let reserved = strings([(REPLACEMENT_FOR_ANNOTATION, owner)]);
-        world.newcomer_mut().node.as_mut().unwrap().annotations = reserved;
+        world.new_member_mut().node.as_mut().unwrap().annotations = reserved;
         assert_eq!(world.finish().0, changes, "{owner}");
     }
 }
@@ -889,15 +889,15 @@ fn protection_stays_until_the_group_has_no_member_too_many() {
         let member = member.instance.clone();
         world.protected.push(member);
     }
-    assert!(matches!(world.next(), PutBackStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
+    assert!(matches!(world.next(), RestoreStep::Wait(LONG_WAIT, why) if why.contains("one member too many")));
     world.group.desired = 3;
-    assert_eq!(world.next(), PutBackStep::Unprotect(vec![id(OLD), id(OTHER)]));
+    assert_eq!(world.next(), RestoreStep::Unprotect(vec![id(OLD), id(OTHER)]));
 }
 
 #[test]
 fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_one() {
-    let end = PutBackStep::LeaveInStandby(Stuck::AtMaximum);
-    let way = PutBackStep::ExitStandby { from: 2 };
+    let end = RestoreStep::LeaveInStandby(Stuck::AtMaximum);
+    let way = RestoreStep::ExitStandby { from: 2 };
     let gave_up = |was_refused| GaveUp {
         at: at(0),
         was_refused,
@@ -944,18 +944,18 @@ proptest! {
                 end = Some(step);
                 break;
             }
-            if is_lost && before.deeds != world.deeds {
+            if is_lost && before.group_changes != world.group_changes {
                 // The step is recorded and not done: the function died between the two.
-                world = World { deeds: world.deeds, ..before };
+                world = World { group_changes: world.group_changes, ..before };
             }
         }
         match end {
-            Some(PutBackStep::Done(note)) => {
+            Some(RestoreStep::Done(note)) => {
                 prop_assert_eq!(note.is_some(), has_pods);
                 prop_assert_eq!(world.group.desired, desired + u32::from(has_pods));
                 prop_assert_eq!(&world.group.member(&id(OLD)).unwrap().lifecycle_state, "InService");
             }
-            Some(PutBackStep::LeaveInStandby(Stuck::AtMaximum)) => {
+            Some(RestoreStep::LeaveInStandby(Stuck::AtMaximum)) => {
                 prop_assert!(room == 0 && (has_pods || desired == min));
                 prop_assert_eq!(world.group.desired, desired);
             }
@@ -972,6 +972,6 @@ proptest! {
 fn end_is_reached(world: &World) -> bool {
     matches!(
         world.next(),
-        PutBackStep::Done(_) | PutBackStep::LeaveInStandby(_) | PutBackStep::Report(_)
+        RestoreStep::Done(_) | RestoreStep::LeaveInStandby(_) | RestoreStep::Report(_)
     )
 }

@@ -5,15 +5,15 @@ use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::contract::verdicts::SelectVerdict;
 use crate::records::claim::StoredClaim;
+use crate::rotation::attempts::AttemptOutcome;
 use crate::rotation::attempts::Begun;
-use crate::rotation::attempts::Past;
 use crate::rotation::attempts::check_failures;
-use crate::rotation::attempts::check_pasts;
+use crate::rotation::attempts::check_outcomes;
 use crate::rotation::attempts::find_begun;
 use crate::rotation::attempts::find_doubtful;
 use crate::rotation::attempts::find_gone;
 use crate::rotation::attempts::judge_try;
-use crate::rotation::attempts::settle_past;
+use crate::rotation::attempts::settle_outcome;
 use crate::rotation::canary::Canary;
 use crate::rotation::canary::check_canary;
 use crate::rotation::canary::check_displaced;
@@ -63,8 +63,8 @@ fn part() -> Part {
     }
 }
 
-fn turn(index: usize) -> Turn {
-    Turn {
+fn waiting_node(index: usize) -> WaitingNode {
+    WaitingNode {
         instance_id: id(OLD),
         index,
         began_at: at(0),
@@ -97,27 +97,27 @@ fn fleet(states: &[(&str, &str)]) -> Fleet {
     }
 }
 
-fn why(gate: Option<Gate>) -> String {
-    match gate {
-        None | Some(Gate::Start) => "start".to_owned(),
-        Some(Gate::Wait(_, reason)) => format!("wait: {reason}"),
-        Some(Gate::Await(reason)) => format!("await: {reason}"),
-        Some(Gate::Pause(seconds)) => format!("pause: {seconds}"),
-        Some(Gate::Skip(ended)) => format!("skip, {}: {}", ended.end, ended.why),
-        Some(Gate::Stop(ended)) => format!("stop, {}: {}", ended.end, ended.why),
+fn why(admission: Option<Admission>) -> String {
+    match admission {
+        None | Some(Admission::Start) => "start".to_owned(),
+        Some(Admission::Wait(_, reason)) => format!("wait: {reason}"),
+        Some(Admission::Await(reason)) => format!("await: {reason}"),
+        Some(Admission::Pause(seconds)) => format!("pause: {seconds}"),
+        Some(Admission::Skip(ended)) => format!("skip, {}: {}", ended.end, ended.why),
+        Some(Admission::Stop(ended)) => format!("stop, {}: {}", ended.end, ended.why),
     }
 }
 
 #[test]
 fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_somebody_stopped_it() {
-    let failed = |status: &str, attempt: u32| Turn {
+    let failed = |status: &str, attempt: u32| WaitingNode {
         status: Some(status.to_owned()),
         error: (status == "FAILED").then(|| "DrainTimedOut".to_owned()),
         attempt,
-        ..turn(0)
+        ..waiting_node(0)
     };
-    for (name, given, turn, expected) in [
-        ("first", json!({}), turn(0), "start"),
+    for (name, given, waiting_node, expected) in [
+        ("first", json!({}), waiting_node(0), "start"),
         (
             "failed",
             json!({}),
@@ -140,24 +140,29 @@ fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_s
         (
             "in time",
             json!({"start_no_new_node_after": "PT2H"}),
-            turn(0),
+            waiting_node(0),
             "start",
         ),
         (
             "too late",
             json!({"start_no_new_node_after": "PT1H"}),
-            turn(0),
+            waiting_node(0),
             "stop, left: start_no_new_node_after was 2027-01-01T01:00:00Z",
         ),
         (
             "a dry run",
             json!({"start_no_new_node_after": "PT1H", "dry_run": true}),
-            turn(0),
+            waiting_node(0),
             "start",
         ),
     ] {
         assert_eq!(
-            why(check_turn(&terms(given), &part(), &turn, at(3_600))),
+            why(check_waiting_node(
+                &terms(given),
+                &part(),
+                &waiting_node,
+                at(3_600)
+            )),
             expected,
             "{name}"
         );
@@ -174,48 +179,48 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
         tags: strings([(PAUSED_TAG, "false")]),
         ..fleet(&[(OLD, "InService")])
     };
-    let again = |index: usize| Turn {
+    let again = |index: usize| WaitingNode {
         attempt: 2,
         status: Some("FAILED".to_owned()),
-        ..turn(index)
+        ..waiting_node(index)
     };
-    for (name, fleet, turn, expected) in [
-        ("gone", None, turn(0), "stop, left: the group is gone"),
+    for (name, fleet, waiting_node, expected) in [
+        ("gone", None, waiting_node(0), "stop, left: the group is gone"),
         (
             "no member",
             Some(fleet(&[])),
-            turn(0),
+            waiting_node(0),
             "skip, left: is no member of its group any more",
         ),
         (
             "in Standby",
             Some(fleet(&[(OLD, "Standby")])),
-            turn(0),
+            waiting_node(0),
             "skip, left: is Standby",
         ),
         (
             "paused, and the third",
             Some(paused.clone()),
-            turn(2),
+            waiting_node(2),
             "pause: 500",
         ),
         (
             "paused",
             Some(paused),
-            turn(0),
+            waiting_node(0),
             "wait: group workers has the tag recycle-eks:paused",
         ),
-        ("not paused", Some(not_paused), turn(0), "start"),
+        ("not paused", Some(not_paused), waiting_node(0), "start"),
         (
             "the second of two at once",
             Some(fleet(&[(OLD, "InService")])),
-            turn(1),
+            waiting_node(1),
             "start",
         ),
         (
             "the third",
             Some(fleet(&[(OLD, "InService")])),
-            turn(2),
+            waiting_node(2),
             "pause: 500",
         ),
         (
@@ -231,9 +236,9 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
             "pause: 500",
         ),
     ] {
-        let terms = terms(json!({"wait_between_nodes_seconds": 600}));
+        let terms = terms(json!({"wait_between_nodes": 600}));
         assert_eq!(
-            why(check_group(&terms, &turn, 2, fleet.as_ref(), at(100))),
+            why(check_group(&terms, &waiting_node, 2, fleet.as_ref(), at(100))),
             expected,
             "{name}"
         );
@@ -250,12 +255,12 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
 }
 
 /// Counts the looks of a node that is told to wait, until it is told to stop or five days are over.
-fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
+fn look(admission: &Admission) -> (u32, WaitingNode, Answer<SelectVerdict>) {
     let (rotation, part) = (rotation(json!({})), part());
     let mut looks = 0;
-    let mut asking = turn(0);
+    let mut asking = waiting_node(0);
     loop {
-        let answer = gate.clone().answer(&rotation, &part, &asking);
+        let answer = admission.clone().answer(&rotation, &part, &asking);
         if answer.verdict != SelectVerdict::Wait || asking.waited > 5 * DAY {
             return (looks, asking, answer);
         }
@@ -267,28 +272,28 @@ fn look(gate: &Gate) -> (u32, Turn, Answer<SelectVerdict>) {
 }
 
 /// Returns the turn after a wait, as the state machine carries it.
-fn after(turn: &Turn, answer: &Answer<SelectVerdict>) -> Turn {
+fn after(waiting_node: &WaitingNode, answer: &Answer<SelectVerdict>) -> WaitingNode {
     let SelectBody::AfterWait(waited) = answer.body.clone() else {
         panic!("{answer:?}")
     };
-    Turn {
+    WaitingNode {
         waited: waited.waited,
         waits_for: Some(waited.waits_for),
         waited_for_it: waited.waited_for_it,
-        ..turn.clone()
+        ..waiting_node.clone()
     }
 }
 
 #[test]
 fn what_was_waited_for_one_thing_is_no_waiting_for_another() {
     let (rotation, part) = (rotation(json!({})), part());
-    let long = Turn {
+    let long = WaitingNode {
         waited: 2 * DAY,
-        waits_for: Some(Holdup::Canary),
+        waits_for: Some(WaitReason::Canary),
         waited_for_it: 2 * DAY,
-        ..turn(1)
+        ..waiting_node(1)
     };
-    let paused = Gate::Wait(Holdup::Paused, "paused".to_owned());
+    let paused = Admission::Wait(WaitReason::Paused, "paused".to_owned());
     let answer = paused.clone().answer(&rotation, &part, &long);
     assert_eq!(answer.verdict, SelectVerdict::Wait);
     let next = after(&long, &answer);
@@ -307,27 +312,27 @@ fn what_was_waited_for_one_thing_is_no_waiting_for_another() {
 #[test]
 fn who_is_not_tried_again_for_half_an_hour_and_the_pause_has_failed() {
     let patient = Terms {
-        wait_between_nodes_seconds: 600,
+        wait_between_nodes: 600,
         ..terms(json!({"retries": 1}))
     };
     for (waits_for, waited_for_it, expected) in [
-        (Holdup::Beginning, 2_399, Past::BetweenTries),
-        (Holdup::Beginning, 2_400, Past::Failed),
-        (Holdup::Canary, 9_000, Past::BetweenTries),
+        (WaitReason::Beginning, 2_399, AttemptOutcome::BetweenTries),
+        (WaitReason::Beginning, 2_400, AttemptOutcome::Failed),
+        (WaitReason::Canary, 9_000, AttemptOutcome::BetweenTries),
     ] {
-        let asking = Turn {
+        let asking = WaitingNode {
             waits_for: Some(waits_for),
             waited_for_it,
-            ..turn(1)
+            ..waiting_node(1)
         };
-        let found = settle_past(Past::BetweenTries, &asking, &patient);
+        let found = settle_outcome(AttemptOutcome::BetweenTries, &asking, &patient);
         assert_eq!(found, expected, "{waits_for:?} {waited_for_it}");
     }
 }
 
 #[test]
 fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day() {
-    let (looks, asking, answer) = look(&Gate::Wait(Holdup::Paused, "paused".to_owned()));
+    let (looks, asking, answer) = look(&Admission::Wait(WaitReason::Paused, "paused".to_owned()));
     assert_eq!(looks, 20);
     assert!(asking.waited >= DAY);
     let SelectBody::Ended(ended) = answer.body else {
@@ -341,13 +346,13 @@ fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day(
 
 #[test]
 fn what_the_input_asks_for_is_no_waiting_for_others() {
-    let answer = Gate::Pause(DAY).answer(&rotation(json!({})), &part(), &turn(9));
+    let answer = Admission::Pause(DAY).answer(&rotation(json!({})), &part(), &waiting_node(9));
     assert_eq!((answer.verdict, answer.wait_seconds), (SelectVerdict::Pause, DAY));
 }
 
 #[test]
 fn whoever_waits_for_a_node_that_is_worked_on_waits_on_and_looks_once_a_day_at_least() {
-    let (looks, _, answer) = look(&Gate::Await("draining".to_owned()));
+    let (looks, _, answer) = look(&Admission::Await("draining".to_owned()));
     assert_eq!((looks, answer.verdict), (25, SelectVerdict::Wait));
     assert_eq!(answer.wait_seconds, DAY);
 }
@@ -357,12 +362,12 @@ fn the_nodes_that_wait_from_the_beginning_do_not_all_look_again_at_the_same_mome
     let (rotation, part) = (rotation(json!({})), part());
     let looks: BTreeSet<u32> = (0..40)
         .map(|number| {
-            let turn = Turn {
+            let waiting_node = WaitingNode {
                 instance_id: format!("i-{number:017x}").parse().unwrap(),
-                ..turn(1)
+                ..waiting_node(1)
             };
-            Gate::Wait(Holdup::Canary, "canary".to_owned())
-                .answer(&rotation, &part, &turn)
+            Admission::Wait(WaitReason::Canary, "canary".to_owned())
+                .answer(&rotation, &part, &waiting_node)
                 .wait_seconds
         })
         .collect();
@@ -376,8 +381,11 @@ fn the_nodes_that_wait_from_the_beginning_do_not_all_look_again_at_the_same_mome
 fn each_try_has_a_name_that_anybody_can_compute() {
     let (rotation, part) = (rotation(json!({"retries": 1})), part());
     let name = |attempt: u32| {
-        let asking = Turn { attempt, ..turn(0) };
-        let SelectBody::Start(start) = Gate::Start.answer(&rotation, &part, &asking).body else {
+        let asking = WaitingNode {
+            attempt,
+            ..waiting_node(0)
+        };
+        let SelectBody::Start(start) = Admission::Start.answer(&rotation, &part, &asking).body else {
             panic!()
         };
         let execution = find_execution(&part, rotation.trigger, &asking.instance_id, attempt).unwrap();
@@ -395,15 +403,15 @@ fn each_try_has_a_name_that_anybody_can_compute() {
 #[test]
 fn what_became_of_an_earlier_node_is_read_try_by_try() {
     for (status, attempt, retries, expected) in [
-        (None, 1, 0, Some(Past::NotBegun)),
-        (None, 2, 1, Some(Past::BetweenTries)),
-        (Some("RUNNING"), 1, 0, Some(Past::Running)),
-        (Some("PENDING_REDRIVE"), 1, 0, Some(Past::Running)),
-        (Some("SUCCEEDED"), 1, 0, Some(Past::Done)),
-        (Some("FAILED"), 1, 0, Some(Past::Failed)),
+        (None, 1, 0, Some(AttemptOutcome::NotBegun)),
+        (None, 2, 1, Some(AttemptOutcome::BetweenTries)),
+        (Some("RUNNING"), 1, 0, Some(AttemptOutcome::Running)),
+        (Some("PENDING_REDRIVE"), 1, 0, Some(AttemptOutcome::Running)),
+        (Some("SUCCEEDED"), 1, 0, Some(AttemptOutcome::Done)),
+        (Some("FAILED"), 1, 0, Some(AttemptOutcome::Failed)),
         (Some("FAILED"), 1, 1, None),
-        (Some("TIMED_OUT"), 2, 1, Some(Past::Failed)),
-        (Some("ABORTED"), 1, 9, Some(Past::Failed)),
+        (Some("TIMED_OUT"), 2, 1, Some(AttemptOutcome::Failed)),
+        (Some("ABORTED"), 1, 9, Some(AttemptOutcome::Failed)),
     ] {
         assert_eq!(
             judge_try(status, attempt, retries, true),
@@ -413,10 +421,10 @@ fn what_became_of_an_earlier_node_is_read_try_by_try() {
     }
     assert_eq!(
         judge_try(None, 2, 1, false),
-        Some(Past::Failed),
+        Some(AttemptOutcome::Failed),
         "it is in Standby, or gone"
     );
-    assert_eq!(judge_try(None, 1, 1, false), Some(Past::NotBegun));
+    assert_eq!(judge_try(None, 1, 1, false), Some(AttemptOutcome::NotBegun));
 }
 
 fn replacement(of: &str, evicted: Option<&str>) -> NodeFacts {
@@ -507,7 +515,7 @@ fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
             "Ask",
         ),
     ] {
-        let found = format!("{:?}", find_canary(&turn(index), &begun));
+        let found = format!("{:?}", find_canary(&waiting_node(index), &begun));
         assert!(found.starts_with(expected), "{name}: {found}");
     }
 }
@@ -516,43 +524,59 @@ fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
 fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
     let (new, other) = (id(NEW), id(OTHER));
     let there = [(NEW, "InService"), (OTHER, "InService")];
-    for (members, pasts, at_once, waits) in [
+    for (members, outcomes, at_once, waits) in [
         (&there[..], vec![], 2, false),
-        (&there, vec![(&new, Past::NotBegun)], 2, true),
+        (&there, vec![(&new, AttemptOutcome::NotBegun)], 2, true),
         // One at a time: every earlier node has had its turn.
-        (&there, vec![(&new, Past::NotBegun)], 1, false),
+        (&there, vec![(&new, AttemptOutcome::NotBegun)], 1, false),
         (
             &there,
-            vec![(&new, Past::NotBegun), (&other, Past::NotBegun)],
+            vec![
+                (&new, AttemptOutcome::NotBegun),
+                (&other, AttemptOutcome::NotBegun),
+            ],
             2,
             false,
         ),
         (
             &there,
-            vec![(&new, Past::NotBegun), (&other, Past::Running)],
+            vec![
+                (&new, AttemptOutcome::NotBegun),
+                (&other, AttemptOutcome::Running),
+            ],
             1,
             true,
         ),
         (
             &there,
-            vec![(&new, Past::Failed), (&other, Past::Running)],
+            vec![(&new, AttemptOutcome::Failed), (&other, AttemptOutcome::Running)],
             2,
             true,
         ),
-        (&there, vec![(&new, Past::Failed), (&other, Past::Done)], 2, false),
         (
             &there,
-            vec![(&new, Past::NotBegun), (&other, Past::Done)],
+            vec![(&new, AttemptOutcome::Failed), (&other, AttemptOutcome::Done)],
+            2,
+            false,
+        ),
+        (
+            &there,
+            vec![(&new, AttemptOutcome::NotBegun), (&other, AttemptOutcome::Done)],
             2,
             true,
         ),
-        (&[(NEW, "Standby")], vec![(&new, Past::NotBegun)], 2, false),
-        (&[], vec![(&new, Past::NotBegun)], 2, false),
+        (
+            &[(NEW, "Standby")],
+            vec![(&new, AttemptOutcome::NotBegun)],
+            2,
+            false,
+        ),
+        (&[], vec![(&new, AttemptOutcome::NotBegun)], 2, false),
     ] {
         assert_eq!(
-            check_pasts(&pasts, &fleet(members), &turn(1), at_once).is_some(),
+            check_outcomes(&outcomes, &fleet(members), &waiting_node(1), at_once).is_some(),
             waits,
-            "{members:?} {pasts:?} {at_once}"
+            "{members:?} {outcomes:?} {at_once}"
         );
     }
 }
@@ -561,22 +585,22 @@ fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
 fn a_node_that_could_have_begun_and_has_not_is_waited_for_half_an_hour_and_one_that_runs_for_longer() {
     let new = id(NEW);
     let there = fleet(&[(NEW, "InService")]);
-    for (waited, past, waits) in [
-        (1_799, Past::NotBegun, true),
-        (1_800, Past::NotBegun, false),
-        (1_800, Past::Running, true),
-        (1_800, Past::BetweenTries, true),
+    for (waited, outcome, waits) in [
+        (1_799, AttemptOutcome::NotBegun, true),
+        (1_800, AttemptOutcome::NotBegun, false),
+        (1_800, AttemptOutcome::Running, true),
+        (1_800, AttemptOutcome::BetweenTries, true),
     ] {
-        let pasts = [(&new, past.clone())];
-        let asking = Turn {
-            waits_for: Some(Holdup::Beginning),
+        let outcomes = [(&new, outcome.clone())];
+        let asking = WaitingNode {
+            waits_for: Some(WaitReason::Beginning),
             waited_for_it: waited,
-            ..turn(1)
+            ..waiting_node(1)
         };
         assert_eq!(
-            check_pasts(&pasts, &there, &asking, 2).is_some(),
+            check_outcomes(&outcomes, &there, &asking, 2).is_some(),
             waits,
-            "{waited} {past:?}"
+            "{waited} {outcome:?}"
         );
     }
 }
@@ -584,20 +608,25 @@ fn a_node_that_could_have_begun_and_has_not_is_waited_for_half_an_hour_and_one_t
 #[test]
 fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
     let (first, new) = (id(OTHER), replacement(OTHER, None));
-    let waited = |index: usize| Turn {
+    let waited = |index: usize| WaitingNode {
         waited: 30,
-        ..turn(index)
+        ..waiting_node(index)
     };
-    for (name, canary, turn, expected) in [
-        ("it is the first", Canary::First, turn(0), "start"),
+    for (name, canary, waiting_node, expected) in [
+        ("it is the first", Canary::First, waiting_node(0), "start"),
         (
             "the second, at its first look",
             Canary::Ask,
-            turn(1),
+            waiting_node(1),
             "wait: the group's first node is about to begin",
         ),
         ("the second, at its next look", Canary::Ask, waited(1), "start"),
-        ("the third: another's turn is over", Canary::Ask, turn(2), "start"),
+        (
+            "the third: another's turn is over",
+            Canary::Ask,
+            waiting_node(2),
+            "start",
+        ),
         (
             "the first is worked on",
             Canary::Await(&first),
@@ -607,40 +636,44 @@ fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
         (
             "the first has its replacement",
             Canary::Judge(&new),
-            turn(1),
+            waiting_node(1),
             "start",
         ),
-        ("two have begun", Canary::Passed, turn(1), "start"),
+        ("two have begun", Canary::Passed, waiting_node(1), "start"),
     ] {
-        assert_eq!(why(check_canary(&canary, &turn, 2)), expected, "{name}");
+        assert_eq!(why(check_canary(&canary, &waiting_node, 2)), expected, "{name}");
     }
 }
 
 #[test]
 fn who_has_failed_has_failed_whatever_keeps_the_next_try_from_coming() {
     let (rotation, part) = (rotation(json!({"retries": 1})), part());
-    let failed = Turn {
+    let failed = WaitingNode {
         attempt: 2,
         status: Some("FAILED".to_owned()),
         error: Some("ReplacementTimedOut".to_owned()),
-        ..turn(0)
+        ..waiting_node(0)
     };
-    let too_new = Gate::stop_with(Stop::KubeletTooNew, "too new");
-    for (gate, turn, expected) in [
+    let too_new = Admission::stop_with(Stop::KubeletTooNew, "too new");
+    for (admission, waiting_node, expected) in [
         (
-            Gate::skip("is Standby"),
+            Admission::skip("is Standby"),
             failed.clone(),
             ("failed", "ReplacementTimedOut"),
         ),
         (
-            Gate::stop("the window"),
+            Admission::stop("the window"),
             failed.clone(),
             ("failed", "ReplacementTimedOut"),
         ),
-        (Gate::skip("is Standby"), turn(0), ("left", "is Standby")),
+        (
+            Admission::skip("is Standby"),
+            waiting_node(0),
+            ("left", "is Standby"),
+        ),
         (too_new, failed, ("left", "too new")),
     ] {
-        let SelectBody::Ended(ended) = gate.answer(&rotation, &part, &turn).body else {
+        let SelectBody::Ended(ended) = admission.answer(&rotation, &part, &waiting_node).body else {
             panic!()
         };
         assert_eq!((ended.end, ended.why.as_str()), expected);
@@ -700,7 +733,7 @@ fn a_kubelet_may_be_as_new_as_the_control_plane_and_no_newer() {
     let plane = Release::read("1.33");
     assert_eq!(check_kubelet(&with("v1.33.9"), plane), None);
     assert_eq!(check_kubelet(&with(""), plane), None);
-    let Some(Gate::Stop(ended)) = check_kubelet(&with("v1.34.0"), plane) else {
+    let Some(Admission::Stop(ended)) = check_kubelet(&with("v1.34.0"), plane) else {
         panic!("it starts")
     };
     assert_eq!(ended.error, Some(Stop::KubeletTooNew));
@@ -751,15 +784,15 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
         (3_599, "wait: 1 pods"),
         (3_600, "stop, left: 1 pods"),
     ] {
-        let asking = Turn {
-            waits_for: Some(Holdup::Pending),
+        let asking = WaitingNode {
+            waits_for: Some(WaitReason::Pending),
             waited_for_it: waited,
-            ..turn(1)
+            ..waiting_node(1)
         };
         let found = why(check_displaced(&displaced, &asking));
         assert!(found.starts_with(expected), "{waited}: {found}");
     }
-    assert_eq!(check_displaced(&[], &turn(1)), None);
+    assert_eq!(check_displaced(&[], &waiting_node(1)), None);
 }
 
 #[test]

@@ -94,9 +94,9 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
         (json!({"launch_template": true}), 6, &[OLD][..]),
         (json!({"ami": true}), 6, &[OLD][..]),
         (json!({"kubelet": true}), 6, &[OLD][..]),
-        (json!({"older_than_hours": 5}), 6, &[OLD][..]),
-        (json!({"older_than_hours": 5}), 5, &[][..]),
-        (json!({"older_than_hours": 5, "ami": true}), 11, &[OLD, NEW][..]),
+        (json!({"older_than": 5}), 6, &[OLD][..]),
+        (json!({"older_than": 5}), 5, &[][..]),
+        (json!({"older_than": 5, "ami": true}), 11, &[OLD, NEW][..]),
         (json!({"launched_before": "2027-01-01T05:00:00Z"}), 6, &[OLD][..]),
         (json!({"all": true}), 6, &[OLD, NEW][..]),
         (
@@ -106,7 +106,7 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
         ),
         (json!({"ami": true, "node_labels": "pool=b"}), 6, &[][..]),
     ] {
-        let scene = Scene {
+        let known = OutdatedFacts {
             machines: &machines,
             templates: &templates,
             nodes: &nodes,
@@ -114,7 +114,7 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
             now: at(hour * HOUR),
         };
         let selected = Selection::Outdated(outdated(selection.clone()));
-        let chosen = choose_members(&selected, &found, &scene, &rotation()).nodes;
+        let chosen = choose_members(&selected, &found, &known, &rotation()).nodes;
         let names: Vec<&str> = chosen.iter().map(InstanceId::as_str).collect();
         assert_eq!(names, expected, "{selection}");
     }
@@ -129,18 +129,18 @@ fn of_each_node_it_is_told_which_criteria_it_meets() {
         node_of(NEW, "v1.33.1-eks-1", &[]),
     ];
     let templates = templates();
-    let scene = Scene {
+    let known = OutdatedFacts {
         machines: &machines,
         templates: &templates,
         nodes: &nodes,
         control_plane: Release::read("1.33"),
         now: at(6 * HOUR),
     };
-    let choose = |selection| choose_members(&selection, &found, &scene, &rotation());
-    let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than_hours": 5,
+    let choose = |selection| choose_members(&selection, &found, &known, &rotation());
+    let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than": 5,
         "launched_before": "2027-01-01T05:00:00Z", "all": true});
     let mut chosen = choose(Selection::Outdated(outdated(every)));
-    let told = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than_hours": [0], "launched_before": [0],
+    let told = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than": [0], "launched_before": [0],
         "all": [0, 1]});
     assert_eq!(json!(chosen.criteria), told);
     assert_eq!((chosen.cut(1), chosen.nodes.len()), (1, 1));
@@ -166,14 +166,14 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
     ];
     let templates = templates();
     let choose = |machines: &[Machine], selection: &Selection| {
-        let scene = Scene {
+        let known = OutdatedFacts {
             machines,
             templates: &templates,
             nodes: &[],
             control_plane: None,
             now: at(HOUR),
         };
-        choose_members(selection, &found, &scene, &rotation())
+        choose_members(selection, &found, &known, &rotation())
     };
     let all = Selection::Outdated(outdated(json!({"all": true})));
     assert_eq!(choose(&machines, &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
@@ -195,7 +195,7 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
 fn nodes_and_templates_are_read_for_the_criteria_that_need_them() {
     for (json, nodes, templates) in [
         (json!({"outdated": {"all": true}}), false, false),
-        (json!({"outdated": {"older_than_hours": 24}}), false, false),
+        (json!({"outdated": {"older_than": 24}}), false, false),
         (json!({"outdated": {"kubelet": true}}), true, false),
         (
             json!({"outdated": {"all": true, "node_labels": "team=a"}}),
@@ -327,8 +327,8 @@ fn an_answer_has_the_groups_that_have_something_to_recycle_as_many_as_fit() {
 #[test]
 fn what_a_group_launches_from_is_told_and_its_change_is_seen() {
     let (found, mut facts) = (fleet(&[]), templates());
-    let before = describe_aim(&found, &facts);
-    assert_eq!(describe_aim(&found, &templates()), before);
+    let before = describe_launch_source(&found, &facts);
+    assert_eq!(describe_launch_source(&found, &templates()), before);
     let used = TemplateFacts {
         version: "7".to_owned(),
         image: None,
@@ -343,5 +343,5 @@ fn what_a_group_launches_from_is_told_and_its_change_is_seen() {
         "group uses template version 7 = $Default; newest is 9"
     );
     facts.insert(template("$Latest"), newest);
-    assert_ne!(describe_aim(&found, &facts), before);
+    assert_ne!(describe_launch_source(&found, &facts), before);
 }

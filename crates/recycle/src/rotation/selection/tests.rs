@@ -87,7 +87,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         json!({"outdated": {"launched_before": "2027-01-01T00:00:00Z"}}),
         json!({"outdated": {"all": true}}),
         json!({"outdated": {"launch_template": true}}),
-        json!({"outdated": {"groups": ["workers"], "older_than_hours": 24}}),
+        json!({"outdated": {"groups": ["workers"], "older_than": 24}}),
     ] {
         assert!(parse_rotation(&good(selection.clone())).is_ok(), "{selection}");
     }
@@ -158,7 +158,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         (good(json!({"alarm": {"gruop": "x"}})), "unknown field `gruop`"),
         (
             good(json!({"outdated": {}})),
-            "needs launch_template, ami, kubelet, older_than_hours, launched_before or all",
+            "needs launch_template, ami, kubelet, older_than, launched_before or all",
         ),
         (
             good(json!({"outdated": {"ami": true, "groups": [], "group_tag": {"key": "a", "value": "b"}}})),

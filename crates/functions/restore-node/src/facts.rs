@@ -6,7 +6,7 @@ use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody};
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::{Fence, GroupName, InstanceId};
-use recycle::base::names::{CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG};
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG, RESTORE_LOG_TAG};
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::is_held;
 use recycle::cluster::instance::{Instance, describe_instance};
@@ -16,11 +16,11 @@ use recycle::contract::verdicts::RestoreVerdict;
 use recycle::drain::lost::{LOST_AFTER, find_loss};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{StoredClaim, holds_claim};
-use recycle::records::restore_log::{Deeds, GaveUp};
-use recycle::restore::facts::{KubernetesHalf, Situation};
-use recycle::restore::manual_commands::{LeftBehind, describe_left_behind};
-use recycle::restore::next_step::next_put_back_step;
-use recycle::restore::step::PutBackStep;
+use recycle::records::restore_log::{GaveUp, GroupChanges};
+use recycle::restore::facts::{KubernetesHalf, RestoreFacts};
+use recycle::restore::manual_commands::{ManualCommands, describe_manual_commands};
+use recycle::restore::next_step::next_restore_step;
+use recycle::restore::step::RestoreStep;
 use recycle::restore::sweep::is_result;
 use recycle::restore::undo::undo_kubernetes;
 
@@ -28,7 +28,7 @@ use crate::look::Cluster;
 use crate::request::{LONGEST_WHY, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
-pub(crate) struct Target {
+pub(crate) struct FetchedFacts {
     pub(crate) id: InstanceId,
     pub(crate) me: Fence,
     pub(crate) request: RestoreRequest,
@@ -37,7 +37,7 @@ pub(crate) struct Target {
     pub(crate) cluster: Result<Cluster, String>,
     // `look_around` reads the fields from here on.
     pub(crate) group: Option<Group>,
-    pub(crate) deeds: Deeds,
+    pub(crate) group_changes: GroupChanges,
     /// The instances that recycle-eks protects from scale-in because of this one, and that still exist.
     protected: Vec<InstanceId>,
     /// Seconds without Ready after which the node counts as lost.
@@ -46,11 +46,11 @@ pub(crate) struct Target {
 
 impl RestoreNode {
     /// Reads the instance and the Node, and with them the claim. A cluster that does not answer is left out: the AWS half does not need it.
-    pub(crate) async fn look(&self, id: InstanceId, request: RestoreRequest) -> Result<Target, Error> {
+    pub(crate) async fn look(&self, id: InstanceId, request: RestoreRequest) -> Result<FetchedFacts, Error> {
         let instance = self.instances.fetch(&id).await?;
         let cluster = self.open(&id, instance.as_ref()).await;
         let cluster = cluster.map_err(|error| with_causes(&error));
-        Ok(Target::new(id, request, instance, cluster))
+        Ok(FetchedFacts::new(id, request, instance, cluster))
     }
 
     async fn open(&self, id: &InstanceId, instance: Option<&Instance>) -> Result<Cluster, Error> {
@@ -60,25 +60,25 @@ impl RestoreNode {
         Ok(Cluster {
             client,
             node,
-            newcomers: None,
+            new_members: None,
             marked: Vec::new(),
             ahead: None,
         })
     }
 
     /// Reads the group, and what a put-back has left on its members.
-    pub(crate) async fn look_around(&self, target: &mut Target) -> Result<(), Error> {
-        target.protected = protection::find_protected(&self.instances, &target.id).await?;
-        target.group = self.fetch_group(target).await?;
-        let tags = target.instance.as_ref().map(|instance| &instance.tags);
-        if let Some(deeds) = tags.and_then(|tags| tags.get(PUT_BACK_TAG)) {
-            target.deeds = deeds.parse()?;
+    pub(crate) async fn look_around(&self, facts: &mut FetchedFacts) -> Result<(), Error> {
+        facts.protected = protection::find_protected(&self.instances, &facts.id).await?;
+        facts.group = self.fetch_group(facts).await?;
+        let tags = facts.instance.as_ref().map(|instance| &instance.tags);
+        if let Some(group_changes) = tags.and_then(|tags| tags.get(RESTORE_LOG_TAG)) {
+            facts.group_changes = group_changes.parse()?;
         }
-        if let Ok(cluster) = &mut target.cluster {
-            match cluster.look_around(&target.id, target.group.as_ref()).await {
-                Ok(lost_after) => target.lost_after = lost_after,
+        if let Ok(cluster) = &mut facts.cluster {
+            match cluster.look_around(&facts.id, facts.group.as_ref()).await {
+                Ok(lost_after) => facts.lost_after = lost_after,
                 // The put-back goes on as if the cluster had not answered.
-                Err(error) => target.cluster = Err(with_causes(&error)),
+                Err(error) => facts.cluster = Err(with_causes(&error)),
             }
         }
         Ok(())
@@ -86,22 +86,22 @@ impl RestoreNode {
 
     /// Fetches the group that lists the instance, or the group in which it was claimed.
     /// For a sweep, the last resort is the group of a member that is protected because of it.
-    async fn fetch_group(&self, target: &Target) -> Result<Option<Group>, Error> {
-        if let Some(found) = self.groups.find(&target.id).await? {
+    async fn fetch_group(&self, facts: &FetchedFacts) -> Result<Option<Group>, Error> {
+        if let Some(found) = self.groups.find(&facts.id).await? {
             return Ok(Some(found));
         }
-        if let Some(StoredClaim::Known(claim)) = target.instance.as_ref().and_then(Instance::claim) {
+        if let Some(StoredClaim::Known(claim)) = facts.instance.as_ref().and_then(Instance::claim) {
             return Ok(self.groups.fetch(&claim.group).await?);
         }
-        let protected = target.protected.first();
-        match protected.filter(|_| target.request.leftover.is_some()) {
+        let protected = facts.protected.first();
+        match protected.filter(|_| facts.request.leftover.is_some()) {
             Some(member) => Ok(self.groups.find(member).await?),
             None => Ok(None),
         }
     }
 }
 
-impl Target {
+impl FetchedFacts {
     pub(crate) fn new(
         id: InstanceId,
         request: RestoreRequest,
@@ -115,7 +115,7 @@ impl Target {
             instance,
             cluster,
             group: None,
-            deeds: Deeds::default(),
+            group_changes: GroupChanges::default(),
             protected: Vec::new(),
             lost_after: LOST_AFTER,
         }
@@ -127,7 +127,7 @@ impl Target {
 
     /// Returns when the put-back began. At its first step, that is now.
     fn since(&self) -> Timestamp {
-        self.request.put_back.since.unwrap_or_else(|| self.now())
+        self.request.restore.since.unwrap_or_else(|| self.now())
     }
 
     /// Returns the Node's claim, or the instance's if the Node has none or cannot be seen.
@@ -152,7 +152,7 @@ impl Target {
     /// Checks whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and its answer was
     /// lost. A redriven execution does not go on without its claim.
     pub(crate) fn may_go_on(&self) -> bool {
-        let was_released = self.request.put_back.since.is_some() && self.claim().is_none();
+        let was_released = self.request.restore.since.is_some() && self.claim().is_none();
         self.is_ours() || (was_released && self.me.redrive_count == 0)
     }
 
@@ -207,7 +207,7 @@ impl Target {
     }
 
     /// Returns the verdict, or `Untouched` if a sweep would repeat what operators were told before it began.
-    pub(crate) fn tell_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
+    pub(crate) fn report_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
         let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
         if self.request.leftover.is_some() && was_told {
             RestoreVerdict::Untouched
@@ -216,30 +216,30 @@ impl Target {
         }
     }
 
-    pub(crate) fn next_step(&self) -> PutBackStep {
-        next_put_back_step(&self.situation())
+    pub(crate) fn next_step(&self) -> RestoreStep {
+        next_restore_step(&self.restore_facts())
     }
 
     pub(crate) fn has_time(&self) -> bool {
-        self.situation().has_time()
+        self.restore_facts().has_time()
     }
 
-    fn situation(&self) -> Situation<'_> {
+    fn restore_facts(&self) -> RestoreFacts<'_> {
         let cluster = self.cluster.as_ref().ok();
-        Situation {
+        RestoreFacts {
             id: &self.id,
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
             is_lost: self.is_lost(),
-            newcomers: cluster.and_then(|cluster| cluster.newcomers.as_deref()),
+            new_members: cluster.and_then(|cluster| cluster.new_members.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),
             queued_since: self.node().and_then(NodeFacts::queued_since),
             ahead: cluster.and_then(|cluster| cluster.ahead.as_ref()),
             protected: &self.protected,
-            deeds: &self.deeds,
+            group_changes: &self.group_changes,
             waited: self.now().duration_since(self.since()).as_secs(),
-            steps: self.request.put_back.steps,
+            steps: self.request.restore.steps,
         }
     }
 
@@ -296,7 +296,7 @@ impl Target {
     pub(crate) fn wait(&self, seconds: u32, reason: &str) -> Answer<RestoreVerdict> {
         let body = RestoreBody::Step {
             since: self.since(),
-            steps: self.request.put_back.steps.saturating_add(1),
+            steps: self.request.restore.steps.saturating_add(1),
         };
         Answer::new(RestoreVerdict::Wait, reason)
             .waiting(seconds)
@@ -314,14 +314,14 @@ impl Target {
     pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
         self.replace_node(node);
         if let Some(instance) = &mut self.instance {
-            for tag in [CLAIM_TAG, GROUP_TAG, PUT_BACK_TAG] {
+            for tag in [CLAIM_TAG, GROUP_TAG, RESTORE_LOG_TAG] {
                 instance.tags.remove(tag);
             }
         }
     }
 
-    pub(crate) fn describe_what_is_left(&self) -> LeftBehind {
-        describe_left_behind(
+    pub(crate) fn describe_what_is_left(&self) -> ManualCommands {
+        describe_manual_commands(
             &self.id,
             self.group.as_ref(),
             self.lifecycle_state(),
@@ -333,7 +333,7 @@ impl Target {
     }
 
     /// Returns the answer that reports what is left and the commands that take it away.
-    pub(crate) fn tell_what_is_left(
+    pub(crate) fn answer_with_manual_commands(
         &self,
         verdict: RestoreVerdict,
         note: Option<String>,
@@ -343,7 +343,7 @@ impl Target {
             left.state = format!("{}; {note}", left.state);
         }
         let report = write_report(&find_reason(&self.request), "", &left, self.unseen());
-        self.tell(verdict, report)
+        self.answer(verdict, report)
     }
 
     /// Returns why the cluster could not be asked, if it could not.
@@ -352,7 +352,7 @@ impl Target {
     }
 
     /// Adds the state of the node to a refusal, for a sweep, which fails with it. Other errors stay as they are.
-    pub(crate) fn tell_in_error(&self, error: Error) -> Error {
+    pub(crate) fn add_state_to_error(&self, error: Error) -> Error {
         if error.failure() == Failure::ServiceRefused {
             Error::Left(self.describe_what_is_left().state, Box::new(error))
         } else {
@@ -361,9 +361,9 @@ impl Target {
     }
 
     /// Returns the answer that reports what is left after a call was refused until there was no patience left.
-    pub(crate) fn tell_refusal(&self, refusal: &Error) -> Answer<RestoreVerdict> {
+    pub(crate) fn answer_refusal(&self, refusal: &Error) -> Answer<RestoreVerdict> {
         let (verdict, reason) = if self.is_in_standby() {
-            (RestoreVerdict::StandbyLeftBehind, name_reason(&self.request))
+            (RestoreVerdict::LeftInStandby, name_reason(&self.request))
         } else {
             (RestoreVerdict::Kept, find_reason(&self.request))
         };
@@ -376,12 +376,12 @@ impl Target {
             );
         }
         let left = self.describe_what_is_left();
-        self.tell(verdict, write_report(&reason, &done, &left, self.unseen()))
+        self.answer(verdict, write_report(&reason, &done, &left, self.unseen()))
     }
 
     /// Returns the answer for an instance on which nothing can be left. What was left of it on others is gone.
     pub(crate) fn forget(&self) -> Answer<RestoreVerdict> {
-        let verdict = match self.request.put_back.since {
+        let verdict = match self.request.restore.since {
             Some(_) => RestoreVerdict::Restored,
             None => RestoreVerdict::Untouched,
         };
@@ -393,22 +393,24 @@ impl Target {
         let state = self.say(&format!(
             "{end}, and nothing of ours is left on the members of its group"
         ));
-        self.tell(verdict, format!("{}\n{state}.", find_reason(&self.request)))
+        self.answer(verdict, format!("{}\n{state}.", find_reason(&self.request)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::look::fetch_newcomers;
+    use crate::look::fetch_new_members;
     use crate::look::find_ahead;
     use recycle::base::names::GROUP_LABEL;
-    use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, PUT_BACK_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
+    use recycle::base::names::{
+        EXCLUDE_FROM_BALANCERS_LABEL, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+    };
     use recycle::records::claim::Claim;
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{OLD, claim, node, target};
+    use crate::fixtures::{OLD, claim, facts, node};
 
     /// A newcomer without pods is terminated if it makes its group too large.
     #[tokio::test]
@@ -433,25 +435,25 @@ mod tests {
             lifecycle_state: "InService".to_owned(),
             protected_from_scale_in: false,
         });
-        let newcomers = fetch_newcomers(&kube.client(), members.iter().collect(), &nodes)
+        let new_members = fetch_new_members(&kube.client(), members.iter().collect(), &nodes)
             .await
             .unwrap();
-        let has_pods: Vec<bool> = newcomers.iter().map(|newcomer| newcomer.has_pods).collect();
+        let has_pods: Vec<bool> = new_members.iter().map(|new_member| new_member.has_pods).collect();
         assert_eq!(has_pods, [false, true, false]);
-        assert_eq!(newcomers[1].node, None);
+        assert_eq!(new_members[1].node, None);
     }
 
     #[tokio::test]
     async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {
         let is_ours = |on_node: Option<&str>, on_instance: Option<&str>| {
-            target(on_node.map(claim), on_instance.map(claim)).is_ours()
+            facts(on_node.map(claim), on_instance.map(claim)).is_ours()
         };
         assert!(!is_ours(None, None));
         assert!(!is_ours(Some("two"), Some("two")));
         assert!(!is_ours(Some("two"), Some("one")));
         assert!(is_ours(None, Some("one")), "its Node is released already");
         assert!(is_ours(Some("one"), Some("one")));
-        let mut unseen = target(Some(claim("two")), Some(claim("one")));
+        let mut unseen = facts(Some(claim("two")), Some(claim("one")));
         unseen.cluster = Err("away".to_owned());
         assert!(unseen.is_ours());
     }
@@ -459,7 +461,7 @@ mod tests {
     /// The sweep's state machine knows that there is nothing to mend only by this name.
     #[tokio::test]
     async fn a_claim_that_another_execution_took_is_lost_however_urgent_that_execution_is() {
-        let before = target(None, None);
+        let before = facts(None, None);
         for urgency in [
             Urgency::Planned,
             Urgency::Spot,
@@ -478,7 +480,7 @@ mod tests {
     #[test]
     fn of_the_groups_nodes_that_are_put_back_the_first_goes_first() {
         let queued = |name: &str, group: &str, since: Option<&str>| {
-            let since = since.map(|since| (PUT_BACK_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
+            let since = since.map(|since| (RESTORING_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
             NodeFacts {
                 name: name.parse().unwrap(),
                 labels: [(GROUP_LABEL.to_owned(), group.to_owned())].into(),
@@ -507,16 +509,16 @@ mod tests {
 
     #[tokio::test]
     async fn after_the_release_the_report_tells_of_what_is_left_only() {
-        let mut target = target(Some(claim("one")), Some(claim("one")));
-        if let Some(instance) = &mut target.instance {
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        if let Some(instance) = &mut facts.instance {
             instance
                 .tags
                 .insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
         }
         let mut released = node(None);
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
-        target.forget_claim(Some(released));
-        let left = target.describe_what_is_left();
+        facts.forget_claim(Some(released));
+        let left = facts.describe_what_is_left();
         let (last, before) = left.commands.split_last().unwrap();
         assert_eq!(
             *last,
@@ -534,21 +536,21 @@ mod tests {
     /// Cluster Autoscaler's annotation, the cordon and the taint stay until the last write of the instance's execution has been made.
     #[tokio::test]
     async fn what_keeps_pods_from_a_stopped_instances_node_is_not_undone() {
-        let mut target = target(Some(claim("one")), Some(claim("one")));
-        let Cluster { node, .. } = target.cluster.as_mut().unwrap();
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        let Cluster { node, .. } = facts.cluster.as_mut().unwrap();
         let node = node.as_mut().unwrap();
-        node.taints = vec![draining_taint(&target.id)];
+        node.taints = vec![draining_taint(&facts.id)];
         node.unschedulable = true;
-        let instance = target.instance.as_mut().unwrap();
+        let instance = facts.instance.as_mut().unwrap();
         instance
             .tags
             .insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
-        assert_eq!(target.next_step(), PutBackStep::UndoKubernetes);
-        let instance = target.instance.as_mut().unwrap();
+        assert_eq!(facts.next_step(), RestoreStep::UndoKubernetes);
+        let instance = facts.instance.as_mut().unwrap();
         instance
             .tags
             .insert(STOPPED_TAG.to_owned(), "2027-01-01T05:00:00Z".to_owned());
         instance.state = "stopped".to_owned();
-        assert_eq!(target.next_step(), PutBackStep::Report(None));
+        assert_eq!(facts.next_step(), RestoreStep::Report(None));
     }
 }

@@ -15,18 +15,18 @@ use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::DisposeVerdict;
-use recycle::disposal::next_step::Departure;
+use recycle::disposal::next_step::DisposalFacts;
 use recycle::drain::lost::find_loss;
 use recycle::drain::survey::PodSurvey;
 use recycle::input::model::Dispose;
-use recycle::input::way_in::WayIn;
+use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, ClaimLost, check_claim};
 use recycle::replacement::shortage::{Shortage, find_shortage, is_usable};
 use recycle::replacement::usable::Patience;
 
 use crate::{Answered, DetachTerminate, Error};
 
-pub(crate) struct Case {
+pub(crate) struct FetchedFacts {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
     pub(crate) instance: Option<Instance>,
@@ -48,7 +48,7 @@ impl DetachTerminate {
         client: kube::Client,
         node: Option<NodeFacts>,
         request: StepRequest,
-    ) -> Result<Case, Error> {
+    ) -> Result<FetchedFacts, Error> {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = &run.input.instance_id;
@@ -70,7 +70,7 @@ impl DetachTerminate {
             Dispose::Detach => protection::find_protected(&self.instances, id).await?,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
         };
-        Ok(Case {
+        Ok(FetchedFacts {
             client,
             node,
             instance,
@@ -121,7 +121,7 @@ fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
         .is_some_and(|time| time >= run.claimed_at)
 }
 
-impl Case {
+impl FetchedFacts {
     /// Returns the group's member; None if the group does not list the instance any more.
     fn member(&self) -> Option<&Member> {
         self.group.as_ref()?.member(&self.run.input.instance_id)
@@ -137,12 +137,12 @@ impl Case {
         self.run.lost.is_some() && instance.is_some_and(|instance| instance.state == "running")
     }
 
-    pub(crate) fn departure(&self) -> Departure<'_> {
+    pub(crate) fn disposal_facts(&self) -> DisposalFacts<'_> {
         let input = &self.run.input;
-        Departure {
+        DisposalFacts {
             id: &input.instance_id,
             dispose: input.dispose,
-            way_in: self.run.way_in,
+            path: self.run.path,
             was_retired: was_retired(self.instance.as_ref(), &self.run),
             waits_for_our_hook: self.waits_for_our_hook,
             is_lost: self.run.lost.is_some(),
@@ -163,7 +163,7 @@ impl Case {
         let half_of = |end: Timestamp| end.duration_since(self.now).as_secs().max(0) / 2;
         let left = input.interrupted_at.map(half_of);
         let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
-        input.load_balancer_grace_seconds.min(left)
+        input.load_balancer_grace.min(left)
     }
 
     /// Checks whether a node that was given up as lost is well again.
@@ -171,9 +171,9 @@ impl Case {
     pub(crate) fn has_recovered(&self) -> bool {
         // A member that our hook holds stays until the hook is completed.
         let is_held =
-            |member: &Member| self.run.way_in == WayIn::Hook && is_held(Some(&member.lifecycle_state));
+            |member: &Member| self.run.path == RecyclePath::Hook && is_held(Some(&member.lifecycle_state));
         let is_staying = |member: &Member| !member.is_leaving() || is_held(member);
-        let patience = self.run.input.node_lost_after_seconds;
+        let patience = self.run.input.node_lost_after;
         let loss = find_loss(self.node.as_ref(), patience, self.now);
         self.is_lost_but_runs() && self.member().is_some_and(is_staying) && loss.is_none()
     }
@@ -194,7 +194,7 @@ impl Case {
     /// A lost node, a node that goes with its pods, a node on the hook path and a Spot interruption do not wait.
     pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
         let run = &self.run;
-        let is_asked = run.way_in == WayIn::Before
+        let is_asked = run.path == RecyclePath::Before
             && self.lifecycle_state() == Some("Standby")
             && run.input.interrupted_at.is_none()
             && run.lost.is_none()
@@ -224,14 +224,14 @@ impl Case {
         let patience = Patience {
             since: *self.run.short_since.get_or_insert(self.now),
             now: self.now,
-            timeout: self.run.input.replacement_timeout_seconds,
+            timeout: self.run.input.replacement_timeout,
         };
         let Some(seconds) = patience.next_wait_of_drained() else {
             return Err(Error::Ended(Failure::ReplacementTimedOut, reason));
         };
         if patience.since == self.now {
             let occasion = Occasion::Disturbed(Obstacle::ReplacementGone.name());
-            self.tell(occasion, &reason).await;
+            self.record_event(occasion, &reason).await;
         }
         self.run.disposing_since = None;
         Ok(Answer::new(DisposeVerdict::Wait, reason)
@@ -242,7 +242,7 @@ impl Case {
     /// Checks whether the facts that the replacement is judged by still have to be remembered.
     /// On the way in `after` they are needed before anything is ended, unless the node is lost.
     pub(crate) fn has_to_remember(&self) -> bool {
-        self.run.way_in == WayIn::After && self.run.old.is_none() && self.run.lost.is_none()
+        self.run.path == RecyclePath::After && self.run.old.is_none() && self.run.lost.is_none()
     }
 
     pub(crate) async fn survey_pods(&self) -> Result<PodSurvey, Error> {
@@ -257,8 +257,16 @@ impl Case {
     }
 
     /// Writes an Event on the Node.
-    pub(crate) async fn tell(&self, occasion: impl Into<Occasion<'_>>, story: &str) {
-        kubernetes::tell(&self.client, &self.run.node, occasion, story, self.now, &self.me).await;
+    pub(crate) async fn record_event(&self, occasion: impl Into<Occasion<'_>>, history: &str) {
+        kubernetes::record_event(
+            &self.client,
+            &self.run.node,
+            occasion,
+            history,
+            self.now,
+            &self.me,
+        )
+        .await;
     }
 
     pub(crate) fn say(&self, state: &str) -> String {
@@ -340,44 +348,44 @@ mod tests {
 
     #[tokio::test]
     async fn pods_that_came_back_give_the_disposal_its_time_anew() {
-        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-        case.run.disposing_since = Some(case.now);
-        let answer = case.back_to_check_pods(PodSurvey::default()).await;
+        let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
+        facts.run.disposing_since = Some(facts.now);
+        let answer = facts.back_to_check_pods(PodSurvey::default()).await;
         assert_eq!(answer.run.unwrap().disposing_since, None);
     }
 
     #[tokio::test]
     async fn a_lost_node_has_recovered_if_it_is_ready_and_runs_as_a_member() {
-        let recovered = |change: &dyn Fn(&mut Case)| {
-            let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-            case.run.lost = find_loss(None, 0, case.now);
-            change(&mut case);
-            case.has_recovered()
+        let recovered = |change: &dyn Fn(&mut FetchedFacts)| {
+            let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
+            facts.run.lost = find_loss(None, 0, facts.now);
+            change(&mut facts);
+            facts.has_recovered()
         };
         assert!(recovered(&|_| {}));
-        type Change = dyn Fn(&mut Case);
+        type Change = dyn Fn(&mut FetchedFacts);
         let cases: [(&str, &Change); 6] = [
-            ("it was never lost", &|case| case.run.lost = None),
-            ("gone", &|case| case.node = None),
-            ("not Ready", &|case| {
-                let since = case.now - jiff::SignedDuration::from_mins(31);
-                case.node.as_mut().unwrap().not_ready_since = Some(since);
+            ("it was never lost", &|facts| facts.run.lost = None),
+            ("gone", &|facts| facts.node = None),
+            ("not Ready", &|facts| {
+                let since = facts.now - jiff::SignedDuration::from_mins(31);
+                facts.node.as_mut().unwrap().not_ready_since = Some(since);
             }),
-            ("stopped", &|case| {
-                case.instance = Some(fixtures::instance("stopped"))
+            ("stopped", &|facts| {
+                facts.instance = Some(fixtures::instance("stopped"))
             }),
-            ("on its way out", &|case| {
-                case.group = Some(fixtures::group("Terminating"))
+            ("on its way out", &|facts| {
+                facts.group = Some(fixtures::group("Terminating"))
             }),
-            ("out of its group", &|case| case.group = None),
+            ("out of its group", &|facts| facts.group = None),
         ];
         for (name, change) in cases {
             assert!(!recovered(change), "{name}");
         }
-        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-        case.run.lost = find_loss(None, 0, case.now);
-        case.run.disposing_since = Some(case.now);
-        let answer = case.spare("is well again").await.unwrap();
+        let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
+        facts.run.lost = find_loss(None, 0, facts.now);
+        facts.run.disposing_since = Some(facts.now);
+        let answer = facts.spare("is well again").await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::CheckPods);
         let run = answer.run.unwrap();
         assert_eq!((run.lost, run.disposing_since), (None, None));
@@ -385,7 +393,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_detached_instance_whose_node_was_seen_to_needs_no_claim() {
-        let case = fixtures::case(&ScriptedKube::new(), "detach", "running");
+        let facts = fixtures::facts(&ScriptedKube::new(), "detach", "running");
         let mut released = fixtures::node();
         released.annotations.clear();
         let find = |tag: &str, time: &str| {
@@ -393,7 +401,7 @@ mod tests {
                 tags: [(tag.to_owned(), time.to_owned())].into(),
                 ..fixtures::instance("running")
             };
-            find_own_claim(Some(&released), Some(&instance), &case.run, &case.me)
+            find_own_claim(Some(&released), Some(&instance), &facts.run, &facts.me)
         };
         let (claimed, before) = ("2027-01-01T00:00:00Z", "2026-12-31T23:59:59Z");
         assert_eq!(find(DETACHED_TAG, claimed).unwrap(), None);
@@ -408,25 +416,26 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_names_the_pods_that_go_with_the_instance_if_there_are_any() {
-        let mut case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
-        assert_eq!(case.say_whole("leaves"), case.say("leaves"));
+        let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
+        assert_eq!(facts.say_whole("leaves"), facts.say("leaves"));
         let mut ended = EndedPods::of(&PodSurvey::default());
-        case.run.drain.ended_pods = Some(ended.clone());
-        assert_eq!(case.say_whole("leaves"), case.say("leaves"));
+        facts.run.drain.ended_pods = Some(ended.clone());
+        assert_eq!(facts.say_whole("leaves"), facts.say("leaves"));
         ended.count = 2;
         ended.names = vec!["jobs/a".to_owned(), "jobs/b".to_owned()];
-        case.run.drain.ended_pods = Some(ended);
+        facts.run.drain.ended_pods = Some(ended);
         assert!(
-            case.say_whole("leaves")
+            facts
+                .say_whole("leaves")
                 .ends_with(" leaves; 2 pods ran on it when its time was over (jobs/a, jobs/b)"),
             "{}",
-            case.say_whole("leaves")
+            facts.say_whole("leaves")
         );
     }
 
     #[tokio::test]
     async fn without_a_node_the_instance_says_whose_it_is_as_long_as_it_has_tags() {
-        let case = fixtures::case(&ScriptedKube::new(), "terminate", "running");
+        let facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
         let find = |state: &str, holder: Option<Claim>| {
             let tags = holder.into_iter().flat_map(|claim| {
                 [
@@ -438,7 +447,7 @@ mod tests {
                 tags: tags.collect(),
                 ..fixtures::instance(state)
             };
-            find_own_claim(None, Some(&instance), &case.run, &case.me)
+            find_own_claim(None, Some(&instance), &facts.run, &facts.me)
         };
         let ours = fixtures::claim(Phase::Disposing);
         let theirs = Claim {

@@ -15,7 +15,7 @@ use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
-use crate::history::node::Story;
+use crate::history::node::History;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
@@ -60,7 +60,7 @@ async fn abort_claimed(
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
-    watch_put_back(&mut Watch::begin(installation, output)?, node, None).await
+    watch_restore(&mut Watch::begin(installation, output)?, node, None).await
 }
 
 /// Refuses an abort that would not bring the node back.
@@ -129,7 +129,7 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
         return Ok(Exit::Done);
     }
     match node {
-        Some(node) => watch_put_back(&mut watch, &node, Some(&arn)).await,
+        Some(node) => watch_restore(&mut watch, &node, Some(&arn)).await,
         None => watch_sweep(&mut watch, &arn).await,
     }
 }
@@ -158,7 +158,7 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
 
 /// Watches until the node carries no mark of recycle-eks, is gone, or needs a person.
 /// The mark of a node that needs a person counts only after the end of the `sweep`, because the cause of an older mark may be removed.
-async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
+async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
     let (installation, id) = (watch.installation, node.instance_id.as_str());
     let (mut is_swept, mut began) = (sweep.is_none(), None);
     let over = watch.until_over(async |now| {
@@ -170,7 +170,7 @@ async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<
         let status = fetch_status(installation, Some(id)).await?;
         let mut nodes = status.nodes.iter();
         let found = nodes.find(|found| found.instance_id == node.instance_id);
-        let (text, exit) = judge_put_back(found, status.cluster_is_away.as_deref(), is_swept);
+        let (text, exit) = judge_restore(found, status.cluster_is_away.as_deref(), is_swept);
         let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
     });
@@ -179,13 +179,13 @@ async fn watch_put_back(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<
 }
 
 /// Returns the state of the put-back as a sentence, and the exit code if the put-back has ended.
-fn judge_put_back(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
+fn judge_restore(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
     let over = |text: &str, exit| (text.to_owned(), Some(exit));
     let gone = "gone: its instance is terminated, there is nothing to put back";
     match (node, away) {
-        (Some(node), _) if node.is_gone => over(gone, Exit::PutBack),
+        (Some(node), _) if node.is_gone => over(gone, Exit::RestoreState),
         (_, Some(why)) => (format!("the cluster cannot be asked: {why}"), None),
-        (None, None) => over(gone, Exit::PutBack),
+        (None, None) => over(gone, Exit::RestoreState),
         (Some(node), None) if !node.is_marked => {
             over("put back: nothing of ours is on it any more", Exit::Done)
         }
@@ -198,12 +198,12 @@ fn judge_put_back(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool)
 }
 
 fn describe_holder(node: &NodeStatus) -> String {
-    let story = node.progress.as_ref().map(|progress| progress.summary.as_str());
+    let history = node.progress.as_ref().map(|progress| progress.summary.as_str());
     let Some(claim) = &node.claim else {
-        return story.unwrap_or("waits for the sweep").to_owned();
+        return history.unwrap_or("waits for the sweep").to_owned();
     };
-    let story = story.unwrap_or("no story yet");
-    format!("held by {}: {story}", claim.fence.execution)
+    let history = history.unwrap_or("no story yet");
+    format!("held by {}: {history}", claim.fence.execution)
 }
 
 fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Frame {
@@ -229,15 +229,15 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
 }
 
 async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
-    let (installation, mut story) = (watch.installation, Story::default());
+    let (installation, mut history) = (watch.installation, History::default());
     let over = watch.until_over(async |now| {
-        installation.states.read_on(arn, &mut story).await?;
-        let (text, exit) = match &story.end {
+        installation.states.read_on(arn, &mut history).await?;
+        let (text, exit) = match &history.end {
             Some(end) if end.status == "SUCCEEDED" => (describe_sweep(end), Some(Exit::Done)),
             Some(end) => (describe_sweep(end), Some(Exit::NeedsPerson)),
-            None => (story.reason().to_owned(), None),
+            None => (history.reason().to_owned(), None),
         };
-        let shown = frame_of("sweep", text.trim_end(), clock_face(story.elapsed(now)), exit);
+        let shown = frame_of("sweep", text.trim_end(), clock_face(history.elapsed(now)), exit);
         Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
     let over = over.await?;
@@ -305,19 +305,19 @@ mod tests {
                 Some(node(json!({"is_marked": false, "is_gone": true}))),
                 None,
                 true,
-                Some(Exit::PutBack),
+                Some(Exit::RestoreState),
             ),
             (
                 "terminated, tags left",
                 Some(node(json!({"is_gone": true}))),
                 Some("no"),
                 true,
-                Some(Exit::PutBack),
+                Some(Exit::RestoreState),
             ),
-            ("forgotten", None, None, true, Some(Exit::PutBack)),
+            ("forgotten", None, None, true, Some(Exit::RestoreState)),
             ("cannot be seen", None, Some("no"), true, None),
         ] {
-            assert_eq!(judge_put_back(node.as_ref(), away, is_swept).1, exit, "{name}");
+            assert_eq!(judge_restore(node.as_ref(), away, is_swept).1, exit, "{name}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG};
-use recycle::claim::facts::{GroupState, Surroundings};
+use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
@@ -24,7 +24,7 @@ use crate::balancers::fetch_balancers;
 use crate::{ClaimNode, Error};
 
 /// Facts before pre-flight; None for each that was not found.
-pub(crate) struct Found {
+pub(crate) struct FetchedFacts {
     client: kube::Client,
     /// The cluster's endpoint, if the cluster has never answered.
     unreachable: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Found {
 }
 
 /// Facts after pre-flight has passed: nothing is missing.
-pub(crate) struct Target {
+pub(crate) struct ClaimFacts {
     pub(crate) client: kube::Client,
     pub(crate) instance: Instance,
     pub(crate) lifecycle_state: String,
@@ -47,11 +47,11 @@ pub(crate) struct Target {
 }
 
 impl ClaimNode {
-    pub(crate) async fn fetch_surroundings(
+    pub(crate) async fn fetch_facts(
         &self,
         input: &Input,
         request: &ClaimRequest,
-    ) -> Result<Found, Error> {
+    ) -> Result<FetchedFacts, Error> {
         let (instance, membership) = self.fetch_outside(input).await?;
         let endpoint = self.access.describe_cluster().await?.endpoint;
         let client = self.access.connect().await?;
@@ -71,7 +71,11 @@ impl ClaimNode {
     }
 
     /// Returns our lifecycle hook if the group has it and the member waits for a hook.
-    pub(crate) async fn fetch_hook(&self, found: &Found, input: &Input) -> Result<Option<HeldByHook>, Error> {
+    pub(crate) async fn fetch_hook(
+        &self,
+        found: &FetchedFacts,
+        input: &Input,
+    ) -> Result<Option<HeldByHook>, Error> {
         let membership = found.membership.as_ref();
         let Some(waiting) = membership.filter(|membership| membership.lifecycle_state == WAITING) else {
             return Ok(None);
@@ -82,7 +86,11 @@ impl ClaimNode {
     }
 
     /// Fetches the other facts about the group that may forbid a start. Asks nothing if there is no group, or if the instance is gone.
-    pub(crate) async fn fetch_group_state(&self, found: &Found, input: &Input) -> Result<GroupState, Error> {
+    pub(crate) async fn fetch_group_state(
+        &self,
+        found: &FetchedFacts,
+        input: &Input,
+    ) -> Result<GroupState, Error> {
         let instance = found.instance.as_ref();
         let there = instance.filter(|instance| !instance.is_gone());
         let (Some(instance), Some(membership)) = (there, &found.membership) else {
@@ -119,7 +127,7 @@ pub(crate) async fn look_into(
     membership: Option<Membership>,
     input: &Input,
     request: &ClaimRequest,
-) -> Result<Found, Error> {
+) -> Result<FetchedFacts, Error> {
     let asked = kubernetes::missing_permissions(&client).await;
     let is_claimed = instance.as_ref().and_then(Instance::claim).is_some();
     let is_unreachable =
@@ -133,7 +141,7 @@ pub(crate) async fn look_into(
         // Pre-flight refuses anyway. It names everything that is missing, instead of the first call that fails.
         None
     };
-    Ok(Found {
+    Ok(FetchedFacts {
         client,
         unreachable: is_unreachable.then_some(endpoint),
         missing_permissions,
@@ -150,7 +158,7 @@ fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
     was_tried && request.run.is_none() && !is_claimed
 }
 
-impl Found {
+impl FetchedFacts {
     /// Returns the Node's claim, or the instance's if the Node has none.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
         let on_node = self.node.as_ref().and_then(NodeFacts::claim);
@@ -168,7 +176,7 @@ impl Found {
 
     /// Returns the input with the replacement mode settled. A member in Standby has its replacement, or is still owed it.
     /// It continues in the mode `before`, whatever the input says by now.
-    pub(crate) fn settle_way_in(&self, input: &Input) -> Input {
+    pub(crate) fn settle_path(&self, input: &Input) -> Input {
         let mut settled = input.clone();
         if let Some("Standby" | "EnteringStandby") = self.member_state() {
             settled.replacement = Replacement::Before;
@@ -181,7 +189,7 @@ impl Found {
     /// With replacement `before`, a member in service gets the full pre-flight: it is not in Standby yet, or was brought back.
     pub(crate) fn has_begun(&self, phase: Phase, input: &Input) -> bool {
         let is_in_service = self.member_state() == Some("InService");
-        if phase <= Phase::Turn || (is_in_service && input.replacement == Replacement::Before) {
+        if phase <= Phase::Admitted || (is_in_service && input.replacement == Replacement::Before) {
             return false;
         }
         !is_untouched(&[phase], self.member_state())
@@ -261,10 +269,10 @@ impl Found {
         input: &'a Input,
         group_state: &'a GroupState,
         resuming: bool,
-    ) -> Surroundings<'a> {
+    ) -> PreflightFacts<'a> {
         static NO_TAGS: BTreeMap<String, String> = BTreeMap::new();
         let membership = self.membership.as_ref();
-        Surroundings {
+        PreflightFacts {
             input,
             instance: self.instance.as_ref(),
             lifecycle_state: self.lifecycle_state(),
@@ -284,10 +292,10 @@ impl Found {
         self,
         hook: Option<HeldByHook>,
         remark: Option<String>,
-    ) -> Result<Target, Error> {
+    ) -> Result<ClaimFacts, Error> {
         let instance = self.instance.ok_or(Error::Incomplete("the instance"))?;
         let membership = self.membership.ok_or(Error::Incomplete("its group"))?;
-        Ok(Target {
+        Ok(ClaimFacts {
             client: self.client,
             instance,
             lifecycle_state: membership.lifecycle_state,

@@ -12,7 +12,7 @@ use recycle::claim::obstacle::Refusal;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::run::Run;
-use recycle::drain::disruption::{Fate, Sight, find_remarks, judge_fate};
+use recycle::drain::disruption::{DisruptionFacts, DrainValidity, find_remarks, judge_drain_validity};
 
 /// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,9 +43,9 @@ impl Outside {
 
 /// Facts from outside at one poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Meanwhile {
+pub(crate) struct OutsideFacts {
     /// Whether the drain still makes sense.
-    pub(crate) fate: Fate,
+    pub(crate) validity: DrainValidity,
     /// Whether the instance waits in its group for a lifecycle hook.
     /// None if the group could not be asked, is gone, or was not asked for lack of a Node.
     pub(crate) is_waiting: Option<bool>,
@@ -57,11 +57,11 @@ pub(crate) struct Meanwhile {
     pub(crate) unseen: Option<String>,
 }
 
-impl Meanwhile {
+impl OutsideFacts {
     /// Returns the facts of a poll at which nothing came up.
     pub(crate) fn quiet() -> Self {
         Self {
-            fate: Fate::Goes,
+            validity: DrainValidity::Goes,
             is_waiting: None,
             hook: None,
             remarks: Vec::new(),
@@ -78,18 +78,23 @@ impl Meanwhile {
 }
 
 /// Reads the facts from outside. Never fails: an error becomes the reason `unseen`.
-pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
+pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> OutsideFacts {
     look_within(PATIENCE, outside, node, run).await
 }
 
-async fn look_within(limit: Duration, outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> Meanwhile {
+async fn look_within(
+    limit: Duration,
+    outside: &Outside,
+    node: Option<&NodeFacts>,
+    run: &Run,
+) -> OutsideFacts {
     let Some(node) = node else {
-        return Meanwhile::quiet();
+        return OutsideFacts::quiet();
     };
     match tokio::time::timeout(limit, ask(outside, node, run)).await {
         Ok(Ok(found)) => found,
-        Ok(Err(error)) => Meanwhile::unseen(with_causes(error.as_ref())),
-        Err(_) => Meanwhile::unseen(format!("AWS did not answer in {} seconds", limit.as_secs())),
+        Ok(Err(error)) => OutsideFacts::unseen(with_causes(error.as_ref())),
+        Err(_) => OutsideFacts::unseen(format!("AWS did not answer in {} seconds", limit.as_secs())),
     }
 }
 
@@ -97,11 +102,11 @@ async fn ask(
     outside: &Outside,
     node: &NodeFacts,
     run: &Run,
-) -> Result<Meanwhile, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<OutsideFacts, Box<dyn std::error::Error + Send + Sync>> {
     let Some(group) = outside.groups().fetch(&run.group).await? else {
-        return Ok(Meanwhile {
-            fate: Fate::TakenAway(format!("its group {} is gone", run.group)),
-            ..Meanwhile::quiet()
+        return Ok(OutsideFacts {
+            validity: DrainValidity::TakenAway(format!("its group {} is gone", run.group)),
+            ..OutsideFacts::quiet()
         });
     };
     let refresh = outside.groups().find_refresh(&group.name).await?;
@@ -115,9 +120,9 @@ async fn ask(
         None if is_waiting => find_hook(outside.groups(), run).await?,
         Some(_) | None => None,
     };
-    let sight = Sight {
+    let facts = DisruptionFacts {
         id: &run.input.instance_id,
-        way_in: run.way_in,
+        path: run.path,
         node,
         // A record that was edited by hand fails the step elsewhere, with its own error name.
         record: &node.record().unwrap_or_default(),
@@ -125,11 +130,11 @@ async fn ask(
         refresh: refresh.as_deref(),
         node_group_status: node_group_status.as_deref(),
     };
-    Ok(Meanwhile {
-        fate: judge_fate(&sight),
+    Ok(OutsideFacts {
+        validity: judge_drain_validity(&facts),
         is_waiting: Some(is_waiting),
         hook,
-        remarks: find_remarks(&sight),
+        remarks: find_remarks(&facts),
         unseen: None,
     })
 }
@@ -170,7 +175,7 @@ mod tests {
         )
     }
 
-    async fn seen(aws: &ScriptedAws, labels: serde_json::Value) -> Meanwhile {
+    async fn seen(aws: &ScriptedAws, labels: serde_json::Value) -> OutsideFacts {
         look(
             &Outside::new(
                 &aws.config(),
@@ -187,9 +192,9 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &described("Standby"))
             .on("DescribeInstanceRefreshes", NO_REFRESH);
-        let in_standby = Meanwhile {
+        let in_standby = OutsideFacts {
             is_waiting: Some(false),
-            ..Meanwhile::quiet()
+            ..OutsideFacts::quiet()
         };
         assert_eq!(seen(&aws, json!({})).await, in_standby);
 
@@ -203,7 +208,7 @@ mod tests {
                 &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
             );
         let found = seen(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
-        assert!(matches!(found.fate, Fate::TakenAway(_)), "{found:?}");
+        assert!(matches!(found.validity, DrainValidity::TakenAway(_)), "{found:?}");
         let names: Vec<&str> = found
             .remarks
             .iter()
@@ -222,7 +227,7 @@ mod tests {
                 .breaks_on("DescribeInstanceRefreshes"),
         ] {
             let found = seen(&aws, json!({})).await;
-            assert_eq!((&found.fate, found.remarks.len()), (&Fate::Goes, 0));
+            assert_eq!((&found.validity, found.remarks.len()), (&DrainValidity::Goes, 0));
             assert!(
                 found
                     .unseen
@@ -247,8 +252,8 @@ mod tests {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
         let found = seen(&aws, json!({})).await;
         assert_eq!(
-            found.fate,
-            Fate::TakenAway("its group workers is gone".to_owned())
+            found.validity,
+            DrainValidity::TakenAway("its group workers is gone".to_owned())
         );
     }
 
@@ -264,7 +269,7 @@ mod tests {
             &run(),
         )
         .await;
-        assert_eq!(found, Meanwhile::quiet());
+        assert_eq!(found, OutsideFacts::quiet());
         assert!(aws.calls().is_empty());
     }
 }

@@ -4,18 +4,18 @@ use kubernetes::NodeChange;
 use recycle::base::names::PROGRESS_ANNOTATION;
 use recycle::claim::facts::GroupState;
 use recycle::claim::queue::{
-    Rival, TurnStep, decide_turn, describe_queue, find_rivals, find_shortage, waits_for_turn,
+    QueueStep, Rival, decide_queue_step, describe_queue, find_rivals, find_shortage, waits_in_queue,
 };
 use recycle::input::limits::Limits;
 use recycle::input::model::Input;
 use recycle::records::claim::{Claim, Phase};
 
 use crate::Error;
-use crate::surroundings::Target;
+use crate::facts::ClaimFacts;
 
-impl Target {
+impl ClaimFacts {
     /// Takes the turn of the node, whose claim is written. If another node goes first, returns the text that describes the queue.
-    pub(crate) async fn take_turn(
+    pub(crate) async fn wait_in_queue(
         &mut self,
         claim: &Claim,
         limits: Limits,
@@ -30,17 +30,17 @@ impl Target {
         loop {
             let rivals = self.fetch_rivals(&claim).await?;
             let queue = || describe_queue(&claim, &self.node.name, &rivals, limits);
-            match decide_turn(&claim, &self.node.name, &rivals, limits) {
-                TurnStep::Go => return Ok(None),
-                TurnStep::Wait => return Ok(Some(queue())),
-                TurnStep::StepBack => {
+            match decide_queue_step(&claim, &self.node.name, &rivals, limits) {
+                QueueStep::Go => return Ok(None),
+                QueueStep::Wait => return Ok(Some(queue())),
+                QueueStep::StepBack => {
                     let queue = queue();
                     claim.phase = Phase::Claimed;
                     self.swap(&claim).await?;
                     return Ok(Some(queue));
                 }
-                TurnStep::Swap => {
-                    claim.phase = Phase::Turn;
+                QueueStep::Swap => {
+                    claim.phase = Phase::Admitted;
                     self.swap(&claim).await?;
                 }
             }
@@ -49,7 +49,7 @@ impl Target {
 
     /// Fetches the other claims of the group. A claim that does not wait for its turn, or has had it, needs none.
     async fn fetch_rivals(&self, claim: &Claim) -> Result<Vec<Rival>, Error> {
-        if !waits_for_turn(claim.urgency) || claim.phase > Phase::Turn {
+        if !waits_in_queue(claim.urgency) || claim.phase > Phase::Admitted {
             return Ok(Vec::new());
         }
         let nodes = kubernetes::list_group(&self.client, &claim.group).await?;
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{LIST, NODE, claim, claim_of, input, list, node, settings, target};
+    use crate::fixtures::{LIST, NODE, claim, claim_of, facts, input, list, node, settings};
 
     fn asked(replacement: &str) -> Input {
         let mut given = input();
@@ -85,9 +85,9 @@ mod tests {
 
     async fn take(kube: &ScriptedKube, phase: Phase) -> Result<Option<String>, Error> {
         let claim = claim(phase);
-        target(kube, &node(Some(&claim)))
+        facts(kube, &node(Some(&claim)))
             .await
-            .take_turn(
+            .wait_in_queue(
                 &claim,
                 Limits::default(),
                 &asked("before"),
@@ -123,8 +123,8 @@ mod tests {
         for (seconds, expected) in [(-1, vec!["turn", "claimed"]), (1, vec!["turn"])] {
             let kube = ScriptedKube::new()
                 .on("GET", LIST, 200, list(&[]))
-                .on("PATCH", NODE, 200, node(Some(&claim(Phase::Turn))))
-                .on("GET", LIST, 200, rival(Phase::Turn, seconds))
+                .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
+                .on("GET", LIST, 200, rival(Phase::Admitted, seconds))
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))));
             let queue = take(&kube, Phase::Claimed).await.unwrap().unwrap();
             assert_eq!(swaps(&kube), expected, "{seconds}");
@@ -135,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn one_that_crashed_after_its_swap_lists_again_before_it_is_sure() {
         let kube = ScriptedKube::new().on("GET", LIST, 200, list(&[]));
-        assert_eq!(take(&kube, Phase::Turn).await.unwrap(), None);
+        assert_eq!(take(&kube, Phase::Admitted).await.unwrap(), None);
         assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
     }
 
@@ -152,10 +152,10 @@ mod tests {
     async fn with_after_a_group_that_is_short_of_members_is_waited_for_before_anybody_is_asked() {
         let kube = ScriptedKube::new();
         let claim = claim(Phase::Claimed);
-        let mut target = target(&kube, &node(Some(&claim))).await;
-        target.group.desired += 1;
-        let queue = target
-            .take_turn(&claim, Limits::default(), &asked("after"), &GroupState::default())
+        let mut facts = facts(&kube, &node(Some(&claim))).await;
+        facts.group.desired += 1;
+        let queue = facts
+            .wait_in_queue(&claim, Limits::default(), &asked("after"), &GroupState::default())
             .await
             .unwrap()
             .unwrap();

@@ -4,18 +4,18 @@ use kubernetes::Occasion;
 use recycle::answer::envelope::Answer;
 use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
-use recycle::notify::metrics::measure_put_back;
-use recycle::notify::notification::{About, tell_put_back};
+use recycle::notify::metrics::measure_restore;
+use recycle::notify::notification::{About, build_restored_notification};
 use recycle::restore::sweep::is_by_request;
 
 use crate::Error;
-use crate::request::{Report, find_reason, find_subject};
-use crate::target::Target;
+use crate::facts::FetchedFacts;
+use crate::request::{Report, find_node_to_restore, find_reason};
 
-impl Target {
+impl FetchedFacts {
     /// Answers a person's taint if it started this execution, which ends before it has claimed the node.
     /// Says why in an Event on the Node, and removes the taint. Other executions leave the taint for the sweep.
-    pub(crate) async fn turn_down(&self) -> Result<(), Error> {
+    pub(crate) async fn remove_request(&self) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) else {
             return Ok(());
         };
@@ -26,35 +26,39 @@ impl Target {
         Ok(kubernetes::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
     }
 
-    pub(crate) fn tell(&self, verdict: RestoreVerdict, report: impl Into<Report>) -> Answer<RestoreVerdict> {
-        tell(verdict, report, &self.request, Some(self))
+    pub(crate) fn answer(
+        &self,
+        verdict: RestoreVerdict,
+        report: impl Into<Report>,
+    ) -> Answer<RestoreVerdict> {
+        answer(verdict, report, &self.request, Some(self))
     }
 }
 
-/// Returns the last answer, with its notification and metrics. `target` holds the facts that were read, if there are any.
-pub(crate) fn tell(
+/// Returns the last answer, with its notification and metrics. `facts` holds the facts that were read, if there are any.
+pub(crate) fn answer(
     verdict: RestoreVerdict,
     report: impl Into<Report>,
     request: &RestoreRequest,
-    target: Option<&Target>,
+    facts: Option<&FetchedFacts>,
 ) -> Answer<RestoreVerdict> {
     let report = report.into();
-    let subject = find_subject(request);
-    let claimed = target.and_then(Target::claimed_group);
-    let group = target.and_then(|target| target.group.as_ref());
+    let subject = find_node_to_restore(request);
+    let claimed = facts.and_then(FetchedFacts::claimed_group);
+    let group = facts.and_then(|facts| facts.group.as_ref());
     let about = About {
         execution: &request.context.execution.id,
         cluster: subject.as_ref().map(|subject| &subject.cluster),
         instance: subject.as_ref().map(|subject| &subject.instance),
-        node: target.and_then(Target::node).map(|node| &node.name),
+        node: facts.and_then(FetchedFacts::node).map(|node| &node.name),
         group: group.map(|group| &group.name).or(claimed.as_ref()),
     };
-    let since = request.put_back.since.unwrap_or_else(|| request.context.now());
+    let since = request.restore.since.unwrap_or_else(|| request.context.now());
     let error = request.failure.as_ref();
     let answer = Answer::new(verdict, report.text());
-    let told = tell_put_back(about, verdict, error, since, &report.story, report.what_to_do);
-    let counted = measure_put_back(verdict, error.map(|error| error.error.as_str()));
-    answer.telling(told).counting(counted)
+    let told = build_restored_notification(about, verdict, error, since, &report.history, report.what_to_do);
+    let counted = measure_restore(verdict, error.map(|error| error.error.as_str()));
+    answer.with_notification(told).counting(counted)
 }
 
 #[cfg(test)]
@@ -73,12 +77,12 @@ mod tests {
             200,
             json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
-        let mut target = target_in(&kube, is_claimed.then(|| claim("two")), None);
-        target.me = claim(name).fence;
-        if let Ok(cluster) = &mut target.cluster {
+        let mut facts = target_in(&kube, is_claimed.then(|| claim("two")), None);
+        facts.me = claim(name).fence;
+        if let Ok(cluster) = &mut facts.cluster {
             cluster.node.as_mut().unwrap().taints = vec![request_taint()];
         }
-        target.turn_down().await.unwrap();
+        facts.remove_request().await.unwrap();
         let calls = kube.calls().into_iter();
         calls.map(|call| call.method).collect()
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The three ways in: how the replacement comes, and how the instance goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WayIn {
+pub enum RecyclePath {
     /// Standby: the replacement first.
     Before,
     /// No Standby: the replacement after the instance has gone.

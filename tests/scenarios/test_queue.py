@@ -116,7 +116,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_put_back(world):
+def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_restore(world):
     holder, queued = group(world).nodes
     world.budget(holder.deployment("web", replicas=2), min_available=2)
     recycle(world, holder)
@@ -124,7 +124,7 @@ def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_put_back(w
     execution = recycle(world, queued)
 
     world.run("40m")
-    assert execution.path[-1] == "WaitForTurn"
+    assert execution.path[-1] == "WaitInQueue"
     assert [claim_of(node)["phase"] for node in (holder, queued)] == ["draining", "claimed"]
     holder.annotate("recycle-eks/drain-until", "now")
 
@@ -155,7 +155,7 @@ def test_two_groups_do_not_wait_for_each_other(world):
     ends = [execution.finishes() for execution in executions]
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert all("WaitForTurn" not in execution.path for execution in executions)
+    assert all("WaitInQueue" not in execution.path for execution in executions)
 
 
 def test_no_more_nodes_are_underway_than_the_surge_allows(world):
@@ -213,7 +213,7 @@ def test_one_that_was_allowed_to_by_a_list_that_is_out_of_date_steps_back(world)
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
     assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "turn", "claimed"]
-    assert executions[0].entered("WaitForTurn") == []
+    assert executions[0].entered("WaitInQueue") == []
     assert most_at_once(world, BUSY) == 1
     assert world.faults.not_struck() == []
 
@@ -337,7 +337,7 @@ def test_the_next_execution_resumes_a_place_whose_owner_was_stopped(world):
 def test_a_claim_that_this_installation_cannot_have_written_holds_no_turn(world, claim):
     holder, _, execution = held_group(world, claim)
 
-    assert execution.finishes().outcome == "recycled" and execution.entered("WaitForTurn") == []
+    assert execution.finishes().outcome == "recycled" and execution.entered("WaitInQueue") == []
     assert holder.annotations["recycle-eks/claim"] == claim and holder.labels["recycle-eks/group"]
 
 
@@ -357,8 +357,8 @@ def test_spot_does_not_wait_and_others_wait_for_it(world):
     waiting = recycle(world, planned)
     world.run("8m")
 
-    assert "WaitForTurn" not in spot.path and claim_of(urgent)["phase"] == "draining"
-    assert waiting.path[-1] == "WaitForTurn"
+    assert "WaitInQueue" not in spot.path and claim_of(urgent)["phase"] == "draining"
+    assert waiting.path[-1] == "WaitInQueue"
     assert all(node.name in progress_of(planned)["summary"] for node in (first, urgent))
 
 
@@ -423,7 +423,7 @@ def test_a_redriven_execution_that_stood_in_the_queue_is_refused_and_writes_noth
     _, queued, execution = held_group(world)
     world.run("10m")
     execution.stop()
-    assert execution.path[-1] == "WaitForTurn"
+    assert execution.path[-1] == "WaitInQueue"
     before = marks(world, queued)
     world.forget_calls()
 

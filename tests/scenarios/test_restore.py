@@ -40,7 +40,7 @@ class Story:
         elif column == "pending":
             self.group.next_launch(takes="15m")
         self.execution = world.recycle(
-            self.node, label_selector="app=train", replacement_timeout_seconds=300, drain_timeout_seconds=600
+            self.node, label_selector="app=train", replacement_timeout=300, drain_timeout=600
         )
         if column == "has pods":
             world.at("3m", lambda: self.group.newest.bare_pod("tenant"))
@@ -93,19 +93,19 @@ def test_a_node_goes_back_by_the_table(world, row, column, switch):
         assert sorted(story.group.states.values()) == ["InService"] * expected
         story.leaves_nothing()
     else:
-        assert (end.status, end.error) == ("FAILED", "StandbyLeftBehind"), end.cause
+        assert (end.status, end.error) == ("FAILED", "LeftInStandby"), end.cause
         assert end.cause.startswith(f"{first}: ") and expected in end.cause
         assert story.group.states[story.node.instance_id] == "Standby"
         assert story.group.sizes == (minimum, 2, maximum)
         assert "recycle-eks/claim" not in story.node.annotations
-        assert not {"recycle-eks:claim", "recycle-eks:put-back"} & set(world.instance(story.node.instance_id).tags)
+        assert not {"recycle-eks:claim", "recycle-eks:restore-log"} & set(world.instance(story.node.instance_id).tags)
 
 
 def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     workers.next_launch(takes="3h")
 
-    end = world.recycle(workers.nodes[0], replacement_timeout_seconds=300).finishes()
+    end = world.recycle(workers.nodes[0], replacement_timeout=300).finishes()
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
     assert "group workers is one larger than before, desired capacity 3" in end.cause
@@ -128,7 +128,7 @@ def job(node):
 
 def fails_to_drain(world, node, **fields):
     """An execution whose drain's time is over after ten minutes."""
-    return world.recycle(node, label_selector="app=train", drain_timeout_seconds=600, **fields)
+    return world.recycle(node, label_selector="app=train", drain_timeout=600, **fields)
 
 
 def marks(world, node) -> list[str]:
@@ -228,7 +228,7 @@ def test_who_is_protected_by_a_person_stays_protected(world, node, job):
     assert members == {other.instance_id: True, node.instance_id: False}
 
 
-def test_a_person_who_exits_standby_during_the_put_back_is_not_fought_with(world, node, job):
+def test_a_person_who_exits_standby_during_the_restore_is_not_fought_with(world, node, job):
     execution = fails_to_drain(world, node)
     world.clock.run(until=lambda: bool(execution.entered("WaitForRestore")))
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
@@ -255,7 +255,7 @@ def test_a_way_back_that_does_not_open_leaves_the_node_in_standby_and_says_why(w
 
     end = fails_to_drain(world, node).finishes()
 
-    assert (end.status, end.error) == ("FAILED", "StandbyLeftBehind")
+    assert (end.status, end.error) == ("FAILED", "LeftInStandby")
     assert "not authorized" in end.cause
     assert node.group.states[node.instance_id] == "Standby"
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
@@ -266,14 +266,14 @@ def test_another_execution_goes_on_from_standby_when_there_is_capacity(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
     workers.next_launch(fails="Insufficient capacity")
-    assert world.recycle(node).finishes().error == "StandbyLeftBehind"
+    assert world.recycle(node).finishes().error == "LeftInStandby"
     world.autoscaling.capacity_is_back("workers")
 
     assert world.recycle(node).finishes().outcome == "recycled"
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_node_that_was_put_back_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
+def test_a_node_that_was_restore_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
     assert fails_to_drain(world, node).finishes().error == "DrainTimedOut"
     job.finishes()
     world.forget_calls()
@@ -283,7 +283,7 @@ def test_a_node_that_was_put_back_is_recycled_by_the_next_execution_from_the_beg
     assert node.group.sizes == (1, 2, 4)
 
 
-def test_a_redriven_execution_touches_nothing_after_the_put_back(world, node, job):
+def test_a_redriven_execution_touches_nothing_after_the_restore(world, node, job):
     execution = fails_to_drain(world, node)
     execution.finishes()
     writes = len(world.writes())
@@ -306,7 +306,7 @@ def failing(world):
 
 
 @pytest.fixture(scope="module")
-def put_back_calls(deployed_world):
+def restore_calls(deployed_world):
     """Every (action, n-th time) with which the put-back changes something in a run without faults."""
     world = deployed_world
     world.reset()
@@ -318,9 +318,9 @@ def put_back_calls(deployed_world):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_put_back_killed_around_any_mutating_call_ends_the_same(world, put_back_calls, moment):
+def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_calls, moment):
     endings = []
-    for function, action, nth in sample(put_back_calls, 4, first=moment == "after"):
+    for function, action, nth in sample(restore_calls, 4, first=moment == "after"):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)
@@ -343,7 +343,7 @@ def test_a_put_back_killed_around_any_mutating_call_ends_the_same(world, put_bac
     assert [ending for ending in endings if ending[1:] != same] == []
 
 
-def test_a_put_back_in_which_every_answer_of_lambda_is_lost_once_ends_the_same(world):
+def test_a_restore_in_which_every_answer_of_lambda_is_lost_once_ends_the_same(world):
     workers, node = failing(world)
     world.faults.invoke("restore-node", code="ServiceException", status=500, after=True)
     for nth in range(3, 30, 2):

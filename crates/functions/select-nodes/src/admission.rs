@@ -5,125 +5,125 @@ use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
 use recycle::rotation::admission::{
-    Gate, Holdup, Stop, Turn, check_group, check_turn, comes_after_others, find_machine, judge_end_before,
+    Admission, WaitReason, Stop, WaitingNode, check_group, check_waiting_node, comes_after_others, find_machine, judge_end_before,
     name_try,
 };
 use recycle::rotation::attempts::{
-    Past, check_failures, check_pasts, find_begun, find_doubtful, find_gone, is_in_service, is_one_left,
-    judge_try, settle_past,
+    AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service, is_one_left,
+    judge_try, settle_outcome,
 };
 use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
 };
 use recycle::rotation::fleet::Fleet;
-use recycle::rotation::outdated::{Release, Scene, describe_aim, describe_source, is_outdated};
+use recycle::rotation::outdated::{Release, OutdatedFacts, describe_launch_source, describe_source, is_outdated};
 use recycle::rotation::request::Selection;
 
-use crate::group::{Case, read_case};
+use crate::group::{GroupRequest, read_group_request};
 use crate::{Answered, Error, SelectNodes};
 
 /// Facts that decide whether a node may start, and the node.
 struct Asking {
-    case: Case,
+    request_of_group: GroupRequest,
     members: Members,
-    turn: Turn,
+    waiting_node: WaitingNode,
     now: Timestamp,
 }
 
 impl Asking {
     /// Returns the nodes before this one.
     fn earlier(&self) -> &[InstanceId] {
-        self.members.nodes.get(..self.turn.index).unwrap_or_default()
+        self.members.nodes.get(..self.waiting_node.index).unwrap_or_default()
     }
 }
 
-type Pasts<'a> = Vec<(&'a InstanceId, Past)>;
+type Outcomes<'a> = Vec<(&'a InstanceId, AttemptOutcome)>;
 
 impl SelectNodes {
     /// Decides whether the next node may start.
     pub(crate) async fn may_start(&self, request: SelectRequest) -> Answered {
         let mut asking = Asking {
-            case: read_case(&request)?,
+            request_of_group: read_group_request(&request)?,
             members: request.members.ok_or(Error::NotAsked("members"))?,
-            turn: request.turn.ok_or(Error::NotAsked("turn"))?,
+            waiting_node: request.waiting_node.ok_or(Error::NotAsked("turn"))?,
             now: request.context.now(),
         };
-        let gate = match self.catch_up(&asking.case, &mut asking.turn).await? {
-            Some(gate) => gate,
+        let admission = match self.catch_up(&asking.request_of_group, &mut asking.waiting_node).await? {
+            Some(admission) => admission,
             None => self.judge(&asking, &request.cluster_name).await?,
         };
-        Ok(gate.answer(&asking.case.rotation, &asking.case.part, &asking.turn))
+        Ok(admission.answer(&asking.request_of_group.rotation, &asking.request_of_group.part, &asking.waiting_node))
     }
 
-    async fn judge(&self, asking: &Asking, cluster: &ClusterName) -> Result<Gate, Error> {
-        let (case, turn, now) = (&asking.case, &asking.turn, asking.now);
+    async fn judge(&self, asking: &Asking, cluster: &ClusterName) -> Result<Admission, Error> {
+        let (request_of_group, waiting_node, now) = (&asking.request_of_group, &asking.waiting_node, asking.now);
         let at_once = asking.members.at_once;
-        if let Some(gate) = check_turn(&case.terms, &case.part, turn, now) {
-            return Ok(gate);
+        if let Some(admission) = check_waiting_node(&request_of_group.terms, &request_of_group.part, waiting_node, now) {
+            return Ok(admission);
         }
-        let fleet = self.groups.fetch_fleet(&case.part.group).await?;
-        let gate = check_group(&case.terms, turn, at_once, fleet.as_ref(), now);
+        let fleet = self.groups.fetch_fleet(&request_of_group.part.group).await?;
+        let admission = check_group(&request_of_group.terms, waiting_node, at_once, fleet.as_ref(), now);
         let Some(fleet) = fleet else {
-            return Ok(gate.unwrap_or(Gate::Start));
+            return Ok(admission.unwrap_or(Admission::Start));
         };
-        if let Some(gate) = gate {
-            return self.give_up(asking, &fleet, gate).await;
+        if let Some(admission) = admission {
+            return self.give_up(asking, &fleet, admission).await;
         }
         let client = self.connect(cluster).await?;
         let nodes = &asking.members.nodes;
-        let claimed = kubernetes::list_group(&client, &case.part.group).await?;
+        let claimed = kubernetes::list_group(&client, &request_of_group.part.group).await?;
         let replacements = kubernetes::list_replacements(&client, nodes).await?;
-        let begun = find_begun(nodes, &claimed, &replacements, &case.part.execution);
-        let canary = find_canary(turn, &begun);
-        if let Some(gate) = check_canary(&canary, turn, at_once) {
-            return Ok(gate);
+        let begun = find_begun(nodes, &claimed, &replacements, &request_of_group.part.execution);
+        let canary = find_canary(waiting_node, &begun);
+        if let Some(admission) = check_canary(&canary, waiting_node, at_once) {
+            return Ok(admission);
         }
-        let mut pasts = Vec::new();
-        if let Some(budget) = case.terms.failure_budget {
+        let mut outcomes = Vec::new();
+        if let Some(budget) = request_of_group.terms.failure_budget {
             let mut doubtful = find_doubtful(asking.earlier(), &fleet, &begun);
-            doubtful.extend(self.find_lost(case, asking.earlier(), &fleet).await?);
-            pasts = self.ask_pasts(asking, &fleet, doubtful).await?;
-            if let Some(gate) = check_failures(budget, count_failed(&pasts)) {
-                return Ok(gate);
+            doubtful.extend(self.find_lost(request_of_group, asking.earlier(), &fleet).await?);
+            outcomes = self.fetch_outcomes(asking, &fleet, doubtful).await?;
+            if let Some(admission) = check_failures(budget, count_failed(&outcomes)) {
+                return Ok(admission);
             }
         }
-        let gate = self.judge_canary(&client, asking, &fleet, pasts, &canary).await?;
-        if let Some(gate) = gate {
-            return Ok(gate);
+        let admission = self.judge_canary(&client, asking, &fleet, outcomes, &canary).await?;
+        if let Some(admission) = admission {
+            return Ok(admission);
         }
-        if case.terms.wait_for_pending_pods && has_evicted(&begun) {
+        if request_of_group.terms.wait_for_pending_pods && has_evicted(&begun) {
             let pending = kubernetes::list_pending_pods(&client).await?;
-            let displaced = find_displaced(&begun, &pending, case.part.began_at);
-            if let Some(gate) = check_displaced(&displaced, turn) {
-                return self.give_up(asking, &fleet, gate).await;
+            let displaced = find_displaced(&begun, &pending, request_of_group.part.began_at);
+            if let Some(admission) = check_displaced(&displaced, waiting_node) {
+                return self.give_up(asking, &fleet, admission).await;
             }
         }
-        Ok(Gate::Start)
+        Ok(Admission::Start)
     }
 
     /// Moves the turn on to the next free execution name of the node. Executions with its names exist, for example, after a redrive of the
     /// rotation. Returns an answer if one of them still runs or has succeeded.
-    async fn catch_up(&self, case: &Case, turn: &mut Turn) -> Result<Option<Gate>, Error> {
-        while turn.exists && turn.attempt <= case.terms.retries.saturating_add(1) {
-            let execution = case.find_execution(&turn.instance_id, turn.attempt)?;
+    async fn catch_up(&self, request_of_group: &GroupRequest, waiting_node: &mut WaitingNode) -> Result<Option<Admission>, Error> {
+        while waiting_node.exists && waiting_node.attempt <= request_of_group.terms.retries.saturating_add(1) {
+            let execution = request_of_group.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
             let described = self.executions.describe(&execution).await?;
             let (status, output) = described.unzip();
             match status.as_deref() {
                 None => return Ok(None),
                 Some("SUCCEEDED") => {
-                    turn.status = None;
-                    return Ok(Some(Gate::Skip(judge_end_before(output.flatten().as_ref()))));
+                    waiting_node.status = None;
+                    return Ok(Some(Admission::Skip(judge_end_before(output.flatten().as_ref()))));
                 }
                 Some("FAILED" | "TIMED_OUT" | "ABORTED") => {
-                    turn.attempt += 1;
-                    turn.status = status;
+                    waiting_node.attempt += 1;
+                    waiting_node.status = status;
                 }
                 Some(_) => {
                     let reason = format!("{execution} works on it");
-                    return Ok(Some(Gate::Wait(Holdup::Execution, reason)));
+                    return Ok(Some(Admission::Wait(WaitReason::Execution, reason)));
                 }
             }
-            if turn.status.as_deref() == Some("ABORTED") {
+            if waiting_node.status.as_deref() == Some("ABORTED") {
                 return Ok(None);
             }
         }
@@ -133,15 +133,15 @@ impl SelectNodes {
     /// Finds the earlier nodes that are gone and whose first try ended badly. One listing of executions covers them all.
     pub(crate) async fn find_lost<'a>(
         &self,
-        case: &Case,
+        request_of_group: &GroupRequest,
         earlier: &'a [InstanceId],
         fleet: &Fleet,
     ) -> Result<Vec<&'a InstanceId>, Error> {
         let mut lost = find_gone(earlier, fleet);
         if !lost.is_empty() {
-            let (machine, since) = (find_machine(&case.part), case.part.began_at);
+            let (machine, since) = (find_machine(&request_of_group.part), request_of_group.part.began_at);
             let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name = |node: &InstanceId| name_try(&case.part, case.rotation.trigger, node, 1);
+            let name = |node: &InstanceId| name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1);
             lost.retain(|node| ended_badly.contains(&name(node)));
         }
         Ok(lost)
@@ -149,13 +149,13 @@ impl SelectNodes {
 
     /// Turns a wait into a stop if earlier nodes have waited in vain.
     /// Otherwise a group would take a day, or an hour, for each of its nodes, and keep other rotations out all that time.
-    async fn give_up(&self, asking: &Asking, fleet: &Fleet, gate: Gate) -> Result<Gate, Error> {
+    async fn give_up(&self, asking: &Asking, fleet: &Fleet, admission: Admission) -> Result<Admission, Error> {
         let at_once = asking.members.at_once;
-        let Gate::Wait(_, reason) = &gate else {
-            return Ok(gate);
+        let Admission::Wait(_, reason) = &admission else {
+            return Ok(admission);
         };
-        if !comes_after_others(&asking.turn, at_once) {
-            return Ok(gate);
+        if !comes_after_others(&asking.waiting_node, at_once) {
+            return Ok(admission);
         }
         let earlier = asking.earlier().iter().rev();
         let mut not_begun = 0;
@@ -163,39 +163,39 @@ impl SelectNodes {
             if is_one_left(not_begun, at_once) {
                 break;
             }
-            let execution = asking.case.find_execution(node, 1)?;
+            let execution = asking.request_of_group.find_execution(node, 1)?;
             let status = self.executions.find_status(&execution).await?;
             not_begun += usize::from(status.is_none());
         }
         if is_one_left(not_begun, at_once) {
-            return Ok(Gate::stop(reason));
+            return Ok(Admission::stop(reason));
         }
-        Ok(gate)
+        Ok(admission)
     }
 
     /// Asks Step Functions what became of the executions of these nodes.
-    async fn ask_pasts<'a>(
+    async fn fetch_outcomes<'a>(
         &self,
         asking: &Asking,
         fleet: &Fleet,
         nodes: Vec<&'a InstanceId>,
-    ) -> Result<Pasts<'a>, Error> {
-        let terms = &asking.case.terms;
-        let mut pasts = Vec::new();
+    ) -> Result<Outcomes<'a>, Error> {
+        let terms = &asking.request_of_group.terms;
+        let mut outcomes = Vec::new();
         for node in nodes {
             let is_there = is_in_service(node, fleet);
             let mut attempt = 1;
-            let past = loop {
-                let execution = asking.case.find_execution(node, attempt)?;
+            let outcome = loop {
+                let execution = asking.request_of_group.find_execution(node, attempt)?;
                 let status = self.executions.find_status(&execution).await?;
-                if let Some(past) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
-                    break past;
+                if let Some(outcome) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
+                    break outcome;
                 }
                 attempt += 1;
             };
-            pasts.push((node, settle_past(past, &asking.turn, terms)));
+            outcomes.push((node, settle_outcome(outcome, &asking.waiting_node, terms)));
         }
-        Ok(pasts)
+        Ok(outcomes)
     }
 
     /// Judges by the group's first replacement whether more nodes may start. `known` holds the pasts that were asked about before.
@@ -204,24 +204,24 @@ impl SelectNodes {
         client: &kube::Client,
         asking: &Asking,
         fleet: &Fleet,
-        known: Pasts<'_>,
+        known: Outcomes<'_>,
         canary: &Canary<'_>,
-    ) -> Result<Option<Gate>, Error> {
+    ) -> Result<Option<Admission>, Error> {
         match canary {
             Canary::First | Canary::Passed | Canary::Await(_) => Ok(None),
             Canary::Ask => {
                 let is_known = |id: &InstanceId| known.iter().any(|(known, _)| *known == id);
                 let unknown = asking.earlier().iter().filter(|id| !is_known(id)).collect();
-                let mut pasts = self.ask_pasts(asking, fleet, unknown).await?;
-                pasts.extend(known);
-                let budget = asking.case.terms.failure_budget;
-                let gate = budget.and_then(|budget| check_failures(budget, count_failed(&pasts)));
-                Ok(gate.or_else(|| check_pasts(&pasts, fleet, &asking.turn, asking.members.at_once)))
+                let mut outcomes = self.fetch_outcomes(asking, fleet, unknown).await?;
+                outcomes.extend(known);
+                let budget = asking.request_of_group.terms.failure_budget;
+                let admission = budget.and_then(|budget| check_failures(budget, count_failed(&outcomes)));
+                Ok(admission.or_else(|| check_outcomes(&outcomes, fleet, &asking.waiting_node, asking.members.at_once)))
             }
             Canary::Judge(replacement) => {
                 let control_plane = kubernetes::read_release(client).await?;
-                if let Some(gate) = check_kubelet(replacement, control_plane) {
-                    return Ok(Some(gate));
+                if let Some(admission) = check_kubelet(replacement, control_plane) {
+                    return Ok(Some(admission));
                 }
                 self.judge_replacement(asking, fleet, replacement, control_plane)
                     .await
@@ -238,8 +238,8 @@ impl SelectNodes {
         fleet: &Fleet,
         replacement: &NodeFacts,
         control_plane: Option<Release>,
-    ) -> Result<Option<Gate>, Error> {
-        let criteria = match &asking.case.rotation.selection {
+    ) -> Result<Option<Admission>, Error> {
+        let criteria = match &asking.request_of_group.rotation.selection {
             Selection::Outdated(outdated) => outdated.for_replacement(),
             Selection::InstanceIds(_) | Selection::Alarm(_) => None,
         };
@@ -250,21 +250,21 @@ impl SelectNodes {
         };
         let (templates, unreadable) = self.fetch_readable(&[fleet]).await?;
         if let Some(why) = unreadable.first().filter(|_| criteria.asks_templates()) {
-            return Ok(Some(Gate::stop(why)));
+            return Ok(Some(Admission::stop(why)));
         }
-        if describe_aim(fleet, &templates) != asking.members.aim {
+        if describe_launch_source(fleet, &templates) != asking.members.launch_source {
             return Ok(None);
         }
         let ids = std::slice::from_ref(&member.instance);
         let machines = self.instances.fetch_machines(ids).await?;
-        let scene = Scene {
+        let known = OutdatedFacts {
             machines: &machines,
             templates: &templates,
             nodes: std::slice::from_ref(replacement),
             control_plane,
             now: asking.now,
         };
-        if !is_outdated(&criteria, fleet, member, &scene) {
+        if !is_outdated(&criteria, fleet, member, &known) {
             return Ok(None);
         }
         let named = fleet.template_of(&member.instance_type);
@@ -278,10 +278,10 @@ impl SelectNodes {
             (None, None) => describe_source(None, None, None),
         };
         let text = format!("the replacement {} is outdated, too: {why}", member.instance);
-        Ok(Some(Gate::stop_with(Stop::ReplacementStillOutdated, text)))
+        Ok(Some(Admission::stop_with(Stop::ReplacementStillOutdated, text)))
     }
 }
 
-fn count_failed(pasts: &[(&InstanceId, Past)]) -> usize {
-    pasts.iter().filter(|(_, past)| *past == Past::Failed).count()
+fn count_failed(outcomes: &[(&InstanceId, AttemptOutcome)]) -> usize {
+    outcomes.iter().filter(|(_, outcome)| *outcome == AttemptOutcome::Failed).count()
 }
