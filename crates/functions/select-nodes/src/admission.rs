@@ -5,18 +5,20 @@ use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
 use recycle::rotation::admission::{
-    Admission, WaitReason, Stop, WaitingNode, check_group, check_waiting_node, comes_after_others, find_machine, judge_end_before,
-    name_try,
+    Admission, Stop, WaitReason, WaitingNode, check_group, check_waiting_node, comes_after_others,
+    find_machine, judge_end_before, name_try,
 };
 use recycle::rotation::attempts::{
-    AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service, is_one_left,
-    judge_try, settle_outcome,
+    AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
+    is_one_left, judge_try, settle_outcome,
 };
 use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
 };
 use recycle::rotation::fleet::Fleet;
-use recycle::rotation::outdated::{Release, OutdatedFacts, describe_launch_source, describe_source, is_outdated};
+use recycle::rotation::outdated::{
+    OutdatedFacts, Release, describe_launch_source, describe_source, is_outdated,
+};
 use recycle::rotation::request::Selection;
 
 use crate::group::{GroupRequest, read_group_request};
@@ -33,7 +35,10 @@ struct Asking {
 impl Asking {
     /// Returns the nodes before this one.
     fn earlier(&self) -> &[InstanceId] {
-        self.members.nodes.get(..self.waiting_node.index).unwrap_or_default()
+        self.members
+            .nodes
+            .get(..self.waiting_node.index)
+            .unwrap_or_default()
     }
 }
 
@@ -48,21 +53,37 @@ impl SelectNodes {
             waiting_node: request.waiting_node.ok_or(Error::NotAsked("turn"))?,
             now: request.context.now(),
         };
-        let admission = match self.catch_up(&asking.request_of_group, &mut asking.waiting_node).await? {
+        let admission = match self
+            .catch_up(&asking.request_of_group, &mut asking.waiting_node)
+            .await?
+        {
             Some(admission) => admission,
             None => self.judge(&asking, &request.cluster_name).await?,
         };
-        Ok(admission.answer(&asking.request_of_group.rotation, &asking.request_of_group.part, &asking.waiting_node))
+        Ok(admission.answer(
+            &asking.request_of_group.rotation,
+            &asking.request_of_group.part,
+            &asking.waiting_node,
+        ))
     }
 
     async fn judge(&self, asking: &Asking, cluster: &ClusterName) -> Result<Admission, Error> {
-        let (request_of_group, waiting_node, now) = (&asking.request_of_group, &asking.waiting_node, asking.now);
+        let (request_of_group, waiting_node, now) =
+            (&asking.request_of_group, &asking.waiting_node, asking.now);
         let at_once = asking.members.at_once;
-        if let Some(admission) = check_waiting_node(&request_of_group.terms, &request_of_group.part, waiting_node, now) {
+        if let Some(admission) =
+            check_waiting_node(&request_of_group.terms, &request_of_group.part, waiting_node, now)
+        {
             return Ok(admission);
         }
         let fleet = self.groups.fetch_fleet(&request_of_group.part.group).await?;
-        let admission = check_group(&request_of_group.terms, waiting_node, at_once, fleet.as_ref(), now);
+        let admission = check_group(
+            &request_of_group.terms,
+            waiting_node,
+            at_once,
+            fleet.as_ref(),
+            now,
+        );
         let Some(fleet) = fleet else {
             return Ok(admission.unwrap_or(Admission::Start));
         };
@@ -87,7 +108,9 @@ impl SelectNodes {
                 return Ok(admission);
             }
         }
-        let admission = self.judge_canary(&client, asking, &fleet, outcomes, &canary).await?;
+        let admission = self
+            .judge_canary(&client, asking, &fleet, outcomes, &canary)
+            .await?;
         if let Some(admission) = admission {
             return Ok(admission);
         }
@@ -103,9 +126,15 @@ impl SelectNodes {
 
     /// Moves the turn on to the next free execution name of the node. Executions with its names exist, for example, after a redrive of the
     /// rotation. Returns an answer if one of them still runs or has succeeded.
-    async fn catch_up(&self, request_of_group: &GroupRequest, waiting_node: &mut WaitingNode) -> Result<Option<Admission>, Error> {
-        while waiting_node.exists && waiting_node.attempt <= request_of_group.terms.retries.saturating_add(1) {
-            let execution = request_of_group.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
+    async fn catch_up(
+        &self,
+        request_of_group: &GroupRequest,
+        waiting_node: &mut WaitingNode,
+    ) -> Result<Option<Admission>, Error> {
+        while waiting_node.exists && waiting_node.attempt <= request_of_group.terms.retries.saturating_add(1)
+        {
+            let execution =
+                request_of_group.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
             let described = self.executions.describe(&execution).await?;
             let (status, output) = described.unzip();
             match status.as_deref() {
@@ -139,9 +168,14 @@ impl SelectNodes {
     ) -> Result<Vec<&'a InstanceId>, Error> {
         let mut lost = find_gone(earlier, fleet);
         if !lost.is_empty() {
-            let (machine, since) = (find_machine(&request_of_group.part), request_of_group.part.began_at);
+            let (machine, since) = (
+                find_machine(&request_of_group.part),
+                request_of_group.part.began_at,
+            );
             let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name = |node: &InstanceId| name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1);
+            let name = |node: &InstanceId| {
+                name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1)
+            };
             lost.retain(|node| ended_badly.contains(&name(node)));
         }
         Ok(lost)
@@ -149,7 +183,12 @@ impl SelectNodes {
 
     /// Turns a wait into a stop if earlier nodes have waited in vain.
     /// Otherwise a group would take a day, or an hour, for each of its nodes, and keep other rotations out all that time.
-    async fn give_up(&self, asking: &Asking, fleet: &Fleet, admission: Admission) -> Result<Admission, Error> {
+    async fn give_up(
+        &self,
+        asking: &Asking,
+        fleet: &Fleet,
+        admission: Admission,
+    ) -> Result<Admission, Error> {
         let at_once = asking.members.at_once;
         let Admission::Wait(_, reason) = &admission else {
             return Ok(admission);
@@ -216,7 +255,9 @@ impl SelectNodes {
                 outcomes.extend(known);
                 let budget = asking.request_of_group.terms.failure_budget;
                 let admission = budget.and_then(|budget| check_failures(budget, count_failed(&outcomes)));
-                Ok(admission.or_else(|| check_outcomes(&outcomes, fleet, &asking.waiting_node, asking.members.at_once)))
+                Ok(admission.or_else(|| {
+                    check_outcomes(&outcomes, fleet, &asking.waiting_node, asking.members.at_once)
+                }))
             }
             Canary::Judge(replacement) => {
                 let control_plane = kubernetes::read_release(client).await?;
@@ -283,5 +324,8 @@ impl SelectNodes {
 }
 
 fn count_failed(outcomes: &[(&InstanceId, AttemptOutcome)]) -> usize {
-    outcomes.iter().filter(|(_, outcome)| *outcome == AttemptOutcome::Failed).count()
+    outcomes
+        .iter()
+        .filter(|(_, outcome)| *outcome == AttemptOutcome::Failed)
+        .count()
 }

@@ -10,7 +10,7 @@ use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::admission::{Ended, Stop, find_execution};
 use recycle::rotation::fleet::{Template, TemplateFacts};
 use recycle::rotation::marks::{find_rotations, machine_of};
-use recycle::rotation::outdated::{Release, OutdatedFacts, describe_launch_source};
+use recycle::rotation::outdated::{OutdatedFacts, Release, describe_launch_source};
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
@@ -46,7 +46,11 @@ impl SelectNodes {
     /// Selects the nodes of the group, in order, and the terms on which they are recycled.
     pub(crate) async fn select_group(&self, request: SelectRequest) -> Answered {
         let request_of_group = read_group_request(&request)?;
-        let (part, selection, terms) = (&request_of_group.part, &request_of_group.rotation.selection, &request_of_group.terms);
+        let (part, selection, terms) = (
+            &request_of_group.part,
+            &request_of_group.rotation.selection,
+            &request_of_group.terms,
+        );
         let Some(fleet) = self.groups.fetch_fleet(&part.group).await? else {
             return Ok(leave(Ended::left("the group is gone")));
         };
@@ -210,7 +214,11 @@ mod tests {
         .unwrap()
     }
 
-    async fn ask(aws: &ScriptedAws, input: Value, waiting_node: Value) -> Result<Answer<SelectVerdict>, Error> {
+    async fn ask(
+        aws: &ScriptedAws,
+        input: Value,
+        waiting_node: Value,
+    ) -> Result<Answer<SelectVerdict>, Error> {
         SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .select(request(&input, &waiting_node))
             .await
@@ -384,7 +392,12 @@ mod tests {
         );
         let nobody = ScriptedAws::new();
         let step = SelectNodes::new(&nobody.config(), &"world".parse().unwrap(), 5);
-        assert!(step.find_lost(&request_of_group, &[], &fleet).await.unwrap().is_empty());
+        assert!(
+            step.find_lost(&request_of_group, &[], &fleet)
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert!(nobody.calls().is_empty(), "where none is gone nobody is asked");
     }
 

@@ -1,5 +1,6 @@
 //! Finds the nodes that something has to be done about. Reads only; what is done about them, and whether, others decide.
 
+mod admission;
 mod config;
 mod doctor;
 mod error;
@@ -9,7 +10,6 @@ mod group;
 mod laws;
 mod rotation;
 mod status;
-mod waiting_node;
 
 use std::collections::BTreeSet;
 
