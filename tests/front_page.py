@@ -1,7 +1,7 @@
-"""What README.md says of permissions: for each function the calls to AWS, and what all of them may do in the cluster.
+"""The tables of permissions in README.md: the AWS calls of each function, and the rules in the cluster. `make generate` writes them.
 
-`make generate` writes it. The calls come from terraform/tests/permissions.tftest.hcl, which holds the module's policies to them, and
-from terraform/iam.tf for lifecycle hooks. The rules of the cluster come from the ClusterRole.
+The calls come from terraform/tests/permissions.tftest.hcl, which holds the module's policies to them, and for lifecycle hooks from
+terraform/iam.tf. The rules in the cluster come from the ClusterRole.
 """
 
 from __future__ import annotations

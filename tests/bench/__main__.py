@@ -3,8 +3,8 @@
     make bench ARGS="[--quick] [--json FILE]"
 
 Both run under the world's Lambda host with the same role, in turns, against the same API server, authenticator and EKS API. Table
-and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test asserts the
-figures: they are this machine's.
+and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test asserts
+the figures: they are this machine's.
 
 What to know when reading them: calls include the local world's API server and the proxy in front of it, the same for both. Ours
 is given endpoint and authority of the cluster by the execution and asks EKS only when it is refused; Python asks once in the
