@@ -1,7 +1,7 @@
 """The tables of permissions in README.md: the AWS calls of each function, and the rules in the cluster.
 
-`make generate` writes them. The calls come from terraform/tests/permissions.tftest.hcl, which holds the module's policies to them,
-and for lifecycle hooks from terraform/iam.tf. The rules in the cluster come from the ClusterRole.
+`make generate` writes them. The calls come from terraform/tests/permissions.tftest.hcl, which holds the policies to them.
+Those of lifecycle hooks come from terraform/iam.tf, and the rules in the cluster from the ClusterRole.
 """
 
 from __future__ import annotations
