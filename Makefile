@@ -3,7 +3,7 @@
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
-# make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
+# make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
 # make recordings   whether the functions are asked, call and answer as before in twenty scenario files; ARGS=--help
 # make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can

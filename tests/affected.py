@@ -38,6 +38,7 @@ BESIDES = {
     "tests/world/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
+    "tests/front_page.py": {"terraform", "terraform/tests/permissions.tftest.hcl"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
     "tests/contract/test_dependencies.py": {"crates"},
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import affected
 import architecture_page
+import front_page
 import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
@@ -298,12 +299,11 @@ def generate() -> int:
     print(f"wrote {PAGE.relative_to(ROOT)}")
     CLI_PAGE.write_text(with_reference(CLI_PAGE.read_text()))
     print(f"wrote the reference in {CLI_PAGE.relative_to(ROOT)}")
-    readme = ROOT / "README.md"
-    readme.write_text(with_pictures(readme.read_text()))
-    print("drew the state machine in README.md")
     architecture = architecture_page.PAGE
-    architecture.write_text(architecture_page.with_rooms(architecture.read_text()))
-    print(f"drew crates and rooms in {architecture.relative_to(ROOT)}")
+    architecture.write_text(with_pictures(architecture_page.with_rooms(architecture.read_text())))
+    print(f"drew crates, rooms and state machines in {architecture.relative_to(ROOT)}")
+    front_page.PAGE.write_text(front_page.with_permissions(front_page.PAGE.read_text()))
+    print(f"wrote the permissions in {front_page.PAGE.relative_to(ROOT)}")
     return 0
 
 

@@ -34,6 +34,8 @@ TABLE = {
         ["scenarios/test_permissions.py", "deployment/test_terraform.py"],
         ["contract/test_walk.py"],
     ),
+    "terraform/tests/permissions.tftest.hcl": (False, True, ["contract/test_front_page.py"], ["scenarios/test_hook.py"]),
+    "README.md": (False, False, ["contract/test_front_page.py", "docs/test_pages.py"], ["contract/test_picture.py"]),
     "terraform/tests/hooks.tftest.hcl": (False, True, [], ["scenarios/test_hook.py"]),
     "docs/troubleshooting.md": (True, False, ["docs/test_troubleshooting.py"], ["scenarios/test_hook.py"]),
     "state-machine/recycle-node.asl.json": (True, True, ["contract/test_walk.py", "scenarios/test_hook.py"], []),
