@@ -1,0 +1,179 @@
+"""The texts of a source file that Vale cannot read itself, with the line of each.
+
+Vale reads the comments of Rust and Python and the prose of Markdown. This module finds what else a person reads:
+
+- string literals of Rust that are prose: errors, notifications, output of the command line;
+- comments, descriptions and error messages of Terraform;
+- Comments, Causes and quoted prose of the state machines.
+
+Strings in Rust tests are left out: they are input, or quote a message of the product.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rooms import TESTS_ALONE
+
+#: Fewer words are a name, a key or a fragment.
+LEAST_WORDS = 4
+#: Stands for an interpolated value.
+VALUE = "X"
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text; `lines` are its lines, with the number that each has in the source."""
+
+    lines: tuple[tuple[int, str], ...]
+
+    @property
+    def words(self) -> str:
+        return " ".join(line for _, line in self.lines)
+
+
+def texts_of(path: str, source: str) -> list[Text]:
+    """`path` is relative to the root of the repository."""
+    found = READERS.get(Path(path).suffix)
+    return [text for text in found(path, source) if text.lines] if found else []
+
+
+def as_markdown(texts: list[Text]) -> tuple[str, list[int]]:
+    """Returns a paragraph for each text, and for each line of the result its line in the source."""
+    written, places = [], []
+    for text in texts:
+        for number, line in text.lines:
+            written.append(line)
+            places.append(number)
+        written.append("")
+        places.append(text.lines[-1][0])
+    return "\n".join(written), places
+
+
+def is_prose(text: str) -> bool:
+    """Tells prose from names, JSON, commands and queries."""
+    words = text.split()
+    plain = [word for word in words if re.fullmatch(r"[(\"'`]*[A-Za-z][A-Za-z'’-]*[)\"'`.,:;!?]*", word)]
+    return len(plain) >= LEAST_WORDS and len(plain) * 2 > len(words)
+
+
+# Rust
+
+RUST = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+    |b?r(?P<hashes>\#*)"(?P<raw>.*?)"(?P=hashes)
+    |b?"(?P<plain>(?:\\.|[^"\\])*)"
+    |'(?:\\[^']+|[^'\\\n])'""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def rust_texts(path: str, source: str) -> Iterator[Text]:
+    if TESTS_ALONE.search(path):
+        return
+    production = re.split(r"^#\[cfg\(test\)\]\nmod \w+ \{", source, maxsplit=1, flags=re.MULTILINE)[0]
+    for found in RUST.finditer(production):
+        literal = found["raw"] if found["raw"] is not None else found["plain"]
+        if literal is None:
+            continue
+        line = production.count("\n", 0, found.start()) + 1
+        without_values = re.sub(r"\{\{|\}\}", "", re.sub(r"(?<!\{)\{(?!\{)[^{}\n]*\}", VALUE, literal))
+        if is_prose(without_values.replace("\\n", " ")):
+            yield from paragraphs(line, without_values)
+
+
+# Terraform
+
+
+def terraform_texts(path: str, source: str) -> Iterator[Text]:
+    """Comments that follow each other are one text."""
+    comment: list[tuple[int, str]] = []
+    position, line = 0, 1
+    for found in re.finditer(r"#[^\n]*|\"|\n", source):
+        if found.start() < position:
+            continue
+        line = source.count("\n", 0, found.start()) + 1
+        if found[0].startswith("#"):
+            words = plain_line(found[0])
+            if comment and (not words or comment[-1][0] != line - 1):
+                yield Text(tuple(comment))
+                comment = []
+            comment += [(line, words)] if words else []
+        elif found[0] == '"':
+            position, literal = terraform_string(source, found.end())
+            if is_prose(literal):
+                yield from paragraphs(line, literal)
+    yield Text(tuple(comment))
+
+
+def terraform_string(source: str, start: int) -> tuple[int, str]:
+    """Reads a string from behind its opening quote. Returns the position behind it and its text, `VALUE` for interpolations."""
+    position, text = start, ""
+    while source[position] != '"':
+        if source[position] == "\\":
+            text += source[position : position + 2]
+            position += 2
+        elif source.startswith(("${", "%{"), position) and not source.startswith(("$${", "%%{"), position - 1):
+            position = end_of_interpolation(source, position + 2)
+            text += VALUE
+        else:
+            text += source[position]
+            position += 1
+    return position + 1, text
+
+
+def end_of_interpolation(source: str, start: int) -> int:
+    position, depth = start, 1
+    while depth:
+        if source[position] == '"':
+            position, _ = terraform_string(source, position + 1)
+            continue
+        depth += {"{": 1, "}": -1}.get(source[position], 0)
+        position += 1
+    return position
+
+
+# State machines
+
+
+def asl_texts(path: str, source: str) -> Iterator[Text]:
+    for number, line in enumerate(source.splitlines(), start=1):
+        for key, literal in re.findall(r'(?:"(\w+)": )?("(?:\\.|[^"\\])*")', line):
+            value = json.loads(literal)
+            quoted = re.findall(r"'((?:\\.|[^'\\])*)'", value) if value.startswith("{%") else [value]
+            for text in quoted:
+                if key == "Comment" or is_prose(text):
+                    yield from paragraphs(number, text.replace("\n", "\\n"))
+
+
+READERS: dict[str, Callable[[str, str], Iterator[Text]]] = {
+    ".rs": rust_texts,
+    ".tf": terraform_texts,
+    ".hcl": terraform_texts,
+    ".json": asl_texts,
+}
+
+
+def paragraphs(line: int, literal: str) -> Iterator[Text]:
+    """The paragraphs of a string literal that begins in a line. `\\n` ends one; a `\\` at the end of a line joins it to the next."""
+    current: list[tuple[int, str]] = []
+    for number, row in enumerate(literal.split("\n"), start=line):
+        for index, part in enumerate(row.split("\\n")):
+            if index > 0:
+                yield Text(tuple(current))
+                current = []
+            words = plain_line(part.removesuffix("\\"))
+            current += [(number, words)] if words else []
+    yield Text(tuple(current))
+
+
+def plain_line(text: str) -> str:
+    """A line that Markdown reads as words of a paragraph."""
+    text = re.sub(r"\\u\{\w+\}|\\[tr0]|\\$", " ", text)
+    text = re.sub(r"\\(.)", r"\1", text)
+    text = re.sub(r"<([\w -]*)>", r"\1", text).replace("<", " ").replace("&", " ")
+    return text.strip().lstrip("#>|~=+*-/ ")
