@@ -40,6 +40,7 @@ BESIDES = {
     "tests/picture.py": {"state-machine"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
     "tests/contract/test_dependencies.py": {"crates"},
+    "tests/contract/test_prose.py": {"prose"},
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
 #: What a test gets that asks for it by a parameter of this name.
@@ -100,6 +101,8 @@ def _touched_by(path: str) -> Iterator[str]:
         yield top
     elif top == "state-machine":
         yield top
+    elif path.startswith("tests/prose/"):
+        yield "prose"
     elif path.endswith(".md") or path == "Makefile":
         yield "pages"
 

@@ -28,10 +28,9 @@ from prose.texts import as_markdown, texts_of
 
 CONFIGURATION = Path(__file__).parent / ".vale.ini"
 STYLE = Path(__file__).parent / "styles" / "RecycleEks"
-#: What Vale reads itself.
+#: Kinds of files that Vale reads itself.
 DIRECT = {".rs", ".py", ".md"}
 #: Everything that is checked.
-#: The other pages in docs/ are generated from texts that are checked where they stand, or not rewritten yet.
 SOURCES = [
     "crates/**/*.rs",
     "crates/**/*.py",
@@ -41,8 +40,34 @@ SOURCES = [
     "tests/**/*.py",
     "README.md",
     "CONTRIBUTING.md",
-    "docs/glossary.md",
+    "docs/*.md",
+    "terraform/**/README.md",
 ]
+#: Pages that are written from texts that are checked in their sources.
+GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/module.md", "docs/notifications.md"}
+#: Pages that are still to be rewritten. Take a page out of this list when it is.
+NOT_REWRITTEN = {
+    f"docs/{page}.md"
+    for page in (
+        "SEMANTICS",
+        "architecture",
+        "cli",
+        "comparison",
+        "cost",
+        "decisions",
+        "faults",
+        "guide",
+        "hooks",
+        "install",
+        "kept-instances",
+        "packages",
+        "pods",
+        "rotations",
+        "second-interpreter",
+        "triggers",
+        "troubleshooting",
+    )
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -62,7 +87,9 @@ class Violation:
 def sources() -> list[str]:
     """Paths from the root of the repository."""
     found = {file.relative_to(ROOT) for pattern in SOURCES for file in ROOT.glob(pattern)}
-    return sorted(str(file) for file in found if ".terraform" not in file.parts and "node_modules" not in file.parts)
+    # Folders such as .terraform hold what others wrote.
+    own = {str(file) for file in found if not any(part.startswith(".") for part in file.parts)}
+    return sorted(own - GENERATED - NOT_REWRITTEN)
 
 
 def check(paths: Iterable[str], root: Path = ROOT) -> list[Violation]:

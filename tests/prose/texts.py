@@ -4,13 +4,15 @@ Vale reads the comments of Rust and Python and the prose of Markdown. This modul
 
 - string literals of Rust that are prose: errors, notifications, output of the command line;
 - comments, descriptions and error messages of Terraform;
-- Comments, Causes and quoted prose of the state machines.
+- Comments, Causes and quoted prose of the state machines;
+- string literals of Python that are prose, or that describe the attribute above them.
 
-Strings in Rust tests are left out: they are input, or quote a message of the product.
+Strings in tests are left out: they are input, or quote a message of the product.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -54,8 +56,12 @@ def as_markdown(texts: list[Text]) -> tuple[str, list[int]]:
     return "\n".join(written), places
 
 
+def prose(texts: Iterator[Text]) -> Iterator[Text]:
+    return (text for text in texts if is_prose(text.words))
+
+
 def is_prose(text: str) -> bool:
-    """Tells prose from names, JSON, commands and queries."""
+    """Returns false for names, JSON, commands and queries."""
     words = text.split()
     plain = [word for word in words if re.fullmatch(r"[(\"'`]*[A-Za-z][A-Za-z'’-]*[)\"'`.,:;!?]*", word)]
     return len(plain) >= LEAST_WORDS and len(plain) * 2 > len(words)
@@ -82,8 +88,7 @@ def rust_texts(path: str, source: str) -> Iterator[Text]:
             continue
         line = production.count("\n", 0, found.start()) + 1
         without_values = re.sub(r"\{\{|\}\}", "", re.sub(r"(?<!\{)\{(?!\{)[^{}\n]*\}", VALUE, literal))
-        if is_prose(without_values.replace("\\n", " ")):
-            yield from paragraphs(line, without_values)
+        yield from prose(paragraphs(line, without_values))
 
 
 # Terraform
@@ -98,15 +103,14 @@ def terraform_texts(path: str, source: str) -> Iterator[Text]:
             continue
         line = source.count("\n", 0, found.start()) + 1
         if found[0].startswith("#"):
-            words = plain_line(found[0])
+            words = numbered(line, found[0])
             if comment and (not words or comment[-1][0] != line - 1):
                 yield Text(tuple(comment))
                 comment = []
-            comment += [(line, words)] if words else []
+            comment += words
         elif found[0] == '"':
             position, literal = terraform_string(source, found.end())
-            if is_prose(literal):
-                yield from paragraphs(line, literal)
+            yield from prose(paragraphs(line, literal))
     yield Text(tuple(comment))
 
 
@@ -146,12 +150,42 @@ def asl_texts(path: str, source: str) -> Iterator[Text]:
             value = json.loads(literal)
             quoted = re.findall(r"'((?:\\.|[^'\\])*)'", value) if value.startswith("{%") else [value]
             for text in quoted:
-                if key == "Comment" or is_prose(text):
-                    yield from paragraphs(number, text.replace("\n", "\\n"))
+                found = paragraphs(number, text.replace("\n", "\\n"))
+                yield from found if key == "Comment" else prose(found)
+
+
+# Python
+
+
+def python_texts(path: str, source: str) -> Iterator[Text]:
+    """Vale reads the docstrings of modules, classes and functions."""
+    nodes = list(ast.walk(ast.parse(source)))
+    described = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
+    for node in nodes:
+        for each in node.body[1:] if isinstance(node, ast.Module | ast.ClassDef) else []:
+            if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str):
+                yield from paragraphs(each.lineno, joined(each.value.value))
+    if Path(path).name.startswith("test_"):
+        return
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | described:
+            text = node.value
+        else:
+            continue
+        yield from prose(paragraphs(node.lineno, text.replace("\\", "\\\\")))
+
+
+def joined(text: str) -> str:
+    """A description, whose paragraphs end with an empty line, as a literal."""
+    return re.sub(r"(?<!\n)\n(?!\n)", "\\\\\n", text.replace("\\", "\\\\"))
 
 
 READERS: dict[str, Callable[[str, str], Iterator[Text]]] = {
     ".rs": rust_texts,
+    ".py": python_texts,
     ".tf": terraform_texts,
     ".hcl": terraform_texts,
     ".json": asl_texts,
@@ -159,21 +193,27 @@ READERS: dict[str, Callable[[str, str], Iterator[Text]]] = {
 
 
 def paragraphs(line: int, literal: str) -> Iterator[Text]:
-    """The paragraphs of a string literal that begins in a line. `\\n` ends one; a `\\` at the end of a line joins it to the next."""
+    """The paragraphs of a string literal that begins in a line. `\\n` ends one, and so does a line without `\\` at its end."""
     current: list[tuple[int, str]] = []
     for number, row in enumerate(literal.split("\n"), start=line):
-        for index, part in enumerate(row.split("\\n")):
-            if index > 0:
-                yield Text(tuple(current))
-                current = []
-            words = plain_line(part.removesuffix("\\"))
-            current += [(number, words)] if words else []
+        *ended, last = row.split("\\n")
+        for part in ended:
+            yield Text((*current, *numbered(number, part)))
+            current = []
+        current += numbered(number, last.removesuffix("\\"))
+        if not last.endswith("\\"):
+            yield Text(tuple(current))
+            current = []
     yield Text(tuple(current))
+
+
+def numbered(number: int, text: str) -> list[tuple[int, str]]:
+    words = plain_line(text)
+    return [(number, words)] if words else []
 
 
 def plain_line(text: str) -> str:
     """A line that Markdown reads as words of a paragraph."""
-    text = re.sub(r"\\u\{\w+\}|\\[tr0]|\\$", " ", text)
-    text = re.sub(r"\\(.)", r"\1", text)
+    text = re.sub(r"\\(.)", r"\1", re.sub(r"\\u\{\w+\}|\\[tr0]", " ", text))
     text = re.sub(r"<([\w -]*)>", r"\1", text).replace("<", " ").replace("&", " ")
     return text.strip().lstrip("#>|~=+*-/ ")

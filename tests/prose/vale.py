@@ -1,6 +1,6 @@
 """Finds Vale, the linter of prose, and builds it on the first use.
 
-    python -m prose.vale       prints the path of the program, after building it if it is missing
+python -m prose.vale       prints the path of the program, after building it if it is missing
 """
 
 from __future__ import annotations
