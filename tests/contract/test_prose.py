@@ -65,7 +65,6 @@ BAD = {
         "There are three tries.",
         "The deed is recorded.",
         "The newcomer is protected.",
-        "The former claim is read.",
         "This happening has a severity.",
         "The doctor has a mend.",
         "The launch template is its aim.",
@@ -73,7 +72,7 @@ BAD = {
         "It was interrupted midway.",
         "The next look is in a minute.",
     ],
-    "OldWords": ["The story of the node.", "There is news.", "The trouble is recorded."],
+    "OldWords": ["The former claim is read.", "The story of the node.", "There is news.", "The trouble is recorded."],
     "Personification": ["The node tells its state.", "The topic hears of it."],
     "Pronoun": ["Those that carry the tag are skipped.", "One that ended is restored.", "The one that ended is restored."],
     "SentenceLength": [LONG],
@@ -139,7 +138,7 @@ const WRONG: &str = "the group {group:?} is full: \\
     nobody may join it";
 const FINE: &str = "a short nobody";
 const ENDED: &str = "the group is full now\\nwhat to do about it: wait until {it} is not";
-const RAW: &str = r#"{"nobody": "in JSON"}"#;
+const RAW: &str = r#"{"nobody": "in JSON nobody reads the names of fields"}"#;
 fn quote(c: char) -> bool { c == '"' } // the queue of nobody
 /// Returns the world that a check reads.
 fn read() {}

@@ -62,6 +62,8 @@ def prose(texts: Iterator[Text]) -> Iterator[Text]:
 
 def is_prose(text: str) -> bool:
     """Returns false for names, JSON, commands and queries."""
+    if re.search(r"[{}]", re.sub(r"`[^`]*`", "", text)):
+        return False
     words = text.split()
     plain = [word for word in words if re.fullmatch(r"[(\"'`]*[A-Za-z][A-Za-z'’-]*[)\"'`.,:;!?]*", word)]
     return len(plain) >= LEAST_WORDS and len(plain) * 2 > len(words)
@@ -87,7 +89,7 @@ def rust_texts(path: str, source: str) -> Iterator[Text]:
         if literal is None:
             continue
         line = production.count("\n", 0, found.start()) + 1
-        without_values = re.sub(r"\{\{|\}\}", "", re.sub(r"(?<!\{)\{(?!\{)[^{}\n]*\}", VALUE, literal))
+        without_values = re.sub(r"([{}])\1", r"\1", re.sub(r"(?<!\{)\{(?!\{)[^{}\n]*\}", VALUE, literal))
         yield from prose(paragraphs(line, without_values))
 
 
