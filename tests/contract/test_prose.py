@@ -136,7 +136,7 @@ FILES = {
 /// What is wrong.
 const WRONG: &str = "the group {group:?} is full: \\
     nobody may join it";
-const FINE: &str = "a short nobody";
+const FINE: &str = "nobody";
 const ENDED: &str = "the group is full now\\nwhat to do about it: wait until {it} is not";
 const RAW: &str = r#"{"nobody": "in JSON nobody reads the names of fields"}"#;
 fn quote(c: char) -> bool { c == '"' } // the queue of nobody

@@ -36,6 +36,7 @@ SOURCES = [
     "crates/**/*.py",
     "terraform/**/*.tf",
     "terraform/**/*.tftest.hcl",
+    "terraform/dashboard.json",
     "state-machine/*.json",
     "tests/**/*.py",
     "README.md",

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rooms import TESTS_ALONE
 
-#: Fewer words are a name, a key or a fragment.
-LEAST_WORDS = 4
+#: One word is a name or a key.
+LEAST_WORDS = 2
 #: Stands for an interpolated value.
 VALUE = "X"
 
