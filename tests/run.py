@@ -98,6 +98,7 @@ def others() -> list[Step]:
         Step("Python lints", [RUFF, "check", "--quiet", "."], "1 s", cwd=TESTS),
         Step("Python format", [RUFF, "format", "--quiet", "--check", "."], "1 s", cwd=TESTS),
         Step("Measures of the code", [sys.executable, "rooms.py"], "1 s", cwd=TESTS),
+        Step("Plain English", [sys.executable, "-m", "prose"], "7 s", cwd=TESTS),
         Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"], "1 s"),
         Step("Terraform tests", [sys.executable, "-m", "world.process.terraform", "test"], "1 min", count_terraform, TESTS),
     ]
@@ -261,7 +262,7 @@ def test(*arguments: str) -> int:
         case ("--since", reference):
             found = affected.since(reference)
             print(found)
-            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:3])]
+            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:4])]
             what = found.python
         case _:
             print("usage: make test [ARGS='--since REF']", file=sys.stderr)
