@@ -212,7 +212,7 @@ def test_one_that_was_allowed_to_by_a_list_that_is_out_of_date_steps_back(world)
     ends = [execution.finishes() for execution in executions]
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "turn", "claimed"]
+    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "admitted", "claimed"]
     assert executions[0].entered("WaitInQueue") == []
     assert most_at_once(world, BUSY) == 1
     assert world.faults.not_struck() == []
