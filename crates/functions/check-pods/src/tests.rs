@@ -754,7 +754,7 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
         remarks: vec![refresh],
         ..OutsideFacts::quiet()
     };
-    let told = json!({"summary": "", "since": SINCE, "until": SINCE, "meanwhile": [text]}).to_string();
+    let told = json!({"summary": "", "since": SINCE, "until": SINCE, "outside_facts": [text]}).to_string();
     for (annotations, expected) in [(vec![], 1), (vec![("recycle-eks/progress", told.as_str())], 0)] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");

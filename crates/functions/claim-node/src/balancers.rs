@@ -6,9 +6,7 @@ use aws_sdk_elasticloadbalancingv2::Client;
 use aws_sdk_elasticloadbalancingv2::types::TargetHealthDescription;
 use ec2::Error;
 use recycle::base::ids::InstanceId;
-use recycle::cluster::balancers::{
-    Attachments, Balancer, ClaimFacts, judge_other_balancers, judge_target_group,
-};
+use recycle::cluster::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
 use recycle::cluster::group::Group;
 
 const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
@@ -36,7 +34,7 @@ pub(crate) async fn fetch_balancers(
 }
 
 /// Fetches all targets of a target group, also those of other Auto Scaling groups that share it. A deleted target group has no targets.
-async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<ClaimFacts>, Error> {
+async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error> {
     let answer = client
         .describe_target_health()
         .target_group_arn(arn)
@@ -57,16 +55,16 @@ async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<ClaimFacts>, Er
 }
 
 /// Reads a target. An incomplete one is an error, because it may be this instance or the last healthy target.
-fn to_target(found: &TargetHealthDescription) -> Result<ClaimFacts, Error> {
+fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
     let missing = |what: &str| Error::Unintelligible {
         call: DESCRIBE_TARGET_HEALTH,
         what: format!("a target without {what}"),
     };
-    let id = found.facts().and_then(|facts| facts.id());
+    let id = found.target().and_then(|target| target.id());
     // The SDK fills in an empty id if the answer has none.
     let id = id.filter(|id| !id.is_empty());
     let state = found.target_health().and_then(|health| health.state());
-    Ok(ClaimFacts {
+    Ok(Target {
         id: id.ok_or_else(|| missing("Target.Id"))?.to_owned(),
         state: state
             .ok_or_else(|| missing("TargetHealth.State"))?

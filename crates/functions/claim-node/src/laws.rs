@@ -21,12 +21,12 @@ fn whole() -> Answers {
     let mut node = node(None);
     node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] = json!("blue");
     let id = id();
-    let facts = |id: &str| {
+    let target = |id: &str| {
         format!(
             "<member><Target><Id>{id}</Id></Target><TargetHealth><State>healthy</State></TargetHealth></member>"
         )
     };
-    let targets = [facts("i-0fedcba9876543210"), facts(id.as_str())].concat();
+    let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
     let instance_tags =
         "<tagSet><item><key>kubernetes.io/cluster/world</key><value>owned</value></item></tagSet>";
     let group_tags =

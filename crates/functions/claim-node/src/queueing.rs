@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_two_that_swapped_at_the_same_moment_the_later_steps_back() {
-        for (seconds, expected) in [(-1, vec!["turn", "claimed"]), (1, vec!["turn"])] {
+        for (seconds, expected) in [(-1, vec!["admitted", "claimed"]), (1, vec!["admitted"])] {
             let kube = ScriptedKube::new()
                 .on("GET", LIST, 200, list(&[]))
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))

@@ -445,7 +445,7 @@ mod tests {
             );
         }
         assert_eq!(metadata["resourceVersion"], "7");
-        for tag in ["claim", "group", "standby", "put-back"] {
+        for tag in ["claim", "group", "standby", "restore-log"] {
             assert!(
                 aws.calls()[0].contains(&format!("recycle-eks%3A{tag}")),
                 "{}",

@@ -209,7 +209,7 @@ mod tests {
             "cluster_name": "world",
             "rotation": {"group": "workers", "execution": ROTATION, "began_at": "2027-01-01T00:00:00Z", "input": rotation},
             "members": {"nodes": [NODE], "at_once": 1, "launch_source": "x"},
-            "turn": asking,
+            "waiting_node": asking,
         }))
         .unwrap()
     }
