@@ -145,7 +145,7 @@ def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(wo
     world.run(end.at + 3600)
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
-    assert "There is nothing to put back" in end.cause and "put back:" not in end.cause
+    assert "There is nothing to restore" in end.cause and "was restored:" not in end.cause
     assert "describe-scaling-activities --auto-scaling-group-name workers" in end.cause
     assert not world.calls("autoscaling:ExitStandby") and not world.calls("autoscaling:SetDesiredCapacity")
     assert workers.sizes == (2, 2, 2)

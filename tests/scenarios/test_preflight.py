@@ -304,7 +304,7 @@ def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which was not our doing; it is not drained any more" in end.cause
+    assert "which recycle-eks did not do; it is not drained any more" in end.cause
     assert end.at < world.seconds("15m")
     assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert node.group.states[node.instance_id] == "InService"

@@ -1,7 +1,7 @@
 //! The Lambda `claim-node`: runs pre-flight, claims the node, and queues it in its group.
 //!
 //! Every refusal that is possible before the node is touched happens here. Pre-flight runs again each time that the node has waited in
-//! the queue. This function only writes the claim. The later functions act on the node.
+//! the queue. The functions of the later steps act on the node.
 
 mod balancers;
 mod claiming;
