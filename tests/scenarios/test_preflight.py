@@ -317,7 +317,7 @@ def test_a_group_that_cannot_be_asked_holds_up_no_drain(world, node, job, action
     world.faults.refuse(f"autoscaling:{action}", code="AccessDenied", status=403, times=None, function="check-pods")
     world.run("15m")
     told = [answer["reason"] for answer in execution.answers("CheckPods")]
-    assert [reason for reason in told if "what its group is at cannot be asked" in reason]
+    assert [reason for reason in told if "cannot read the state of its Auto Scaling group" in reason]
     world.at("20m", job.finishes)
 
     end = execution.finishes()

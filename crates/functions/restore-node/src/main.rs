@@ -1,4 +1,4 @@
-//! The Lambda function `restore-node`; see the library.
+//! Starts the Lambda `restore-node`. The library has its logic.
 
 use restore_node::RestoreNode;
 
