@@ -162,7 +162,7 @@ def test_a_drain_that_is_too_long_is_restore_in_kubernetes_alone(world):
     end = after(world, node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "The node was put back" in end.cause and job.phase == "Running"
+    assert "The node was restored" in end.cause and job.phase == "Running"
     assert not node.unschedulable and not node.kubernetes.taints and EXCLUDE not in node.labels
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     assert not [call for call in world.writes() if call.action.startswith("autoscaling:")]

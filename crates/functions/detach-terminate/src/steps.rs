@@ -194,7 +194,7 @@ impl DetachTerminate {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
                 reason = format!(
-                    "{reason}; an execution that has ended since began the disposal, so its replacement is not known"
+                    "{reason}; the disposal was begun by an execution that has ended, so its replacement is not known"
                 );
                 DisposeVerdict::Recycled
             }
