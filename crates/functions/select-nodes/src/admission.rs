@@ -117,8 +117,8 @@ impl SelectNodes {
         Ok(Admission::Start)
     }
 
-    /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive of the
-    /// rotation. Returns an answer if one of them still runs or has succeeded.
+    /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive
+    /// of the rotation. Returns an answer if one of them still runs or has succeeded.
     async fn catch_up(
         &self,
         group_request: &GroupRequest,
