@@ -281,7 +281,7 @@ impl FetchedFacts {
 
     /// Hands the node back to `check-pods`, because pods hold it again.
     /// Once they are gone, the disposal and its clocks start anew.
-    /// The answer names the pods by the classes of `check-pods`, which also looks at their volumes.
+    /// The answer names the pods by the classes of `check-pods`, which also reads their volumes.
     /// If the volumes cannot be read, the answer goes without them, since they decide nothing here.
     pub(crate) async fn back_to_check_pods(mut self, survey: PodSurvey) -> Answer<DisposeVerdict> {
         let survey = match &self.node {
@@ -449,14 +449,14 @@ mod tests {
             };
             find_own_claim(None, Some(&instance), &facts.run, &facts.me)
         };
-        let ours = fixtures::claim(Phase::Disposing);
+        let own = fixtures::claim(Phase::Disposing);
         let theirs = Claim {
             fence: "arn:aws:states:eu-west-1:123456789012:execution:recycle:two#0"
                 .parse()
                 .unwrap(),
-            ..ours.clone()
+            ..own.clone()
         };
-        assert_eq!(find("running", Some(ours.clone())).unwrap(), Some(ours));
+        assert_eq!(find("running", Some(own.clone())).unwrap(), Some(own));
         assert!(find("running", None).is_err());
         assert!(find("terminated", Some(theirs)).is_err());
         for state in ["shutting-down", "terminated"] {

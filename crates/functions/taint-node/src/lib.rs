@@ -6,8 +6,8 @@
 //! It evicts nothing and waits for nothing. `check-pods` sets the start of the drain, because the attempts to set the taint may take a
 //! quarter of an hour.
 
+mod drain_end;
 mod error;
-mod person;
 
 use eks_auth::Access;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrRepo
         TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
         TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
         TaintRequest::ByPerson { drain_until } => {
-            let moved = person::move_drain_end(access, &drain_until).await?;
+            let moved = drain_end::move_drain_end(access, &drain_until).await?;
             Ok(StepOrReport::Report(moved))
         }
     }
