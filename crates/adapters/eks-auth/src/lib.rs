@@ -1,8 +1,9 @@
 //! Signs in to an EKS cluster: finds its endpoint and CA (DescribeCluster), signs a token for STS, and builds a Kubernetes client.
 //! It also reads whether a node group of the cluster is being updated (DescribeNodegroup).
 //!
-//! The function's environment names the one cluster, so a payload cannot redirect a token. A process keeps the endpoint and the CA until
-//! the cluster refuses the connection, because the CA rotates. Each invocation signs its own token.
+//! The function's environment names the one cluster, so a payload cannot redirect a token. A process remembers the endpoint and the
+//! CA. `kubernetes::open` asks EKS again if the cluster refuses the token or cannot be reached, because the CA rotates. Each invocation signs
+//! its own token.
 
 mod client;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Handles an outage of the cluster: wait with the usual poll interval, as long as there is time.
+//! Handles an outage of the cluster: wait with the usual time between checks, as long as there is time.
 //! A failure would restore the node, and an immediate retry would come every few seconds.
 
 use recycle::answer::envelope::Answer;

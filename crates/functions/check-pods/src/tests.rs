@@ -131,7 +131,7 @@ fn written(kube: &ScriptedKube) -> Option<Progress> {
 }
 
 #[tokio::test]
-async fn an_awaited_pod_is_awaited_with_the_usual_poll_interval() {
+async fn an_awaited_pod_is_checked_again_after_the_usual_time() {
     let kube = kube(node(&[]), &[awaited()]);
     let answer = run(&kube).await.unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Wait, 36));

@@ -1,4 +1,4 @@
-//! Handles an outage of AWS or the cluster while the node is queued: wait with the usual poll interval, as long as there is time.
+//! Handles an outage of AWS or the cluster while the node is queued: wait with the usual time between checks, as long as there is time.
 //! A failure would give up the place in the queue.
 
 use recycle::answer::envelope::Answer;

@@ -1,7 +1,7 @@
 //! The Lambda `evict-pods`: requests, through the Eviction API, the eviction of the pods that the drain does not wait for.
 //!
-//! It is the only function that can disturb a pod. Each pod has its own request, so a refusal for one pod does not affect the others. A pod
-//! that may not be evicted now is requested again after the next check of `check-pods`, which also decides how long to wait.
+//! No other function evicts pods. Each pod has its own request, so a refusal for one pod does not affect the others. The eviction of a pod
+//! that is refused now is requested again after the next check of `check-pods`, which also decides how long to wait.
 
 mod error;
 #[cfg(test)]

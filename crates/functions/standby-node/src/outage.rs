@@ -1,4 +1,4 @@
-//! Handles an outage while the replacement is awaited: wait with the usual poll interval, as long as there is time.
+//! Handles an outage while the replacement is awaited: wait with the usual time between checks, as long as there is time.
 //! A failure would give up the node.
 
 use jiff::Timestamp;
