@@ -2,8 +2,8 @@
 //! It also reads whether a node group of the cluster is being updated (DescribeNodegroup).
 //!
 //! The function's environment names the one cluster, so a payload cannot redirect a token. A process remembers the endpoint and the
-//! CA. `kubernetes::open` asks EKS again if the cluster refuses the token or cannot be reached, because the CA rotates. Each invocation signs
-//! its own token.
+//! CA. `kubernetes::open` asks EKS again if the cluster refuses the token or cannot be reached, because the CA rotates. Each invocation
+//! signs its own token.
 
 mod client;
 mod cluster;

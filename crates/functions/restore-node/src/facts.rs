@@ -45,7 +45,8 @@ pub(crate) struct FetchedFacts {
 }
 
 impl RestoreNode {
-    /// Reads the instance and the Node, and with them the claim. A cluster that does not answer is left out, because the restore in AWS does not need it.
+    /// Reads the instance and the Node, and with them the claim.
+    /// A cluster that does not answer is left out, because the restore in AWS does not need it.
     pub(crate) async fn fetch_facts(
         &self,
         id: InstanceId,
