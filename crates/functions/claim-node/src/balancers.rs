@@ -1,5 +1,6 @@
-//! Elastic Load Balancing: who else is a healthy target where the instance is one. Classic balancers and VPC Lattice are not asked: there
-//! the group's own members have to do.
+//! Reads from Elastic Load Balancing which other targets are healthy in the target groups of the instance.
+//!
+//! Classic Load Balancers and VPC Lattice are not called. For them the other members of the group count instead.
 
 use aws_config::SdkConfig;
 use aws_sdk_elasticloadbalancingv2::Client;
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_without_target_groups_asks_nothing() {
+    async fn a_group_without_target_groups_needs_no_call() {
         let aws = ScriptedAws::new();
         let attachments = Attachments {
             classic: vec!["front".to_owned()],
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_group_that_is_deleted_has_nobody_to_lose_and_one_that_cannot_be_asked_is_an_error() {
+    async fn a_deleted_target_group_has_no_targets_and_a_failed_call_is_an_error() {
         let aws = ScriptedAws::new().refuses(
             "DescribeTargetHealth",
             400,
