@@ -336,8 +336,8 @@ def test_a_rotation_says_of_each_group_what_became_of_it_and_one_that_left_nodes
     assert told.code == 3, told
     assert "in account 123456789012, region eu-west-1, cluster world" in told.text
     *_while_it_ran, line = [line for line in told.text.splitlines() if "group workers" in line]
-    assert "0 recycled, 2 not begun: " in line
-    assert "rotated: 0 recycled, 0 failed, 2 not begun" in told.text
+    assert "0 recycled, 2 skipped: " in line
+    assert "rotated: 0 recycled, 0 failed, 2 skipped" in told.text
     assert len(workers.nodes) == 2
 
 

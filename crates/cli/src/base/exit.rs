@@ -46,7 +46,7 @@ impl Exit {
                 "refused before any change: a wrong flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
             }
             Self::RestoreState => {
-                "failed after the start: the node is restored or gone, or nodes of the rotation failed or were not begun"
+                "failed after the start: the node is restored or gone, or nodes of the rotation failed or were skipped"
             }
             Self::NeedsOperator => {
                 "failed, and an operator must act: LeftInStandby, NodeLost, or a restore that did not finish"

@@ -70,7 +70,7 @@ impl RotationEnd {
         let failed = sum(|group| u32::try_from(group.failed.len()).unwrap_or(u32::MAX));
         let left = sum(|group| group.left);
         let (others, more) = (at_least(is_broken), at_least(is_broken || has_more));
-        format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} not begun")
+        format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} skipped")
     }
 
     /// Lists a subject and a sentence for each group.
@@ -80,7 +80,7 @@ impl RotationEnd {
     }
 
     /// Lists a subject and a sentence for each group of a dry run. The sentence says what was selected and why, and which errors occurred.
-    /// Numbers of recycled nodes and of nodes that were not begun mean nothing in a dry run.
+    /// Numbers of recycled nodes and of skipped nodes mean nothing in a dry run.
     pub(crate) fn list_planned(&self) -> impl Iterator<Item = (String, String)> {
         self.groups.iter().map(|group| {
             let whys = group.why.iter().filter(|why| *why != "planned");
@@ -106,7 +106,7 @@ impl GroupEnd {
             text = format!("{text}, {more}{} failed ({named})", self.failed.len());
         }
         if self.left > 0 {
-            text = format!("{text}, {} not begun", self.left);
+            text = format!("{text}, {} skipped", self.left);
         }
         match join(self.error.iter().chain(&self.why).cloned()) {
             whys if whys.is_empty() => text,
@@ -133,7 +133,7 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
     }
 }
 
-/// Returns the exit code for a pipeline. If a node failed or was not begun, the rotation is not done.
+/// Returns the exit code for a pipeline. If a node failed or was skipped, the rotation is not done.
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
@@ -180,26 +180,26 @@ mod tests {
             (
                 rotated(all),
                 Exit::Done,
-                "rotated: 2 recycled, 0 failed, 0 not begun",
+                "rotated: 2 recycled, 0 failed, 0 skipped",
                 "2 recycled",
             ),
             (
                 rotated(paused),
                 Exit::RestoreState,
-                "rotated: 0 recycled, 0 failed, 12 not begun",
-                "0 recycled, 12 not begun: the group is paused",
+                "rotated: 0 recycled, 0 failed, 12 skipped",
+                "0 recycled, 12 skipped: the group is paused",
             ),
             (
                 rotated(other),
                 Exit::RestoreState,
-                "rotated: 0 recycled, 0 failed, 0 not begun",
+                "rotated: 0 recycled, 0 failed, 0 skipped",
                 "0 recycled: another rotation runs",
             ),
             (
                 failed(&broken),
                 Exit::RestoreState,
-                "RotationFailed: 5 recycled, 1 failed, 3 not begun",
-                "1 recycled, 1 failed (i-1 NodeLost), 3 not begun: 1 of its nodes has failed",
+                "RotationFailed: 5 recycled, 1 failed, 3 skipped",
+                "1 recycled, 1 failed (i-1 NodeLost), 3 skipped: 1 of its nodes has failed",
             ),
             (
                 failed(&lost),
@@ -210,7 +210,7 @@ mod tests {
             (
                 failed(&lost_and_known),
                 Exit::RestoreState,
-                "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 not begun",
+                "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 skipped",
                 "the number of recycled nodes is unknown: KubeletTooNew; no",
             ),
         ] {
