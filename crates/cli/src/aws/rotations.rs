@@ -15,11 +15,11 @@ const CHECKS: u32 = 6;
 const AT_ONCE: usize = 4;
 
 impl RotationHistory {
-    /// Reads the new events of the rotation. The groups are read at every [`CHECKS`]th check, and at the end.
+    /// Reads the new events of the rotation. The groups are read only once in [`CHECKS`] checks, and at the end.
     pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
         states.read_on(&self.arn, &mut self.history).await?;
         if self.checks.is_multiple_of(CHECKS) || self.history.end.is_some() {
-            // The rotation is shown even if its groups cannot be read, for lack of permission or for the moment.
+            // The rotation is shown even if its groups cannot be read, for lack of permission or because of an outage.
             let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
         }

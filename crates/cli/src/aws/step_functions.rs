@@ -57,7 +57,7 @@ pub(crate) struct StepFunctions {
     patience: Option<Patience>,
 }
 
-/// The waits of a command that makes many calls by itself.
+/// The waits of a command that makes many calls.
 #[derive(Debug)]
 struct Patience {
     has_answered: Cell<bool>,
@@ -75,7 +75,7 @@ impl StepFunctions {
         }
     }
 
-    /// Returns a client that calls at a pace that leaves room for other callers, and that waits until an outage is over.
+    /// Returns a client whose pace leaves room for other callers, and which waits until an outage is over.
     pub(crate) fn patient(aws: &SdkConfig, note: fn(&str)) -> Self {
         let patience = Patience {
             has_answered: Cell::new(false),
@@ -100,7 +100,7 @@ impl StepFunctions {
     }
 
     /// Starts an execution and returns its ARN.
-    /// If an answer is lost and the SDK tries again, the name makes the second attempt mean the same execution.
+    /// If an answer is lost and the SDK retries, the name makes the second attempt return the same execution.
     pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
         let name = clock::unique_name();
         let start = self.client.start_execution().state_machine_arn(machine);
@@ -205,7 +205,7 @@ impl StepFunctions {
 
     /// Returns the new events of a history, the oldest first.
     /// Pages are read backwards from the end of the history until the events that were read before.
-    /// If a page cannot be read, the next call continues with it. Events that have come since are left to the call after that.
+    /// If a page cannot be read, the next call continues with it. Events that came in the meantime are read by the call after that.
     async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
         if cursor.token.is_none() {
             cursor.page = if cursor.last_id == 0 {

@@ -1,4 +1,4 @@
-//! `status`: shows every claimed node and every running rotation.
+//! `status`: shows every node that carries a mark of recycle-eks, and every running rotation.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 const HEIGHT: f64 = 100.0;
 const WIDTH: f64 = 1_000.0;
 
-/// Renders the page of a report. A span that still lasts is drawn until `now`.
+/// Renders the page of a report. An ongoing span is drawn until `now`.
 pub(crate) fn render(report: &Report, now: Timestamp) -> String {
     let (title, body) = match report {
         Report::Node(node) => (title_of(node), node_body(node, now)),
@@ -159,7 +159,7 @@ fn chip(stage: Stage) -> Markup {
     html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
 }
 
-/// Returns how far `at` is on the way from `from` to `to`, in percent from 0 to 100. If the way has no length, the share is 0.
+/// Returns the place of `at` between `from` and `to`, in percent from 0 to 100. If `from` and `to` are equal, the place is 0.
 fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
     let whole = to.duration_since(from).as_secs_f64();
     if whole <= 0.0 {

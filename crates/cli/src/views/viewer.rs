@@ -30,7 +30,7 @@ pub(crate) enum Style {
 
 pub(crate) type Line = Vec<(Style, String)>;
 
-/// The view of a moment, in a form for each kind of output.
+/// The view at one moment, in a form for each kind of output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Frame {
     /// The time that has passed, which stands in front of each plain line.
