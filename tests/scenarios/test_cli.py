@@ -106,7 +106,7 @@ def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, n
     (row,) = told["nodes"]
     assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
     assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
-    assert "budget default/web" in row["what"] and row["then"] == "the node is put back"
+    assert "budget default/web" in row["what"] and row["then"] == "the node is restored"
     table = cli("status").text
     assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
     assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)
