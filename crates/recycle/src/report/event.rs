@@ -119,11 +119,11 @@ impl Stage {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Queue => "turn",
+            Self::Queue => "queue",
             Self::Replacement => "replacement",
             Self::Drain => "drain",
             Self::Disposal => "disposal",
-            Self::RestoreState => "put-back",
+            Self::RestoreState => "restore",
         }
     }
 }
