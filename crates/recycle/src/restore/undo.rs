@@ -8,12 +8,12 @@ use crate::records::node_record::Record;
 /// The value of the balancers' label if the execution has set it.
 pub const EXCLUDED: &str = "true";
 
-/// The changes that a put-back makes on a Node.
-/// It takes away only values that an execution wrote and that are unchanged, and a person's request and end of the drain.
+/// The changes that a restore makes on a Node.
+/// It removes values that an execution wrote and that are unchanged. It also removes an operator's request and end of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undo {
     /// The taints that stay. None if there is no taint to remove: the draining taint, the out-of-service taint of recycle-eks,
-    /// or a person's request taint.
+    /// or an operator's request taint.
     pub taints: Option<Vec<Taint>>,
     pub uncordon: bool,
     pub annotations: Vec<&'static str>,
@@ -24,7 +24,7 @@ pub struct Undo {
     pub record: Option<Record>,
 }
 
-/// Decides what to take from a Node. None if only claim, record and group label are left, which go last.
+/// Decides what to remove from a Node. None if only claim, record and group label are left, which go last.
 /// `taint` is the taint that the execution set.
 ///
 /// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
