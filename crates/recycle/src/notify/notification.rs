@@ -508,7 +508,7 @@ mod tests {
                 (since(7, Some(307 + day)), Some(at(7))),
             ),
             ("it is over", since(7, Some(307)), false, 400, (quiet(307), None)),
-            ("it is over and unreported", since(7, None), false, 60, (None, None)),
+            ("it is over, unreported", since(7, None), false, 60, (None, None)),
             (
                 "it comes again on the same day",
                 quiet(307),

@@ -341,7 +341,7 @@ mod tests {
         node
     }
 
-    fn drained_record() -> Record {
+    fn drained() -> Record {
         Record {
             schema: 1,
             tainted_at: Some(at(0)),
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_node_in_the_middle_of_a_drain_gets_every_command_in_order() {
-        let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&drained_record())));
+        let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&drained())));
         assert_eq!(
             left.state,
             "node old (i-0aaaaaaaaaaaaaaaa) is Standby (leaving Standby makes group workers one instance larger, and the \
@@ -384,7 +384,7 @@ mod tests {
     fn commands_undo_only_what_an_execution_has_changed() {
         let cordoned_before = Record {
             was_unschedulable: true,
-            ..drained_record()
+            ..drained()
         };
         let disposing = |record: &Record| {
             let record = Record {
@@ -398,7 +398,7 @@ mod tests {
         };
         let excluded_before = Record {
             excluded_before: Some("by its owner".to_owned()),
-            ..drained_record()
+            ..drained()
         };
         let exit = "exit-standby";
         let uncordon = "uncordon";
@@ -437,7 +437,7 @@ mod tests {
             ),
             (
                 "a label from before stays",
-                describe(None, Some(&tagged()), Some(&draining(&drained_record()))),
+                describe(None, Some(&tagged()), Some(&draining(&drained()))),
                 label,
                 false,
             ),
@@ -449,7 +449,7 @@ mod tests {
             ),
             (
                 "the label of an execution is removed",
-                describe(None, Some(&tagged()), Some(&disposing(&drained_record()))),
+                describe(None, Some(&tagged()), Some(&disposing(&drained()))),
                 label,
                 true,
             ),
@@ -507,7 +507,7 @@ mod tests {
             state: "terminated".to_owned(),
             ..tagged()
         };
-        let left = describe(Some("Standby"), Some(&dead), Some(&draining(&drained_record())));
+        let left = describe(Some("Standby"), Some(&dead), Some(&draining(&drained())));
         assert_eq!(
             left,
             ManualCommands {
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_lost_node_is_terminated_and_not_restored() {
-        let unready = draining(&drained_record());
+        let unready = draining(&drained());
         for node in [None, Some(&unready)] {
             let left = describe_manual_commands(
                 &id(crate::fixtures::OLD),
@@ -559,14 +559,14 @@ mod tests {
     fn another_execution_can_resume_a_node_that_has_its_record() {
         let begun = Record {
             members_before: vec![id(crate::fixtures::OLD)],
-            ..drained_record()
+            ..drained()
         };
         let node = |record: &Record| draining(record);
         let cases = [
             (Some("Standby"), Some(node(&begun)), true),
-            (Some("Standby"), Some(node(&drained_record())), false),
+            (Some("Standby"), Some(node(&drained())), false),
             (Some("Standby"), None, false),
-            (Some("InService"), Some(node(&drained_record())), true),
+            (Some("InService"), Some(node(&drained())), true),
             (None, Some(node(&begun)), false),
         ];
         for (lifecycle_state, node, expected) in cases {
@@ -577,7 +577,7 @@ mod tests {
 
     #[test]
     fn an_operators_end_of_the_drain_is_removed_with_the_drain() {
-        let mut node = draining(&drained_record());
+        let mut node = draining(&drained());
         node.annotations
             .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), "now".to_owned());
         let left = describe(Some("InService"), Some(&tagged()), Some(&node));
@@ -649,7 +649,7 @@ mod tests {
         let both = in_both(&protected);
         assert_eq!(both.len(), 2);
         assert!(both[0].starts_with("for id in $(echo $MEMBERS); do"), "{both:?}");
-        assert_eq!(in_both(&alone).len(), 2, "the group may also choose its only member");
+        assert_eq!(in_both(&alone).len(), 2, "a group may choose its only member");
     }
 
     /// A kubelet writes any annotation on its own Node, and an operator who creates a group chooses its name.
@@ -659,7 +659,7 @@ mod tests {
         let kept = Record {
             kept: true,
             kept_before: Some(attack.to_owned()),
-            ..drained_record()
+            ..drained()
         };
         let mut node = draining(&kept);
         node.annotations

@@ -75,7 +75,10 @@ impl Stuck {
                 "the process Launch of group {name} is suspended, and without it AWS lets no instance leave Standby"
             ),
             Self::NotRunning(state) => format!("the instance is {state}"),
-            Self::TooLong => format!("the instance could not leave Standby within {} minutes", PATIENCE / 60),
+            Self::TooLong => format!(
+                "the instance could not leave Standby within {} minutes",
+                PATIENCE / 60
+            ),
         }
     }
 }

@@ -433,7 +433,7 @@ mod tests {
         let now = 1_000;
         let cases = [
             ("no claim", None, None, LeftoverDecision::Claim(None)),
-            ("the sweep's own", known(&mine), None, LeftoverDecision::RestoreState),
+            ("its own", known(&mine), None, LeftoverDecision::RestoreState),
             (
                 "the owner was not asked about",
                 known(&theirs),

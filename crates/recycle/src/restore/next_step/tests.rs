@@ -601,7 +601,7 @@ fn group_changes_are_read_as_they_were_written() {
     }
 }
 
-fn own_taint() -> Taint {
+fn own() -> Taint {
     Taint {
         value: Some(OLD.to_owned()),
         ..taint(DRAINING_TAINT, "NoSchedule")
@@ -624,7 +624,7 @@ fn with_record(record: &Record) -> NodeFacts {
     let mut node = claimed(node("old"), Phase::Disposing, record);
     node.taints = vec![
         taint("team", "NoSchedule"),
-        own_taint(),
+        own(),
         taint(REQUEST_TAINT, "NoExecute"),
     ];
     node.unschedulable = true;
@@ -637,7 +637,7 @@ fn with_record(record: &Record) -> NodeFacts {
 
 #[test]
 fn all_changes_of_an_execution_are_undone_at_once_and_cleared_from_the_record() {
-    let undo = undo_kubernetes(&drained(), &own_taint(), false).unwrap();
+    let undo = undo_kubernetes(&drained(), &own(), false).unwrap();
     assert_eq!(
         undo,
         Undo {
@@ -656,19 +656,19 @@ fn all_changes_of_an_execution_are_undone_at_once_and_cleared_from_the_record() 
     let mut clean = claimed(node("old"), Phase::Standby, undo.record.as_ref().unwrap());
     clean.unschedulable = true;
     assert_eq!(
-        undo_kubernetes(&clean, &own_taint(), false),
+        undo_kubernetes(&clean, &own(), false),
         None,
         "a later cordon is an operator's"
     );
     for alone in [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION] {
         let mut node = clean.clone();
         node.annotations.insert(alone.to_owned(), "{}".to_owned());
-        let undo = undo_kubernetes(&node, &own_taint(), false);
+        let undo = undo_kubernetes(&node, &own(), false);
         assert_eq!(undo.map(|undo| undo.annotations), Some(vec![alone]));
     }
-    for (taint, is_undone) in [(own_taint(), true), (taint("team", "NoSchedule"), false)] {
+    for (taint, is_undone) in [(own(), true), (taint("team", "NoSchedule"), false)] {
         clean.taints = vec![taint];
-        assert_eq!(undo_kubernetes(&clean, &own_taint(), false).is_some(), is_undone);
+        assert_eq!(undo_kubernetes(&clean, &own(), false).is_some(), is_undone);
     }
 }
 
@@ -682,7 +682,7 @@ fn the_earlier_state_of_a_node_is_cleared_from_its_record() {
         ..drained().record().unwrap()
     };
     assert_eq!(
-        undo_kubernetes(&with_record(&before), &own_taint(), false)
+        undo_kubernetes(&with_record(&before), &own(), false)
             .unwrap()
             .record,
         Some(Record {
@@ -705,7 +705,7 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         let mut node = with_record(&record);
         node.annotations
             .insert(SCALE_DOWN_DISABLED_ANNOTATION.to_owned(), "true".to_owned());
-        let undo = undo_kubernetes(&node, &own_taint(), true).unwrap();
+        let undo = undo_kubernetes(&node, &own(), true).unwrap();
         let left = undo.record.unwrap();
         assert_eq!(
             (undo.scale_down, left.kept, &left.kept_before),
@@ -716,8 +716,8 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         clean.taints = Vec::new();
         clean.unschedulable = false;
         clean.labels = strings([]);
-        assert_eq!(undo_kubernetes(&clean, &own_taint(), true), None, "the rest is done");
-        let undo = undo_kubernetes(&clean, &own_taint(), false).unwrap();
+        assert_eq!(undo_kubernetes(&clean, &own(), true), None, "the rest is done");
+        let undo = undo_kubernetes(&clean, &own(), false).unwrap();
         assert_eq!(
             (undo.scale_down, undo.record.unwrap().kept),
             (before.map_or(ScaleDown::Remove, ScaleDown::Set), false)
@@ -728,7 +728,7 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
 #[test]
 fn only_unchanged_values_of_an_execution_are_undone() {
     let record = || drained().record().unwrap();
-    let undo = |node: &NodeFacts| undo_kubernetes(node, &own_taint(), false).unwrap();
+    let undo = |node: &NodeFacts| undo_kubernetes(node, &own(), false).unwrap();
 
     let was_cordoned = with_record(&Record {
         was_unschedulable: true,
@@ -748,7 +748,7 @@ fn only_unchanged_values_of_an_execution_are_undone() {
     let theirs = NodeFacts {
         taints: vec![Taint {
             value: Some("mine".to_owned()),
-            ..own_taint()
+            ..own()
         }],
         ..drained()
     };
@@ -765,7 +765,7 @@ fn only_unchanged_values_of_an_execution_are_undone() {
         excluded_at: None,
         ..record()
     });
-    assert!(!undo(&earlier).remove_label, "the execution had not come that far");
+    assert!(!undo(&earlier).remove_label, "not set by the execution");
     let kept = |before: Option<&str>, now: &str| {
         let mut node = with_record(&Record {
             kept: true,

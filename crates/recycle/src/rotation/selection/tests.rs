@@ -416,7 +416,10 @@ fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
         "{other_group}"
     );
     let foreign = choose(Alarmed::Instance(id(OTHER)), json!({}));
-    assert!(foreign.contains("is not an instance of cluster world"), "{foreign}");
+    assert!(
+        foreign.contains("is not an instance of cluster world"),
+        "{foreign}"
+    );
     let foreign = choose(
         Alarmed::OldestOf("others".parse().unwrap()),
         json!({"pick": "oldest"}),
