@@ -116,7 +116,7 @@ fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
             remedy,
         ),
         None => check.warning(
-            format!("the hook {LIFECYCLE_HOOK} is missing: when the group terminates a member, as in a scale-in, nothing waits for its pods"),
+            format!("the hook {LIFECYCLE_HOOK} is missing: a termination by the group, such as a scale-in, does not wait for pods"),
             remedy,
         ),
     }

@@ -31,7 +31,7 @@ fn answered(mut payload: Value) -> EventKind {
     EventKind::Answered(payload)
 }
 
-fn checked(counts: Value, names: Value) -> EventKind {
+fn counts(counts: Value, names: Value) -> EventKind {
     answered(json!({"verdict": "wait", "reason": "it waits", "counts": counts, "names": names}))
 }
 
@@ -150,7 +150,7 @@ fn an_execution_that_runs_has_a_last_stage_without_an_end() {
         &[
             (1, entered("ClaimNode")),
             (2, entered("CheckPods")),
-            (3, checked(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
+            (3, counts(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
         ],
         None,
     );
@@ -176,7 +176,7 @@ fn a_pod_is_listed_from_its_first_check_to_the_first_check_without_it() {
             (10, entered("CheckPods")),
             (
                 10,
-                checked(
+                counts(
                     json!({"awaited": 1, "evictable": 1}),
                     json!({"awaited": ["a/train"], "evictable": ["a/web"]}),
                 ),
@@ -184,15 +184,15 @@ fn a_pod_is_listed_from_its_first_check_to_the_first_check_without_it() {
             (40, entered("CheckPods")),
             (
                 40,
-                checked(
+                counts(
                     json!({"awaited": 1, "terminating": 1}),
                     json!({"awaited": ["a/train"], "terminating": ["a/web"]}),
                 ),
             ),
             (70, entered("CheckPods")),
-            (70, checked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (70, counts(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
             (90, entered("CheckPods")),
-            (90, checked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (90, counts(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
             (99, entered("DetachTerminate")),
         ],
         Some(100),
@@ -220,10 +220,10 @@ fn a_check_that_counts_pods_and_names_none_does_not_end_them() {
     let report = report(
         &[
             (10, entered("CheckPods")),
-            (10, checked(json!({"awaited": 1}), train())),
-            (40, checked(json!({"awaited": 1}), json!({}))),
-            (70, checked(json!({"awaited": 1}), train())),
-            (90, checked(json!({}), json!({}))),
+            (10, counts(json!({"awaited": 1}), train())),
+            (40, counts(json!({"awaited": 1}), json!({}))),
+            (70, counts(json!({"awaited": 1}), train())),
+            (90, counts(json!({}), json!({}))),
         ],
         Some(100),
     );
@@ -249,7 +249,7 @@ fn blocks_come_from_the_notification_or_from_the_evictions_before_it() {
             (11, entered("EvictPods")),
             (11, refused()),
             (40, entered("CheckPods")),
-            (40, checked(json!({}), json!({}))),
+            (40, counts(json!({}), json!({}))),
             (400, entered("CheckPods")),
             (400, blocked(390, Value::Null)),
             (401, entered("EvictPods")),
