@@ -97,7 +97,7 @@ pub enum Selection {
     Rotation,
     /// Nodes of one group, in order ([`crate::rotation::outdated`]).
     Group,
-    /// Whether one node of a group may start ([`crate::rotation::admission`])?
+    /// Whether one node of a group may start ([`crate::rotation::admission`]).
     MayStart,
 }
 

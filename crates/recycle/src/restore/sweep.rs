@@ -33,7 +33,7 @@ pub const BY_HOOK: &str = "hook";
 pub const BY_REQUEST: &str = "request";
 
 /// Returns the cause that distinguishes the execution that a sweep starts for a node from earlier ones.
-/// It consists of the quarter of an hour, and of the execution whose work the new one goes on with.
+/// It consists of the quarter of an hour, and of the previous execution, if the new one resumes its work.
 /// All sweeps of a quarter of an hour find the same cause. So an execution that cannot begin is not started again by the sweep
 /// that its own end triggers.
 #[must_use]

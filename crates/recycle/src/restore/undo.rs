@@ -1,4 +1,4 @@
-//! What a restore removes from the Node.
+//! Decides what a restore removes from the Node.
 
 use crate::base::names::{DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION};
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
@@ -30,7 +30,7 @@ pub struct Undo {
 /// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
 /// and no other field manager has written the field since.
 ///
-/// Cluster Autoscaler lists members in Standby, too. So the annotation that keeps it away stays until the node is out of Standby.
+/// Cluster Autoscaler also lists members in Standby. So the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();

@@ -135,7 +135,7 @@ pub fn find_begun(
 }
 
 /// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
-/// `claim-node` refuses a node with any other claim, and a rotation would wait for ever until such a claim ends.
+/// `claim-node` refuses a node with any other claim, and a rotation could wait for ever for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
