@@ -148,7 +148,7 @@ def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_els
     assert end.outcome == "recycled" and world.seconds("25m") < end.at < world.seconds("40m")
     assert asked_to_go(world) >= {"late", "stays"}
     assert (
-        "that tolerate its taint came after it, and go with it (" in end.output["reason"] and stays.name in end.output["reason"]
+        "tolerated its taint, came after it, and ended with it (" in end.output["reason"] and stays.name in end.output["reason"]
     )
     assert [stays.name in told["reason"] for told in world.told if told["event"] == "finished"] == [True]
 

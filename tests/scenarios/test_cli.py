@@ -281,7 +281,7 @@ def test_status_says_what_a_rotation_waits_for_and_since_when(world, cli):
 
     told = cli("status")
     assert told.code == 0 and "\n  0 of 3 done\n" in told.text, told
-    assert f"rotation {rotation.arn}: 3 nodes are to be recycled, in 1 of 1 groups\n" in told.text
+    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 groups\n" in told.text
     (line,) = [line for line in told.text.splitlines() if line.startswith("  group workers: ")]
     assert " waits since 2027-01-01 00:0" in line and line.endswith("Z: group workers has the tag recycle-eks:paused")
     (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]

@@ -163,14 +163,14 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     assert end.outcome == "recycled", end.cause
     assert world.instance(node.instance_id).state == {"terminate": "terminated", "stop": "stopped"}[dispose]
     assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}
-    assert end.output["reason"].endswith(f"; 3 pods ran on it when its time was over ({', '.join(ran)})")
+    assert end.output["reason"].endswith(f"; 3 pods still ran on it when its drain timed out ({', '.join(ran)})")
     deadline = execution.entered("CheckPods")[0] + HOUR
     # Those who were waited for were asked to go first, and had five minutes.
     assert deadline <= asked_at(world)["deaf"] <= deadline + 5
     assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310
     assert not polite.exists
     (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisposing"]
-    assert "3 pods ran on it when its time was over" in event["message"]
+    assert "3 pods still ran on it when its drain timed out" in event["message"]
 
 
 def test_a_node_whose_pods_end_in_time_is_disposed_of_as_ever(world, node):

@@ -94,7 +94,7 @@ def test_a_node_that_a_person_terminates_in_the_drain_is_lost_and_leaves_nothing
     swept = world.sweep().finishes()
 
     assert (end.status, end.error) == ("FAILED", "NodeLost")
-    assert swept.status == "SUCCEEDED" and world.notifications and all("was put back" not in text for text in world.notifications)
+    assert swept.status == "SUCCEEDED" and world.notifications and all("was restored" not in text for text in world.notifications)
     assert sorted(node.group.states.values()) == ["InService"] * len(node.group.states)
     for other in node.group.nodes:
         assert not [key for key in {**other.annotations, **other.labels} if key in ("recycle-eks/claim", "recycle-eks/record")]

@@ -152,7 +152,7 @@ mod tests {
     fn rotated(groups: Value) -> End {
         End {
             status: "SUCCEEDED".to_owned(),
-            output: json!({"outcome": "rotated", "reason": "12 nodes are to be recycled", "groups": groups}),
+            output: json!({"outcome": "rotated", "reason": "12 nodes to recycle", "groups": groups}),
             ..End::default()
         }
     }
@@ -161,7 +161,7 @@ mod tests {
         End {
             status: "FAILED".to_owned(),
             error: "RotationFailed".to_owned(),
-            cause: json!({"reason": "12 nodes are to be recycled", "groups": groups}).to_string(),
+            cause: json!({"reason": "12 nodes to recycle", "groups": groups}).to_string(),
             ..End::default()
         }
     }
