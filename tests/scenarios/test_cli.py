@@ -106,7 +106,7 @@ def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, n
     (row,) = told["nodes"]
     assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
     assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
-    assert "budget default/web" in row["what"] and row["then"] == "the node is put back"
+    assert "budget default/web" in row["what"] and row["then"] == "the node is restored"
     table = cli("status").text
     assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
     assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)
@@ -223,8 +223,8 @@ def test_what_makes_no_sense_is_refused_in_one_sentence_before_anything_is_touch
 
 def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(cli, node):
     for arguments, words in [
-        (["finish", node.name], "is nobody's: there is no drain whose end could be moved"),
-        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "is nobody's"),
+        (["finish", node.name], "has no claim, so there is no drain whose end can be moved"),
+        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
         (["extend", node.name, "--by", "1h"], "has none yet"),
         (["abort", node.name], "nobody works on node"),
     ]:

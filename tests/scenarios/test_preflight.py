@@ -197,7 +197,7 @@ def test_what_force_overrides_is_said_in_the_plan(world, node):
     end = world.recycle(node, dry_run=True, force=["scale_in_protection"]).finishes()
 
     assert end.outcome == "planned"
-    assert [note for note in end.output["plan"]["notes"] if note.startswith("forced although scale_in_protection: ")]
+    assert [note for note in end.output["plan"]["notes"] if note.startswith("the input overrides scale_in_protection: ")]
 
 
 @pytest.mark.parametrize("status", ACTIVE_REFRESHES)
@@ -304,7 +304,7 @@ def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which was not our doing; it is not drained any more" in end.cause
+    assert "which recycle-eks did not cause; it is not drained any more" in end.cause
     assert end.at < world.seconds("15m")
     assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert node.group.states[node.instance_id] == "InService"

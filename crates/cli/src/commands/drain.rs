@@ -68,7 +68,7 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
     let claim = node.claim.as_ref()?;
     let progress = node.progress.as_ref();
     let told = progress.map_or("", |progress| progress.then.as_str());
-    let is_put_back = told.is_empty() || told.starts_with("the node is put back");
+    let is_put_back = told.is_empty() || told.starts_with("the node is restored");
     if is_put_back && claim.urgency == Urgency::Planned {
         return None;
     }
@@ -188,10 +188,10 @@ mod tests {
     /// The progress on the Node does not prove what happens at the end, because the node can write it.
     #[test]
     fn the_pods_that_an_end_would_end_are_named_first() {
-        let back = "the node is put back";
-        let evicted = "pods that are waited for are evicted, the first at 2027-01-02T00:00:00Z";
+        let back = "the node is restored";
+        let evicted = "awaited pods are evicted, the first at 2027-01-02T00:00:00Z";
         let ended =
-            "the hook is not kept alive any more, and its group terminates the instance within 1800 seconds";
+            "the hook is no longer kept alive, and its group terminates the instance within 1800 seconds";
         for (urgency, then, warns) in [
             ("planned", back, false),
             ("planned", "", false),

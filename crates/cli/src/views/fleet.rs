@@ -389,9 +389,9 @@ mod tests {
 
     #[test]
     fn a_row_says_what_happens_at_the_end_of_a_running_drain() {
-        let (restored, forged) = ("the node is put back", "\u{1b}[2Jrestore");
+        let (restored, forged) = ("the node is restored", "\u{1b}[2Jrestore");
         let by_group =
-            "the hook is not kept alive any more, and its group terminates the instance within 900 seconds";
+            "the hook is no longer kept alive, and its group terminates the instance within 900 seconds";
         let now = "2027-01-02T00:00:00Z".parse().unwrap();
         for (phase, runs, then, word) in [
             ("draining", true, restored, Some("restore")),
@@ -431,7 +431,7 @@ mod tests {
             step: "waiting".to_owned(),
             since: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
-            then: Some("the node is put back".to_owned()),
+            then: Some("the node is restored".to_owned()),
             what: "pods: 1 to wait for".to_owned(),
             execution: None,
             style: Style::Busy,

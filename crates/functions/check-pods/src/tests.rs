@@ -142,7 +142,7 @@ async fn an_awaited_pod_is_waited_for_by_the_poll_law() {
     );
     let progress = written(&kube).unwrap();
     assert_eq!(progress.names["awaited"], ["jobs/train"]);
-    assert_eq!(progress.then, "the node is put back");
+    assert_eq!(progress.then, "the node is restored");
     assert_eq!(progress.since.to_string(), SINCE);
     assert_eq!(progress.until.to_string(), "2027-01-02T06:00:00Z");
 }
@@ -279,7 +279,7 @@ async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict
     assert!(
         answer
             .reason
-            .ends_with("; budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
+            .ends_with("; budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
         "{}",
         answer.reason
     );
@@ -419,7 +419,7 @@ async fn a_time_out_names_what_stood_in_the_way() {
         .unwrap_err();
     assert!(
         error.to_string().ends_with(
-            "it has still to evict 1 pod (jobs/web); budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
+            "it still has to evict 1 pod (jobs/web); budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
         ),
         "{error}"
     );
@@ -776,7 +776,7 @@ async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let outside_facts = OutsideFacts {
-        validity: DrainValidity::TakenAway("node a is InService, which was not our doing".to_owned()),
+        validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not cause".to_owned()),
         ..OutsideFacts::quiet()
     };
     let error = check(&kube.client(), node, &context, run, 1, &outside_facts)

@@ -78,7 +78,7 @@ fn check_as_left(
     };
     let subject = describe_instance(id, node.map(|node| &node.name));
     Err(format!(
-        "{subject} {state}, which was not our doing: it is not disposed of"
+        "{subject} {state}, which recycle-eks did not cause: it is not disposed of"
     ))
 }
 

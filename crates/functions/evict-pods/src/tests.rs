@@ -134,7 +134,7 @@ fn evicted(kube: &ScriptedKube) -> Vec<String> {
     names
 }
 
-/// Returns a budget as a blocker that has kept a pod since then.
+/// Returns a budget as a blocker that has blocked a pod since then.
 fn keeps(since: &str, told: bool) -> Value {
     json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "told": told})
 }
@@ -233,8 +233,8 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
     assert_eq!(
         history(&kube).unwrap().held,
         [
-            "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
-             that takes pods"
+            "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and no other such \
+             node takes pods"
         ]
     );
 }
@@ -342,7 +342,7 @@ async fn what_is_in_the_way_for_five_minutes_is_told_by_one_event_and_in_the_ans
             );
         let answer = run(&kube).await.unwrap();
         let sentence = format!(
-            "budget shop/web has kept 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
+            "budget shop/web has blocked 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
         );
         assert_eq!(events(&kube), vec![sentence.clone(); expected], "{since}");
         let is_long_enough = expected == 1 || was_told;

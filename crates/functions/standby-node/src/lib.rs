@@ -119,7 +119,7 @@ impl StandbyNode {
             StandbyStep::Enter => self.enter_standby(case).await,
             StandbyStep::AwaitReplacement => self.await_replacement(case).await,
             StandbyStep::GiveBack => {
-                let state = "was brought back into service, which was not our doing: it is not recycled";
+                let state = "was brought back into service, which recycle-eks did not cause: it is not recycled";
                 Err(Error::Ended(Failure::ServiceRefused, case.say(state)))
             }
             StandbyStep::Proceed => {

@@ -273,9 +273,9 @@ pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) ->
 /// None if EC2 interrupts the instance, because that end cannot be chosen.
 pub(crate) fn describe_end(run: &Run) -> Option<String> {
     let by_input = match run.input.on_drain_timeout {
-        OnDrainTimeout::Restore => "the node is put back",
-        OnDrainTimeout::Evict => "the pods that are waited for are evicted",
-        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+        OnDrainTimeout::Restore => "the node is restored",
+        OnDrainTimeout::Evict => "awaited pods are evicted",
+        OnDrainTimeout::Terminate => "the instance is disposed of, even if pods still run on it",
     };
     let end = match &run.hook {
         Some(hook) => hook.describe_end(),
@@ -420,7 +420,7 @@ mod tests {
                 &blocks,
                 at(300),
                 at(86_400),
-                Some("the node is put back"),
+                Some("the node is restored"),
                 "it waits",
             )
         });
@@ -431,7 +431,7 @@ mod tests {
                 "subject": format!("recycle-eks: {OLD} is blocked, cluster prod"),
                 "reason": "it waits", "blocks": ["a budget"],
                 "what_to_do": [
-                    "The drain ends at 2027-01-02T00:00:00Z at the latest; then the node is put back. To end it now instead:",
+                    "The drain ends at 2027-01-02T00:00:00Z at the latest; then the node is restored. To end it now instead:",
                     "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now",
                 ],
                 "since": "2027-01-01T00:05:00Z", "until": "2027-01-02T00:00:00Z", "cluster": "prod", "group": "workers",
