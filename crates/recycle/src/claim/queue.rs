@@ -165,7 +165,7 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
         parts.push(if surge > limits.parallel {
             format!("{underway} nodes of the group are underway, and max_surge_per_group is {surge}")
         } else {
-            format!("{underway} of the group's nodes are underway, and {surge} may be")
+            format!("{underway} of the group's nodes are underway, and at most {surge} may be")
         });
     }
     match queue_ahead(me, node, rivals) {

@@ -1,4 +1,4 @@
-//! Load balancers of an Auto Scaling group: counts the other targets that they keep when the instance leaves. Used by pre-flight and the queue.
+//! Load balancers of an Auto Scaling group: counts the other targets that remain when the instance leaves, for pre-flight and the queue.
 //!
 //! Load balancers that find nodes by themselves are not counted (the AWS Load Balancer Controller's instance targets). They follow the
 //! label that is set at the end of a drain ([`crate::disposal::next_step`]).

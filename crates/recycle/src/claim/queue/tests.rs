@@ -298,7 +298,7 @@ fn the_wait_reason_names_the_nodes_that_are_recycled_or_ahead() {
     let waiting = [rival("a", Waiting, 1), rival("b", Waiting, 2)];
     assert_eq!(
         describe(&waiting, full),
-        "2 of the group's nodes are underway, and 2 may be"
+        "2 of the group's nodes are underway, and at most 2 may be"
     );
 }
 
