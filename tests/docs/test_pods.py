@@ -128,7 +128,7 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     end = world.recycle(node, drain_timeout=1200).finishes()
 
     assert end.error == "DrainTimedOut"
-    assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause
+    assert f"finds 1 pod (default/{stuck.name}) stuck" in end.cause
 
 
 def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_else_holds_the_node(world, node):

@@ -93,7 +93,7 @@ def test_before_leaves_such_a_node_alone(world):
     end = world.recycle(workers.nodes[0], replacement_timeout=120).finishes()
 
     assert end.error == "LeftInStandby", end.cause
-    assert "nothing was launched in 120 seconds" in end.cause, end.cause
+    assert "no instance was launched in 120 seconds" in end.cause, end.cause
 
 
 def test_a_node_that_was_left_in_standby_goes_on_that_way_also_with_after(world):

@@ -223,8 +223,8 @@ def test_what_makes_no_sense_is_refused_in_one_sentence_before_anything_is_touch
 
 def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(cli, node):
     for arguments, words in [
-        (["finish", node.name], "is nobody's: there is no drain whose end could be moved"),
-        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "is nobody's"),
+        (["finish", node.name], "has no claim, so there is no drain whose end can be moved"),
+        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
         (["extend", node.name, "--by", "1h"], "has none yet"),
         (["abort", node.name], "no execution works on node"),
     ]:

@@ -69,7 +69,8 @@ def test_a_claim_that_a_person_took_away_ends_the_execution_and_the_next_resumes
 
     assert (end.status, end.error) == ("FAILED", "ClaimLost")
     assert end.cause == (
-        f"node {node.name} is no longer ours: nobody claims it; if nobody works on it, start another execution: it resumes"
+        f"this execution no longer holds the claim on node {node.name}: "
+        "there is no claim; if no execution works on it, start another one, which resumes the work"
     )
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 

@@ -197,7 +197,7 @@ def test_what_force_overrides_is_said_in_the_plan(world, node):
     end = world.recycle(node, dry_run=True, force=["scale_in_protection"]).finishes()
 
     assert end.outcome == "planned"
-    assert [note for note in end.output["plan"]["notes"] if note.startswith("forced although scale_in_protection: ")]
+    assert [note for note in end.output["plan"]["notes"] if note.startswith("the input overrides scale_in_protection: ")]
 
 
 @pytest.mark.parametrize("status", ACTIVE_REFRESHES)

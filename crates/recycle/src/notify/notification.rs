@@ -275,8 +275,8 @@ pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) ->
 pub(crate) fn describe_end(run: &Run) -> Option<String> {
     let by_input = match run.input.on_drain_timeout {
         OnDrainTimeout::Restore => "the node is restored",
-        OnDrainTimeout::Evict => "the awaited pods are evicted",
-        OnDrainTimeout::Terminate => "the instance is removed, with the pods that still run on it",
+        OnDrainTimeout::Evict => "awaited pods are evicted",
+        OnDrainTimeout::Terminate => "the instance is disposed of, even if pods still run on it",
     };
     let end = match &run.hook {
         Some(hook) => hook.describe_end(),
