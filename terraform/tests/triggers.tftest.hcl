@@ -27,7 +27,7 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
     }
     event_triggers = {
       sick = { event_pattern = { source = ["my.monitoring"], detail = { severe = [true] } }, instance_id_path = "$.detail.machine" }
-      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { force = ["last_target"] } }
+      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { override = ["last_target"] } }
     }
     spot = true
   }
@@ -140,9 +140,9 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       }
       old = {
         schedule_expression     = "rate(1 day)"
-        selection               = { outdated = { groups = ["a", "b"], older_than = 336 } }
+        selection               = { outdated = { groups = ["a", "b"], older_than = "14d" } }
         at_once                 = "25%"
-        start_no_new_node_after = "PT4H"
+        start_no_new_node_after = "4h"
       }
     }
     permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
@@ -168,7 +168,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
   assert {
     condition = (
       jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).at_once == "25%"
-      && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "PT4H"
+      && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "4h"
     )
     error_message = "and the terms that are given"
   }
