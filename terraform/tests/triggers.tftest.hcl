@@ -306,10 +306,11 @@ run "refuses_a_term_with_a_value_that_it_cannot_have" {
   command = plan
 
   variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, wait_between_nodes = "10 minutes" } }
   }
 
-  expect_failures = [var.schedules]
+  expect_failures = [var.schedules, var.rotate_on_change]
 }
 
 run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {

@@ -137,7 +137,7 @@ def terminate(world, node, **fields):
     return world.recycle(node, label_selector="app=train", drain_timeout=HOUR, **terminate, **fields)
 
 
-def test_without_force_no_pod_is_ended(world, node):
+def test_without_override_no_pod_is_ended(world, node):
     node.job("train", labels={"app": "train"})
 
     end = world.recycle(node, on_drain_timeout="terminate").finishes()
